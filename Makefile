@@ -1,0 +1,62 @@
+# On a fresh machine with Python 3.11+, make and a compiler:
+#   make demo          what a learned distance gains, on embedded data
+#   make test          linters, types, import directions, doctests and tests
+#   make test-oldest   the tests with the oldest supported dependencies
+#   make docs          the documentation, into docs/_build/html
+#   make bench         the benchmarks, into benchmarks/results
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two workers with one BLAS thread each.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20 -m "not slow"
+
+.PHONY: demo test test-slow test-oldest docs bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/python -m nearfar.demo
+
+test: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST)
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow --durations=0
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "nearfar needs Python 3.11 or newer: make PYTHON=python3.12"'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+# Keep in step with the lower bounds in pyproject.toml.
+OLDEST := numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 pandas==2.2.0 lazy_loader==0.4
+test-oldest: $(VENV)-oldest/.test
+	$(ONE_THREAD) $(VENV)-oldest/bin/python -m pytest -n 2 -m "not slow"
+
+$(VENV)-oldest/.test: pyproject.toml Makefile
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install -q --disable-pip-version-check -e '.[test]' $(OLDEST)
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV)-oldest docs/_build docs/gallery docs/api/generated

@@ -1,0 +1,59 @@
+"""Work in blocks: how many rows at once, and several blocks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sklearn import get_config
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def row_blocks(n_rows: int, bytes_per_row: int, *, at_most: int | None = None) -> Iterator[slice]:
+    """Slices of ``range(n_rows)`` whose work arrays fit scikit-learn's ``working_memory``.
+
+    Never more than 64 MB: larger blocks gain nothing.
+    """
+    budget = int(min(get_config()["working_memory"], 64) * 2**20)
+    size = max(1, budget // max(1, bytes_per_row))
+    if at_most is not None:
+        size = min(size, at_most)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def blas_threads() -> int:
+    """The number of threads BLAS would use now; honours the user's limits."""
+    counts = [
+        lib["num_threads"] for lib in ThreadpoolController().info() if lib["user_api"] == "blas"
+    ]
+    return max(counts, default=1)
+
+
+def map_in_order(
+    function: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int
+) -> Iterator[Result]:
+    """``map`` over threads with BLAS limited to one thread each; results in the order of tasks.
+
+    With one thread it is the built-in ``map`` and BLAS keeps its own threads.
+    """
+    if n_threads <= 1:
+        yield from map(function, tasks)
+        return
+    with threadpool_limits(1), ThreadPoolExecutor(n_threads) as pool:
+        yield from pool.map(function, tasks)
+
+
+def effective_threads(n_jobs: int | None) -> int:
+    """Threads meant by ``n_jobs``: ``None`` is 1, -1 is every core this process may use.
+
+    >>> effective_threads(None), effective_threads(3)
+    (1, 3)
+    """
+    from joblib import effective_n_jobs
+
+    return 1 if n_jobs is None else int(effective_n_jobs(n_jobs))

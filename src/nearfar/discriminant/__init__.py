@@ -1,0 +1,1 @@
+"""Linear subspaces from class statistics."""

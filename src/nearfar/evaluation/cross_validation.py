@@ -1,0 +1,124 @@
+"""Cross-validation that restricts index-based supervision to the rows of each fold."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from nearfar.neighbors.knn import KNNClassifier
+from nearfar.summaries.supervision import Chunklets, Pairs, Triplets
+
+
+def cross_validate(
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    supervision: Pairs | Triplets | Chunklets | ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    scoring: Any = None,
+    n_jobs: int | None = None,
+    return_estimator: bool = False,
+) -> dict[str, Any]:
+    """Scores of an estimator on held-out folds, with its supervision restricted fold by fold.
+
+    scikit-learn's own ``cross_validate`` hands index-based supervision to every fold as it is,
+    with numbers that no longer fit the rows. Here each fold gets
+    ``supervision.restrict(train_rows)``.
+
+    Parameters
+    ----------
+    estimator : learner, classifier or Pipeline
+        A learner without ``predict`` is scored by a :class:`~nearfar.KNNClassifier` after it. In a
+        Pipeline the step that learns from supervision asks for it with
+        ``set_fit_request(supervision=True)``.
+    X : array-like of shape (n_samples, n_features)
+        Points.
+    y : array-like of shape (n_samples,), optional
+        Labels: what is scored, and what is learned from where no supervision is given.
+    supervision : Pairs, Triplets, Chunklets or integer vector of chunklets, optional
+        Restricted to the training rows of each fold and passed to ``fit``.
+    groups : array-like of shape (n_samples,), optional
+        For a group-wise ``cv``.
+    cv : int, splitter or iterable, optional
+        As in scikit-learn; None is (stratified) 5-fold.
+    scoring : str, callable, list or dict, optional
+        As in scikit-learn; None is the estimator's own score.
+    n_jobs : int, optional
+        Folds at once.
+    return_estimator : bool, default=False
+        Return the fitted estimators too.
+
+    Returns
+    -------
+    dict
+        Arrays ``test_score`` (or ``test_<name>`` for several scorers), ``fit_time`` and
+        ``score_time``, and the list ``estimator`` if asked for.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from nearfar import RCA, Chunklets, evaluation
+    >>> X, y = load_wine(return_X_y=True)
+    >>> known = Chunklets.from_labels(y, n_chunklets=20, chunklet_size=4, random_state=0)
+    >>> result = evaluation.cross_validate(RCA(), X, y, supervision=known)
+    >>> bool(result["test_score"].mean() > 0.9)
+    True
+    """
+    if not hasattr(estimator, "predict"):
+        estimator = KNNClassifier(estimator)
+    n_samples = len(X)  # type: ignore[arg-type]
+    if supervision is not None and not hasattr(supervision, "restrict"):
+        supervision = Chunklets(np.asarray(supervision))
+    if supervision is not None:
+        supervision.check_n_samples(n_samples)  # type: ignore[union-attr]
+    splitter = check_cv(cv, y, classifier=y is not None)
+    folds = list(splitter.split(X, y, groups))
+    scorer = check_scoring(estimator, scoring=scoring)
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_fit_and_score)(estimator, X, y, supervision, train, test, scorer)
+        for train, test in folds
+    )
+    columns: dict[str, Any] = {
+        name: np.array([scores[name] for scores, _ in results]) for name in results[0][0]
+    }
+    if return_estimator:
+        columns["estimator"] = [fitted for _, fitted in results]
+    return columns
+
+
+def _fit_and_score(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    supervision: Any,
+    train: NDArray[np.intp],
+    test: NDArray[np.intp],
+    scorer: Any,
+) -> tuple[dict[str, float], Any]:
+    guide = {} if supervision is None else {"supervision": supervision.restrict(train)}
+    began = perf_counter()
+    with config_context(enable_metadata_routing=bool(guide)):
+        fitted = clone(estimator).fit(_rows(X, train), _rows(y, train), **guide)
+    fit_time = perf_counter() - began
+    scores = scorer(fitted, _rows(X, test), _rows(y, test))
+    if not isinstance(scores, dict):
+        scores = {"score": scores}
+    named = {f"test_{name}": float(score) for name, score in scores.items()}
+    score_time = perf_counter() - began - fit_time
+    return named | {"fit_time": fit_time, "score_time": score_time}, fitted
+
+
+def _rows(data: Any, rows: NDArray[np.intp]) -> Any:
+    if data is None:
+        return None
+    return data.iloc[rows] if hasattr(data, "iloc") else np.asarray(data)[rows]

@@ -1,0 +1,1 @@
+"""One linear map for the whole space."""

@@ -1,0 +1,1 @@
+"""Putting a metric to work: neighbour search and the rules built on it."""

@@ -1,0 +1,1 @@
+"""Optimisation engines that know nothing of data."""

@@ -1,0 +1,80 @@
+"""Symmetric eigenproblems with the safeguards every spectral method needs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+Matrix = NDArray[np.float64]
+
+
+def descending_eigh(S: Matrix, n_largest: int | None = None) -> tuple[Matrix, Matrix]:
+    """Eigenvalues and eigenvectors (columns) of a symmetric matrix, largest first."""
+    size = len(S)
+    keep = size if n_largest is None else min(n_largest, size)
+    values, vectors = linalg.eigh((S + S.T) / 2, subset_by_index=[size - keep, size - 1])
+    return values[::-1], vectors[:, ::-1]
+
+
+def fix_signs(components: Matrix) -> Matrix:
+    """Rows with their largest entry positive, so that equal data give equal components."""
+    # Entries within rounding of the largest count as equal; the first of them decides.
+    size = np.abs(components)
+    decisive = np.argmax(size >= (1 - 1e-6) * size.max(axis=1, keepdims=True), axis=1)
+    signs = np.sign(components[np.arange(len(components)), decisive])
+    return components * np.where(signs == 0, 1.0, signs)[:, None]
+
+
+def canonical_rows(values: Matrix, rows: Matrix, tolerance: float = 1e-6) -> Matrix:
+    """Rows of equal value, free up to a rotation, made orthogonal with the longest first.
+
+    Signs are fixed too, so that equal data give equal components on any machine.
+    """
+    rows = rows.copy()
+    start = 0
+    for stop in range(1, len(values) + 1):
+        same = stop < len(values) and abs(values[stop] - values[start]) <= tolerance * abs(
+            values[start]
+        )
+        if not same:
+            if stop - start > 1:
+                _, lengths, axes = linalg.svd(rows[start:stop], full_matrices=False)
+                rows[start:stop] = lengths[:, None] * axes
+            start = stop
+    return fix_signs(rows)
+
+
+def whitener(S: Matrix, tolerance: float) -> Matrix:
+    """T (p, r) with ``T.T @ S @ T = I`` on the range of a positive semi-definite S.
+
+    S is brought to unit diagonal first, so that the rank does not depend on the units of the
+    features; directions with an eigenvalue below ``tolerance`` times the largest are dropped.
+    """
+    scale = np.sqrt(np.maximum(np.diag(S), 0.0))
+    used = scale > 0
+    if not used.any():
+        return np.zeros((len(S), 0))
+    inverse = 1.0 / scale[used]
+    values, vectors = descending_eigh(S[np.ix_(used, used)] * inverse[:, None] * inverse)
+    good = values > tolerance * values[0]
+    T = np.zeros((len(S), int(good.sum())))
+    T[used] = inverse[:, None] * (vectors[:, good] / np.sqrt(values[good]))
+    return T
+
+
+def trace_ratio(S1: Matrix, S2: Matrix, n_components: int, max_iter: int = 100) -> Matrix:
+    r"""Orthonormal U (p, q) that maximises :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
+
+    Iterates :math:`\zeta \leftarrow` ratio, U ← leading eigenvectors of :math:`S_1 - \zeta S_2`,
+    which never lowers the ratio (Newton's method on a convex function of :math:`\zeta`).
+    """
+    ratio = -np.inf
+    _, U = descending_eigh(S1, n_components)
+    for _ in range(max_iter):
+        new = float(np.sum(U * (S1 @ U)) / np.sum(U * (S2 @ U)))
+        if new <= ratio + 1e-14 * abs(ratio):
+            break
+        ratio = new
+        _, U = descending_eigh(S1 - ratio * S2, n_components)
+    return U

@@ -1,0 +1,1 @@
+"""What a method needs to know of its data."""

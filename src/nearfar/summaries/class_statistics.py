@@ -1,0 +1,608 @@
+"""Per class: weight, mean and scatter sum. What every statistics method solves from."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from nearfar.blocks import blas_threads, map_in_order
+from nearfar.labels import encode_labels
+from nearfar.summaries.second_moment import Floats, SecondMoment, add_products, indicator
+
+# Own threads pay while the products are too small for BLAS to thread well.
+_THREADED_FEATURES = 256
+_TASK_ROWS = 32_768
+
+
+class ClassStatistics:
+    r"""Weights, means and scatter sums of the classes of a sample, built in one pass.
+
+    For each class :math:`c` with rows :math:`x_i` of weight :math:`w_i` it knows
+
+    .. math::
+        W_c = \sum_i w_i, \quad m_c = \tfrac1{W_c}\sum_i w_i x_i, \quad
+        S_c = \sum_i w_i (x_i - m_c)(x_i - m_c)^T ,
+
+    and from them the within, between and total scatter. Divisors, ridge and shrinkage are chosen
+    when a covariance is read, not when it is accumulated.
+
+    Moments are kept about a fixed row of each class, so that neither a large common offset nor
+    the order of the batches costs precision: :math:`Q_c = \sum_i w_i (x_i - s_c)(x_i - s_c)^T`,
+    :math:`t_c = \sum_i w_i (x_i - s_c)`, hence :math:`S_c = Q_c - t_c t_c^T / W_c`.
+
+    A scatter is stored as rows (*factored*) while it has fewer rows than features, and as a dense
+    p×p matrix from then on. With ``pooled=True`` one scatter serves all classes, which is all that
+    LDA or RCA need.
+
+    Cost: one pass, O(n p²) time, O(p²) memory for each dense scatter, and blocks of about a
+    thousand rows; never a copy of X. float64 input is multiplied in float64; float32 input is
+    centred and multiplied in float32 blocks that are summed in float64.
+
+    Parameters
+    ----------
+    pooled : bool, default=False
+        Keep one scatter for all classes together instead of one for each class.
+    storage : {"auto", "dense"}, default="auto"
+        "dense" never keeps rows, however few they are.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Distinct labels, sorted.
+    weights, counts : ndarray of shape (n_classes,)
+        Sum of sample weights, and number of rows, of each class.
+    means : ndarray of shape (n_classes, n_features)
+        Class means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import ClassStatistics
+    >>> X = np.array([[0.0, 0.0], [2.0, 0.0], [5.0, 1.0], [5.0, 3.0]])
+    >>> statistics = ClassStatistics().partial_fit(X, ["a", "a", "b", "b"])
+    >>> statistics.means
+    array([[1., 0.],
+           [5., 2.]])
+    >>> statistics.within_scatter()
+    array([[2., 0.],
+           [0., 2.]])
+    >>> more = ClassStatistics().partial_fit(X + 1, ["b", "b", "c", "c"])
+    >>> statistics.merge(more).classes.tolist()
+    ['a', 'b', 'c']
+    """
+
+    def __init__(self, *, pooled: bool = False, storage: str = "auto") -> None:
+        if storage not in ("auto", "dense"):
+            raise ValueError(f"storage must be 'auto' or 'dense'; got {storage!r}.")
+        self.pooled = pooled
+        self.storage = storage
+        # Everything below is in order of first appearance; public views are sorted by label.
+        self._labels: list[Any] = []
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._weights = np.zeros(0)
+        self._shifts = np.zeros((0, 0))
+        self._origin: Floats | float = 0.0  # of the shifts; not zero in projections only
+        self._firsts = np.zeros((0, 0))
+        self._seconds: list[SecondMoment] = []
+        self._precision = float(np.finfo(np.float64).eps)
+
+    # ------------------------------------------------------------------ accumulating
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> ClassStatistics:
+        """Add rows. Without ``y`` all rows are of one class, labelled 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; float64 and float32 are used as they are.
+        y : array-like of shape (n_samples,), optional
+            Labels. New classes may appear at any time.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative weights; an integer weight equals so many copies of the row.
+
+        Returns
+        -------
+        ClassStatistics
+            Itself.
+        """
+        rows: Floats = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+        if y is None:
+            classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
+        else:
+            classes, codes = encode_labels(y)
+        if len(codes) != len(rows):
+            raise ValueError(f"X has {len(rows)} rows but y has {len(codes)} labels.")
+        weight = None if sample_weight is None else check_weight(sample_weight, len(rows))
+        return self.add(rows, classes, codes, weight)
+
+    def add(
+        self,
+        X: Floats,
+        classes: NDArray[Any],
+        codes: NDArray[np.intp],
+        weight: NDArray[np.float64] | None = None,
+    ) -> ClassStatistics:
+        """``partial_fit`` for arrays that were checked and encoded before."""
+        if self._labels and X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but these statistics hold {self.n_features}."
+            )
+        if weight is not None and (weight == 0).any():
+            # A row of weight zero is no row: it must neither open a class nor be counted.
+            seen = weight > 0
+            X, codes, weight = X[seen], codes[seen], weight[seen]
+        if not len(X):
+            return self
+        self._drop_origin()
+        present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
+        index = self._open_classes(classes[present].tolist(), X, codes, present)
+        slot = np.full(len(classes), -1, dtype=np.intp)
+        slot[present] = index
+        codes = slot[codes]
+        self._precision = max(self._precision, float(np.finfo(X.dtype).eps))
+
+        n_slots = len(self._labels)
+        self._counts += np.bincount(codes, minlength=n_slots)
+        self._weights += np.bincount(codes, weights=weight, minlength=n_slots)
+        root = np.ones(len(X)) if weight is None else np.sqrt(weight)
+        if self.pooled:
+            self._add_pooled(X, codes, root)
+        else:
+            self._add_by_class(X, codes, root)
+        return self
+
+    def _open_classes(
+        self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
+    ) -> list[int]:
+        """Slots of the labels; a new class is opened about its first row."""
+        known = {label: slot for slot, label in enumerate(self._labels)}
+        fresh = [k for k, label in enumerate(labels) if label not in known]
+        if fresh:
+            _check_common_order(self._labels + [labels[k] for k in fresh])
+            first_row = np.empty(int(present.max()) + 1, dtype=np.intp)
+            # Of repeated indices the last assignment holds: backwards, that is the first row.
+            first_row[codes[::-1]] = np.arange(len(X) - 1, -1, -1)
+            new = X[first_row[present[fresh]]].astype(np.float64)
+            self._shifts = np.concatenate([self._shifts.reshape(-1, X.shape[1]), new])
+            self._firsts = np.concatenate([self._firsts.reshape(-1, X.shape[1]), 0.0 * new])
+            self._counts = np.concatenate([self._counts, np.zeros(len(fresh), dtype=np.int64)])
+            self._weights = np.concatenate([self._weights, np.zeros(len(fresh))])
+            for k in fresh:
+                known[labels[k]] = len(self._labels)
+                self._labels.append(labels[k])
+                if not self.pooled or not self._seconds:
+                    self._seconds.append(SecondMoment(X.shape[1], self.storage))
+        return [known[label] for label in labels]
+
+    def _add_by_class(self, X: Floats, codes: NDArray[np.intp], root: Floats) -> None:
+        # Radix sort of small integers; the rows of a class keep their order.
+        small = codes.astype(np.uint16) if len(self._labels) < 2**16 else codes
+        order = np.argsort(small, kind="stable")
+        edges = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(self._labels)))])
+
+        tasks = []
+        for slot, second in enumerate(self._seconds):
+            rows = order[edges[slot] : edges[slot + 1]]
+            if not len(rows):
+                continue
+            if second.keeps_rows(len(rows)):
+                deviations = X[rows] - self._shifts[slot]
+                second.append(deviations, root[rows], np.full(len(rows), slot, dtype=np.intp))
+                self._firsts[slot] += root[rows] ** 2 @ deviations
+            else:
+                second.make_dense()
+                tasks += [(slot, rows[a : a + _TASK_ROWS]) for a in range(0, len(rows), _TASK_ROWS)]
+
+        def moments(task: tuple[int, NDArray[np.intp]]) -> tuple[int, Floats, Floats]:
+            slot, rows = task
+            shift = _exact_in(X.dtype, self._shifts[slot])
+            first, second = np.zeros((1, X.shape[1])), np.zeros((X.shape[1], X.shape[1]))
+            buffer = np.empty((min(_block_rows(X), len(rows)), X.shape[1]), dtype=shift.dtype)
+            for start in range(0, len(rows), len(buffer)):
+                chosen = rows[start : start + len(buffer)]
+                block = buffer[: len(chosen)]
+                if X.flags.c_contiguous and X.dtype == block.dtype:
+                    # mode="clip" lets take write into the buffer without one of its own.
+                    np.take(X, chosen, axis=0, out=block, mode="clip")
+                else:  # take would copy all of X first, for every block
+                    block[...] = X[chosen]
+                np.subtract(block, shift, out=block)
+                add_products(block, root[chosen][None], first, second)
+            return slot, first[0], second
+
+        for slot, first, product in map_in_order(moments, tasks, _threads(X, len(tasks))):
+            self._firsts[slot] += first
+            self._seconds[slot].add_dense(product)
+
+    def _add_pooled(self, X: Floats, codes: NDArray[np.intp], root: Floats) -> None:
+        n_slots = len(self._labels)
+        pooled = self._seconds[0]
+        if pooled.keeps_rows(len(X)):
+            deviations = X - self._shifts[codes]
+            pooled.append(deviations, root, codes)
+            self._firsts += indicator(codes, root**2, n_slots) @ deviations
+            return
+        pooled.make_dense()
+        shifts = _exact_in(X.dtype, self._shifts)
+
+        def moments(start: int) -> tuple[Floats, Floats]:
+            stop = min(start + _TASK_ROWS, len(X))
+            first, second = np.zeros((n_slots, X.shape[1])), np.zeros((X.shape[1], X.shape[1]))
+            buffer = np.empty((min(_block_rows(X), stop - start), X.shape[1]), dtype=shifts.dtype)
+            for a in range(start, stop, len(buffer)):
+                rows = slice(a, min(a + len(buffer), stop))
+                block = buffer[: rows.stop - rows.start]
+                np.take(shifts, codes[rows], axis=0, out=block, mode="clip")
+                np.subtract(X[rows], block, out=block)
+                add_products(block, indicator(codes[rows], root[rows], n_slots), first, second)
+            return first, second
+
+        tasks = range(0, len(X), _TASK_ROWS)
+        for first, second in map_in_order(moments, tasks, _threads(X, len(tasks))):
+            self._firsts += first
+            pooled.add_dense(second)
+
+    def merge(self, other: ClassStatistics) -> ClassStatistics:
+        """The statistics of both samples together, as a new object.
+
+        Parameters
+        ----------
+        other : ClassStatistics
+            Of the same number of features and the same ``pooled``.
+
+        Returns
+        -------
+        ClassStatistics
+            Independent of both.
+        """
+        if self.pooled != other.pooled:
+            raise ValueError("Pooled statistics merge with pooled ones only.")
+        if not other._labels:
+            return deepcopy(self)
+        if not self._labels:
+            return deepcopy(other)
+        if self.n_features != other.n_features:
+            raise ValueError(
+                f"Statistics of {self.n_features} and of {other.n_features} features do not merge."
+            )
+        merged, other = deepcopy(self), deepcopy(other)
+        merged._drop_origin()
+        other._drop_origin()
+        known = {label: slot for slot, label in enumerate(merged._labels)}
+        slots = np.array([known.get(label, -1) for label in other._labels])
+        fresh = np.flatnonzero(slots < 0)
+        slots[fresh] = len(merged._labels) + np.arange(len(fresh))
+        merged._labels += [other._labels[k] for k in fresh]
+        _check_common_order(merged._labels)
+        empty = np.zeros((len(fresh), self.n_features))
+        merged._shifts = np.concatenate([merged._shifts, other._shifts[fresh]])
+        merged._firsts = np.concatenate([merged._firsts, empty])
+        merged._weights = np.concatenate([merged._weights, np.zeros(len(fresh))])
+        merged._counts = np.concatenate([merged._counts, np.zeros(len(fresh), dtype=np.int64)])
+
+        # Other's moments about our shifts: x - s = (x - s') + delta.
+        delta = other._shifts - merged._shifts[slots]
+        if self.pooled:
+            moved = other._seconds[0].moved(delta, other._firsts, other._weights)
+            merged._seconds[0].absorb(moved, slots)
+        else:
+            merged._seconds += [SecondMoment(self.n_features, self.storage) for _ in fresh]
+            for k, slot in enumerate(slots):
+                rows = slice(k, k + 1)
+                moved = other._seconds[k].moved(
+                    delta[rows], other._firsts[rows], other._weights[rows]
+                )
+                merged._seconds[slot].absorb(moved, np.full(len(slots), slot))
+        merged._firsts[slots] += other._firsts + other._weights[:, None] * delta
+        merged._weights[slots] += other._weights
+        merged._counts[slots] += other._counts
+        merged._precision = max(self._precision, other._precision)
+        return merged
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self._shifts.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes seen."""
+        return len(self._labels)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """Distinct labels, sorted."""
+        return np.array(self._labels)[self._order]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of rows of each class."""
+        return self._counts[self._order]
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Sum of the sample weights of each class."""
+        return self._weights[self._order]
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """Class means, (n_classes, n_features)."""
+        return (self._shifts + self._firsts / self._weights[:, None])[self._order] + self._origin
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of all sample weights."""
+        return float(self._weights.sum())
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of all rows."""
+        reference = self._shifts[0]
+        deviation = self._weights @ (self._shifts - reference) + self._firsts.sum(axis=0)
+        return reference + deviation / self.total_weight + self._origin
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether every scatter is still kept as rows."""
+        return all(second.dense is None for second in self._seconds)
+
+    @property
+    def precision(self) -> float:
+        """Machine epsilon of the coarsest dtype that was accumulated."""
+        return self._precision
+
+    @property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(np.array(self._labels), kind="stable")
+
+    def scatter(self, label: Any) -> NDArray[np.float64]:
+        """Scatter sum of one class."""
+        slot = self._slot(label)
+        return self._seconds[slot].scatter(self._firsts[[slot]], self._weights[[slot]])
+
+    def covariance(
+        self,
+        label: Any = None,
+        *,
+        ddof: float = 0,
+        ridge: float = 0.0,
+        shrinkage: float = 0.0,
+    ) -> NDArray[np.float64]:
+        r"""Covariance of one class, or the pooled within-class covariance.
+
+        .. math:: \Sigma = (1-g)\,S/(W - d) + (g\,\mathrm{tr}(S)/((W-d)\,p) + r) I
+
+        Parameters
+        ----------
+        label : optional
+            The class; None for the pooled within-class covariance.
+        ddof : float, default=0
+            Taken off the weight of each class in the divisor: 0 for maximum likelihood, 1 for the
+            unbiased estimate.
+        ridge : float, default=0
+            Added to the diagonal.
+        shrinkage : float in [0, 1], default=0
+            Towards the multiple of the identity with the same trace.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+        """
+        if label is None:
+            scatter, weight = self.within_scatter(), self.total_weight
+            divisor = weight - ddof * self.n_classes
+        else:
+            scatter, weight = self.scatter(label), float(self._weights[self._slot(label)])
+            divisor = weight - ddof
+        _check_divisor(divisor, weight, ddof)
+        covariance = scatter / divisor
+        level = shrinkage * np.trace(covariance) / self.n_features + ridge
+        covariance *= 1 - shrinkage
+        covariance.flat[:: self.n_features + 1] += level
+        return covariance
+
+    def sigma_dot(
+        self, B: ArrayLike, *, ddof: float = 0, ridge: float = 0.0, shrinkage: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Covariance of every class times a thin matrix, without p×p where factored.
+
+        Parameters
+        ----------
+        B : array-like of shape (n_features, q)
+            The thin matrix.
+        ddof, ridge, shrinkage : float
+            As in :meth:`covariance`.
+
+        Returns
+        -------
+        ndarray of shape (n_classes, n_features, q)
+        """
+        self._need_classes()
+        thin = np.asarray(B, dtype=np.float64)
+        products = np.empty((self.n_classes, *thin.shape))
+        for k, slot in enumerate(self._order):
+            second, weight = self._seconds[slot], float(self._weights[slot])
+            _check_divisor(weight - ddof, weight, ddof)
+            first, mass = self._firsts[[slot]], self._weights[[slot]]
+            divisor = weight - ddof
+            level = shrinkage * second.trace(first, mass) / (divisor * self.n_features) + ridge
+            products[k] = second.dot(thin, first, mass) * ((1 - shrinkage) / divisor) + level * thin
+        return products
+
+    def within_scatter(self) -> NDArray[np.float64]:
+        """Sum over classes of the scatter about the class mean."""
+        if self.pooled:
+            return self._seconds[0].scatter(self._firsts, self._weights)
+        total = np.zeros((self.n_features, self.n_features))
+        for slot, second in enumerate(self._seconds):
+            total += second.scatter(self._firsts[[slot]], self._weights[[slot]])
+        return total
+
+    def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
+        """Within scatter times a thin matrix, without p×p where factored."""
+        thin = np.asarray(B, dtype=np.float64)
+        if self.pooled:
+            return self._seconds[0].dot(thin, self._firsts, self._weights)
+        product = np.zeros_like(thin)
+        for slot, second in enumerate(self._seconds):
+            product += second.dot(thin, self._firsts[[slot]], self._weights[[slot]])
+        return product
+
+    def within_factor(self) -> NDArray[np.float64]:
+        """Rows H with ``H.T @ H`` the within scatter; only while factored."""
+        if not self.is_factored:
+            raise ValueError("These statistics are dense: their rows are no longer known.")
+        means = self._firsts / self._weights[:, None]
+        return np.concatenate([second.factor(means) for second in self._seconds])
+
+    def between_factor(self) -> NDArray[np.float64]:
+        """Rows ``sqrt(W_c) (m_c - m)``; ``H.T @ H`` is the between scatter."""
+        # Differences to one class's shift first: they are small and exact, the means are not.
+        deviations = (self._shifts - self._shifts[0]) + self._firsts / self._weights[:, None]
+        deviations -= self._weights @ deviations / self.total_weight
+        return (np.sqrt(self._weights)[:, None] * deviations)[self._order]
+
+    def between_scatter(self) -> NDArray[np.float64]:
+        """Scatter of the class means, weighted by class."""
+        factor = self.between_factor()
+        return factor.T @ factor
+
+    def total_scatter(self) -> NDArray[np.float64]:
+        """Scatter of all rows about their mean: within plus between."""
+        return self.within_scatter() + self.between_scatter()
+
+    def total_factor(self) -> NDArray[np.float64]:
+        """Rows H with ``H.T @ H`` the total scatter; only while factored."""
+        return np.concatenate([self.within_factor(), self.between_factor()])
+
+    def total_variances(self) -> NDArray[np.float64]:
+        """Diagonal of the total scatter over the weight: the variance of each feature."""
+        within = np.zeros(self.n_features)
+        if self.pooled:
+            within += self._seconds[0].diagonal(self._firsts, self._weights)
+        else:
+            for slot, second in enumerate(self._seconds):
+                within += second.diagonal(self._firsts[[slot]], self._weights[[slot]])
+        diagonal = np.maximum(within, 0) + (self.between_factor() ** 2).sum(axis=0)
+        return diagonal / self.total_weight
+
+    def project(self, B: ArrayLike) -> ClassStatistics:
+        """The statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
+        matrix = np.asarray(B, dtype=np.float64)
+        image = ClassStatistics(pooled=self.pooled, storage=self.storage)
+        image._labels = list(self._labels)
+        image._counts, image._weights = self._counts.copy(), self._weights.copy()
+        # A common offset would cost digits of the differences: it is kept apart.
+        image._shifts = (self._shifts - self._shifts[0]) @ matrix
+        image._origin = (self._shifts[0] + self._origin) @ matrix
+        image._firsts = self._firsts @ matrix
+        image._seconds = [second.project(matrix) for second in self._seconds]
+        image._precision = self._precision
+        return image
+
+    def select(self, keep: NDArray[np.bool_]) -> ClassStatistics:
+        """The statistics of some classes only; of pooled ones, classes without scatter may go.
+
+        Parameters
+        ----------
+        keep : ndarray of bool of shape (n_classes,)
+            In the order of ``classes``.
+
+        Returns
+        -------
+        ClassStatistics
+            Independent of this one.
+        """
+        slots = np.sort(self._order[np.asarray(keep, dtype=bool)])
+        dropped = np.setdiff1d(np.arange(self.n_classes), slots)
+        if self.pooled and (self._counts[dropped] > 1).any():
+            raise ValueError("A pooled scatter cannot be split by class.")
+        chosen = deepcopy(self)
+        chosen._labels = [self._labels[slot] for slot in slots]
+        for name in ("_counts", "_weights", "_shifts", "_firsts"):
+            setattr(chosen, name, getattr(self, name)[slots])
+        if not self.pooled:
+            chosen._seconds = [chosen._seconds[slot] for slot in slots]
+        for second in chosen._seconds:
+            second.renumber(slots, self.n_classes)
+        return chosen
+
+    def _drop_origin(self) -> None:
+        """Shifts in the coordinates of the rows, for what is added to them."""
+        self._shifts, self._origin = self._shifts + self._origin, 0.0
+
+    def _slot(self, label: Any) -> int:
+        self._need_classes()
+        for slot, known in enumerate(self._labels):
+            if known == label:
+                return slot
+        raise KeyError(f"No class {label!r}; the classes are {self.classes.tolist()}.")
+
+    def _need_classes(self) -> None:
+        if self.pooled:
+            raise ValueError("Pooled statistics hold no covariance of a single class.")
+
+    def __repr__(self) -> str:
+        form = "pooled" if self.pooled else "by class"
+        store = "factored" if self.is_factored else "dense"
+        return (
+            f"ClassStatistics({form}, {store}: {self.n_classes} classes, "
+            f"{self.n_features} features, {int(self._counts.sum())} rows)"
+        )
+
+
+def check_weight(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
+    """Sample weights as a vector: one finite, non-negative number for each row."""
+    weight: NDArray[np.float64] = check_array(
+        sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight"
+    )
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight.shape == {weight.shape}, expected ({n_samples},): one weight for each "
+            "row of X."
+        )
+    if (weight < 0).any():
+        row = int(np.argmax(weight < 0))
+        raise ValueError(f"sample_weight must not be negative; row {row} is {weight[row]}.")
+    return weight
+
+
+def _check_common_order(labels: list[Any]) -> None:
+    try:
+        sorted(labels)
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(
+            f"y mixes labels of types {', '.join(kinds)}, which have no common order; "
+            "make them all strings or all numbers."
+        ) from error
+
+
+def _exact_in(dtype: np.dtype[Any], shifts: Floats) -> Floats:
+    """Shifts in the dtype of the rows if that rounds none, as for rows of X, else in float64."""
+    narrow = shifts.astype(dtype)
+    return narrow if np.array_equal(narrow, shifts) else shifts
+
+
+def _check_divisor(divisor: float, weight: float, ddof: float) -> None:
+    if divisor <= 0:
+        raise ValueError(f"ddof={ddof} leaves nothing of a weight of {weight:g}; use ddof=0.")
+
+
+def _block_rows(X: Floats) -> int:
+    # About a thousand rows stay in cache; more features need more rows for each p×p addition.
+    return int(np.clip(X.shape[1], 1024, 4096))
+
+
+def _threads(X: Floats, n_tasks: int) -> int:
+    if X.shape[1] > _THREADED_FEATURES or n_tasks < 2:
+        return 1
+    return min(n_tasks, blas_threads())

@@ -1,0 +1,417 @@
+"""Who is near whom: directed neighbour lists, and the graph they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+from sklearn.utils import check_array, check_random_state
+
+from nearfar.extras import require
+from nearfar.summaries.exact_search import (
+    _centre,
+    _centred,
+    _check_n_neighbors,
+    _ranked,
+    _without_self,
+    kneighbors,
+    radius_neighbors,
+)
+
+__all__ = ["NeighborGraph"]
+
+Mode = Literal["union", "mutual"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighborGraph:
+    """Directed neighbour lists with Euclidean distances; what graph methods know of their data.
+
+    An edge runs from each row to each of its neighbours, and has their distance for its length.
+    Edges of length 0, between identical rows, are edges like all others. The arrays are read-only
+    copies.
+
+    Build it from data with :meth:`from_points`; the constructor takes lists found elsewhere.
+
+    Parameters
+    ----------
+    indptr : array-like of int, shape (n_samples + 1,)
+        The neighbours of row ``i`` are entries ``indptr[i]`` to ``indptr[i + 1]`` of the two arrays
+        below (the CSR format).
+    indices : array-like of int, shape (n_edges,)
+        The neighbours: rows from 0 to ``n_samples - 1``, within each list no row twice and not the
+        row itself.
+    distances : array-like of float, shape (n_edges,)
+        Their distances, finite and at least 0. Two rows that list each other have one distance.
+    is_exact : bool, default=True
+        Whether the lists hold the nearest rows for certain.
+
+    Attributes
+    ----------
+    indptr, indices, distances, is_exact
+        As above, read-only.
+    n_samples : int
+        The number of rows.
+    neighbors : ndarray of shape (n_samples, k)
+        The neighbours as a table, when all lists have one length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar.summaries.neighbor_graph import NeighborGraph
+    >>> X = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]])
+    >>> graph = NeighborGraph.from_points(X, n_neighbors=2)
+    >>> graph
+    NeighborGraph(n_samples=6, n_edges=12, is_exact=True)
+    >>> graph.neighbors[0]
+    array([1, 2])
+    >>> graph.connected_components()
+    (1, array([0, 0, 0, 0, 0, 0], dtype=int32))
+    >>> graph.geodesics([0]).round(3)
+    array([[0.   , 1.   , 2.   , 2.414, 3.   , 4.65 ]])
+    """
+
+    indptr: NDArray[np.intp]
+    indices: NDArray[np.intp]
+    distances: NDArray[np.float64]
+    is_exact: bool = True
+
+    def __post_init__(self) -> None:
+        indptr = _read_only(self.indptr, np.intp, "indptr")
+        indices = _read_only(self.indices, np.intp, "indices")
+        distances = _read_only(self.distances, np.float64, "distances")
+        _check_lists(indptr, indices, distances)
+        for name, array in [("indptr", indptr), ("indices", indices), ("distances", distances)]:
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "is_exact", bool(self.is_exact))
+        if not self.to_sparse().has_canonical_format:
+            raise ValueError("indices must not name a row twice in one list.")
+
+    @classmethod
+    def from_points(
+        cls,
+        X: ArrayLike,
+        *,
+        n_neighbors: int | None = None,
+        radius: float | None = None,
+        approximate: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> NeighborGraph:
+        """The graph of the nearest rows, or of all rows within a radius.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The data; dense and finite.
+        n_neighbors : int, default=None
+            The number of neighbours of each row, itself not counted; of rows at the same distance
+            those with the smaller index are taken. Exactly one of ``n_neighbors`` and ``radius``
+            is given.
+        radius : float, default=None
+            The largest distance of a neighbour, inclusive.
+        approximate : bool, default=False
+            Search with hnswlib (``pip install 'nearfar[ann]'``), which may miss some of the
+            nearest rows; the distances of those found are exact. For ``n_neighbors`` only. For
+            10 neighbours in 50 features the exact search on two cores is the faster one up to
+            some 70,000 rows near a manifold of few dimensions, and up to more rows elsewhere.
+        random_state : int, RandomState instance or None, default=None
+            The seed of the approximate search, which runs on one thread: equal seeds give equal
+            graphs.
+
+        Returns
+        -------
+        NeighborGraph
+            Lists in the order of distance, then index.
+
+        Raises
+        ------
+        ImportError
+            If ``approximate`` and hnswlib is not installed.
+        TypeError
+            If ``X`` is sparse.
+        ValueError
+            If not exactly one of ``n_neighbors`` and ``radius`` is given, or one is out of range.
+
+        Notes
+        -----
+        The exact search costs O(n_samples² n_features) in matrix products, and memory for the
+        result, a copy of ``X`` and blocks within scikit-learn's ``working_memory``.
+
+        Examples
+        --------
+        >>> from nearfar.summaries.neighbor_graph import NeighborGraph
+        >>> graph = NeighborGraph.from_points([[0.0], [1.0], [1.0], [3.0]], radius=1)
+        >>> graph.indptr
+        array([0, 2, 4, 6, 6])
+        >>> graph.distances
+        array([1., 1., 0., 1., 0., 1.])
+        """
+        if (n_neighbors is None) == (radius is None):
+            raise ValueError(
+                "Give exactly one of n_neighbors and radius; "
+                f"got n_neighbors={n_neighbors!r} and radius={radius!r}."
+            )
+        if approximate and n_neighbors is None:
+            raise ValueError(
+                f"approximate=True finds n_neighbors only, but radius={radius!r} was given; "
+                "give n_neighbors, or leave approximate=False."
+            )
+        if sparse.issparse(X):
+            raise TypeError(
+                "Sparse data was passed for X, but neighbours are sought in dense data; reduce "
+                "it first with sklearn.decomposition.TruncatedSVD."
+            )
+        points = check_array(X, dtype=[np.float64, np.float32])
+        if radius is not None:
+            return cls(*radius_neighbors(points, radius=radius))
+        assert n_neighbors is not None
+        if approximate:
+            distances, indices = _approximate_kneighbors(points, n_neighbors, random_state)
+        else:
+            distances, indices = kneighbors(points, n_neighbors=n_neighbors)
+        indptr = n_neighbors * np.arange(len(points) + 1)
+        return cls(indptr, indices.ravel(), distances.ravel(), is_exact=not approximate)
+
+    @property
+    def n_samples(self) -> int:
+        """The number of rows."""
+        return len(self.indptr) - 1
+
+    @property
+    def neighbors(self) -> NDArray[np.intp]:
+        """The neighbours as a table of shape (n_samples, k), when all lists have one length.
+
+        Raises
+        ------
+        ValueError
+            If some rows have more neighbours than others.
+        """
+        counts = np.diff(self.indptr)
+        if counts.min() != counts.max():
+            raise ValueError(
+                f"The rows have from {counts.min()} to {counts.max()} neighbours, which make no "
+                "table; read indptr and indices, or build the graph with n_neighbors."
+            )
+        return self.indices.reshape(self.n_samples, -1)
+
+    def to_sparse(self) -> sparse.csr_array:
+        """The directed graph as a sparse matrix of distances.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_samples)
+            Row ``i`` holds the distances from ``i`` to its neighbours. Neighbours at distance 0
+            are stored, as explicit zeros; beware that arithmetic and
+            ``csr_array.eliminate_zeros`` lose them.
+
+        Examples
+        --------
+        >>> from nearfar.summaries.neighbor_graph import NeighborGraph
+        >>> graph = NeighborGraph.from_points([[0.0], [0.0], [3.0]], n_neighbors=1)
+        >>> graph.to_sparse().nnz
+        3
+        """
+        matrix = self._csr(self.distances.copy(), self.indices, self.indptr)
+        matrix.sort_indices()
+        return matrix
+
+    def symmetrized(self, mode: Mode = "union") -> sparse.csr_array:
+        """The undirected graph as a symmetric sparse matrix of distances.
+
+        Parameters
+        ----------
+        mode : {"union", "mutual"}, default="union"
+            Join two rows when either lists the other, or only when both do.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_samples)
+            The distances of joined rows. Those at distance 0 are stored, as explicit zeros.
+
+        Examples
+        --------
+        >>> from nearfar.summaries.neighbor_graph import NeighborGraph
+        >>> graph = NeighborGraph.from_points([[0.0], [0.0], [3.0]], n_neighbors=1)
+        >>> graph.symmetrized().nnz, graph.symmetrized("mutual").nnz
+        (4, 2)
+        """
+        if mode not in ("union", "mutual"):
+            raise ValueError(f"mode must be 'union' or 'mutual'; got {mode!r}.")
+        n = self.n_samples
+        rows = np.repeat(np.arange(n), np.diff(self.indptr))
+        # Lists of edges rather than sums or maxima of sparse matrices, which drop zeros.
+        there, back = rows * n + self.indices, self.indices * n + rows
+        edges, where, times = np.unique(
+            np.concatenate([there, back]), return_index=True, return_counts=True
+        )
+        if mode == "mutual":
+            edges, where = edges[times == 2], where[times == 2]
+        rows, columns = np.divmod(edges, n)
+        indptr = np.searchsorted(rows, np.arange(n + 1))
+        return self._csr(np.tile(self.distances, 2)[where], columns, indptr)
+
+    def connected_components(self, mode: Mode = "union") -> tuple[int, NDArray[np.int32]]:
+        """The parts of the undirected graph that no edge joins.
+
+        Parameters
+        ----------
+        mode : {"union", "mutual"}, default="union"
+            As in :meth:`symmetrized`.
+
+        Returns
+        -------
+        n_components : int
+            How many there are.
+        labels : ndarray of shape (n_samples,)
+            The component of each row, numbered from 0.
+
+        Examples
+        --------
+        >>> from nearfar.summaries.neighbor_graph import NeighborGraph
+        >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
+        >>> graph.connected_components()
+        (2, array([0, 0, 1, 1], dtype=int32))
+        """
+        n_components, labels = csgraph.connected_components(self.symmetrized(mode), directed=False)
+        return int(n_components), labels
+
+    def geodesics(
+        self, sources: ArrayLike | None = None, mode: Mode = "union"
+    ) -> NDArray[np.float64]:
+        """The lengths of the shortest paths in the undirected graph, by Dijkstra's algorithm.
+
+        Parameters
+        ----------
+        sources : array-like of int, shape (n_sources,), default=None
+            The rows where paths begin. ``None`` means all rows, and builds the full array of
+            n_samples × n_samples.
+        mode : {"union", "mutual"}, default="union"
+            As in :meth:`symmetrized`.
+
+        Returns
+        -------
+        ndarray of shape (n_sources, n_samples)
+            The distance from each source to every row along the graph; ``inf`` where there is no
+            path. Never less than the Euclidean distance, but for rounding.
+
+        Notes
+        -----
+        Cost O(n_sources (n_edges + n_samples log n_samples)).
+
+        Examples
+        --------
+        >>> from nearfar.summaries.neighbor_graph import NeighborGraph
+        >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
+        >>> graph.geodesics([0, 3])
+        array([[ 0.,  1., inf, inf],
+               [inf, inf,  1.,  0.]])
+        """
+        if sources is not None:
+            sources = _check_sources(sources, self.n_samples)
+        # Both directions of each edge are stored, so that the directed form does, at half the cost.
+        lengths = csgraph.dijkstra(self.symmetrized(mode), directed=True, indices=sources)
+        return np.asarray(lengths, np.float64)
+
+    def _csr(
+        self, distances: NDArray[np.float64], indices: NDArray[np.intp], indptr: NDArray[np.intp]
+    ) -> sparse.csr_array:
+        # SciPy's graph routines read 32-bit indices.
+        fits = max(self.n_samples, len(indices)) <= np.iinfo(np.int32).max
+        index = np.int32 if fits else np.int64
+        return sparse.csr_array(
+            (distances, indices.astype(index), indptr.astype(index)),
+            shape=(self.n_samples, self.n_samples),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"NeighborGraph(n_samples={self.n_samples}, n_edges={len(self.indices)}, "
+            f"is_exact={self.is_exact})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor: pickled arrays come back writeable.
+        return type(self), (self.indptr, self.indices, self.distances, self.is_exact)
+
+
+def _approximate_kneighbors(
+    X: NDArray[Any], n_neighbors: int, random_state: int | np.random.RandomState | None
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """As :func:`kneighbors` without queries, among the candidates that hnswlib finds."""
+    hnswlib = require("hnswlib", "ann")
+    n, p = X.shape
+    _check_n_neighbors(n_neighbors, n, without_self=True)
+    X = np.ascontiguousarray(X)
+    # hnswlib knows float32 only: centre the data, and bring them to a scale whose squares fit.
+    Z = _centred(X, _centre(X), X.dtype)
+    Z = (Z / max(np.abs(Z).max(), np.finfo(X.dtype).tiny)).astype(np.float32)
+    n_candidates = min(n_neighbors + 1 + 8, n)
+    index = hnswlib.Index(space="l2", dim=p)
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    index.init_index(n, M=16, ef_construction=200, random_seed=int(seed))
+    # Several threads would insert in an order of their own.
+    index.add_items(Z, num_threads=1)
+    index.set_ef(max(100, 2 * n_candidates))
+    try:
+        candidates, _ = index.knn_query(Z, k=n_candidates, num_threads=1)
+    except RuntimeError as error:
+        raise ValueError(
+            f"The approximate search did not reach n_neighbors={n_neighbors} neighbours of every "
+            f"row ({error}); identical rows are a likely cause. Set approximate=False."
+        ) from error
+    return _without_self(*_ranked(X, X, candidates.astype(np.intp), n_neighbors + 1))
+
+
+def _read_only(values: Any, dtype: type, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in ("iu" if dtype is np.intp else "iuf"):
+        raise ValueError(
+            f"{name} must be a 1-d array of {'integers' if dtype is np.intp else 'numbers'}; "
+            f"got shape {array.shape} of {array.dtype}."
+        )
+    array = array.astype(dtype)
+    array.flags.writeable = False
+    return array
+
+
+def _check_lists(
+    indptr: NDArray[np.intp], indices: NDArray[np.intp], distances: NDArray[np.float64]
+) -> None:
+    n = len(indptr) - 1
+    if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ValueError(
+            f"indptr must ascend from 0 to the number of indices, {len(indices)}, in at least two "
+            f"entries; got {indptr}."
+        )
+    if len(distances) != len(indices):
+        raise ValueError(
+            f"distances must be as many as indices; got {len(distances)} and {len(indices)}."
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < n:
+        raise ValueError(
+            f"indices must be rows from 0 to {n - 1}; got {indices.min()} to {indices.max()}."
+        )
+    own = np.flatnonzero(indices == np.repeat(np.arange(n), np.diff(indptr)))
+    if own.size:
+        raise ValueError(f"indices must not list a row itself; row {indices[own[0]]} does.")
+    if not (np.isfinite(distances).all() and (distances >= 0).all()):
+        raise ValueError(
+            f"distances must be finite and at least 0; got {distances.min()} to {distances.max()}."
+        )
+
+
+def _check_sources(sources: ArrayLike, n_samples: int) -> NDArray[np.intp]:
+    rows = np.asarray(sources)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"sources must be a 1-d array of row numbers; got shape {rows.shape} of {rows.dtype}."
+        )
+    if rows.size and not 0 <= rows.min() <= rows.max() < n_samples:
+        raise ValueError(
+            f"sources must be rows from 0 to {n_samples - 1}; got {rows.min()} to {rows.max()}."
+        )
+    return rows.astype(np.intp)

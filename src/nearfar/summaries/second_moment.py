@@ -1,0 +1,173 @@
+"""Second moments about a fixed shift, as rows while they are few, else as a matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Floats = NDArray[np.floating[Any]]
+
+
+class SecondMoment:
+    """Σ w (x-s)(x-s)ᵀ of one class or of all: as rows while they are few, else as a matrix."""
+
+    def __init__(self, n_features: int, storage: str) -> None:
+        self.n_features = n_features
+        self.storage = storage
+        self.dense: NDArray[np.float64] | None = None
+        self.rows: list[NDArray[np.float64]] = []  # x - s
+        self.roots: list[NDArray[np.float64]] = []  # sqrt(w)
+        self.slots: list[NDArray[np.intp]] = []  # class of each row
+
+    @property
+    def n_rows(self) -> int:
+        """Rows kept."""
+        return sum(len(rows) for rows in self.rows)
+
+    def keeps_rows(self, n_more: int) -> bool:
+        """Whether so many more rows would still be kept as rows."""
+        few = self.n_rows + n_more < self.n_features
+        return self.storage == "auto" and self.dense is None and few
+
+    def append(self, rows: Floats, roots: Floats, slots: NDArray[np.intp]) -> None:
+        """Keep more rows x - s, with sqrt(w) and the class of each."""
+        self.rows.append(np.asarray(rows, dtype=np.float64))
+        self.roots.append(np.asarray(roots, dtype=np.float64))
+        self.slots.append(slots)
+
+    def make_dense(self) -> None:
+        """From rows to the matrix, for good."""
+        if self.dense is None:
+            factor = self._weighted_rows()
+            self.dense = factor.T @ factor
+            self.rows, self.roots, self.slots = [], [], []
+
+    def add_dense(self, moment: Floats) -> None:
+        """Add to the matrix."""
+        assert self.dense is not None
+        self.dense += moment
+
+    def absorb(self, other: SecondMoment, slots: NDArray[np.intp]) -> None:
+        """Add another moment about the same shifts; ``slots`` renumbers its classes."""
+        if other.dense is None and self.keeps_rows(other.n_rows):
+            for rows, roots, old in zip(other.rows, other.roots, other.slots, strict=True):
+                self.append(rows, roots, slots[old])
+            return
+        self.make_dense()
+        other.make_dense()
+        assert other.dense is not None
+        self.add_dense(other.dense)
+
+    def renumber(self, kept: NDArray[np.intp], n_slots: int) -> None:
+        """Keep the rows of some classes, which become classes 0, 1, … in the order given."""
+        new = np.full(n_slots, -1, dtype=np.intp)
+        new[kept] = np.arange(len(kept))
+        for k, slots in enumerate(self.slots):
+            stay = new[slots] >= 0
+            self.rows[k], self.roots[k] = self.rows[k][stay], self.roots[k][stay]
+            self.slots[k] = new[slots[stay]]
+
+    def moved(self, delta: Floats, first: Floats, weight: Floats) -> SecondMoment:
+        """The moment about shifts that lie ``delta`` lower."""
+        image = SecondMoment(self.n_features, self.storage)
+        if self.dense is None:
+            for rows, roots, slots in zip(self.rows, self.roots, self.slots, strict=True):
+                # One row of delta: this moment is of one class, whatever its slot.
+                offset = delta if len(delta) == 1 else delta[slots]
+                image.append(rows + offset, roots, slots)
+        else:
+            cross = first.T @ delta
+            image.dense = self.dense + cross + cross.T + delta.T @ (weight[:, None] * delta)
+        return image
+
+    def scatter(self, first: Floats, weight: Floats) -> NDArray[np.float64]:
+        """Σ w (x-m)(x-m)ᵀ, given the first moments and weights of its classes."""
+        if self.dense is None:
+            factor = self.factor(first / weight[:, None])
+            return factor.T @ factor
+        correction = first / np.sqrt(weight)[:, None]
+        return self.dense - correction.T @ correction
+
+    def dot(self, B: Floats, first: Floats, weight: Floats) -> NDArray[np.float64]:
+        """The scatter times a thin matrix."""
+        if self.dense is None:
+            factor = self.factor(first / weight[:, None])
+            return factor.T @ (factor @ B)
+        return self.dense @ B - first.T @ ((first @ B) / weight[:, None])
+
+    def diagonal(self, first: Floats, weight: Floats) -> NDArray[np.float64]:
+        """Diagonal of the scatter."""
+        if self.dense is None:
+            return (self.factor(first / weight[:, None]) ** 2).sum(axis=0)
+        return self.dense.diagonal() - (first**2 / weight[:, None]).sum(axis=0)
+
+    def trace(self, first: Floats, weight: Floats) -> float:
+        """Trace of the scatter."""
+        return float(self.diagonal(first, weight).sum())
+
+    def factor(self, means: Floats) -> NDArray[np.float64]:
+        """Rows sqrt(w) (x-m); ``means`` are relative to the shifts."""
+        if not self.rows:
+            return np.zeros((0, self.n_features))
+        rows, roots = np.concatenate(self.rows), np.concatenate(self.roots)
+        slots = np.concatenate(self.slots)
+        centres = means if len(means) == 1 else means[slots]
+        return roots[:, None] * (rows - centres)
+
+    def _weighted_rows(self) -> NDArray[np.float64]:
+        return self.factor(np.zeros((1, self.n_features)))
+
+    def project(self, B: Floats) -> SecondMoment:
+        """The moment of the rows times B."""
+        image = SecondMoment(B.shape[1], self.storage)
+        if self.dense is not None:
+            image.dense = B.T @ self.dense @ B
+            return image
+        image.rows = [rows @ B for rows in self.rows]
+        image.roots, image.slots = list(self.roots), list(self.slots)
+        return image
+
+
+def add_products(
+    block: Floats, roots: Any, first: NDArray[np.float64], second: NDArray[np.float64]
+) -> None:
+    """Add the moments of centred rows; ``block`` may be overwritten by its weighted rows.
+
+    ``roots`` (classes × rows, dense or sparse) holds sqrt(w) of each row in the line of its class.
+    """
+    if not _all_ones(roots):
+        root = np.asarray(roots.sum(axis=0)).ravel()
+        # In float64, also for float32 rows: weights may lie outside the range of float32.
+        out = block if block.dtype == np.float64 else None
+        block = np.multiply(block, root[:, None], out=out)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        product = block.T @ block
+        sums = roots.astype(block.dtype) @ block
+    if block.dtype != np.float64 and not _in_range(product, block):
+        # Squares left the range of float32: this block again in float64.
+        exact = block.astype(np.float64)
+        product, sums = exact.T @ exact, roots @ exact
+    second += product
+    first += sums
+
+
+def _all_ones(roots: Any) -> bool:
+    values = roots.data if sparse.issparse(roots) else roots
+    return bool((values == 1.0).all())
+
+
+def _in_range(product: Floats, block: Floats) -> bool:
+    diagonal = product.diagonal()
+    moved = block.any(axis=0)
+    tiny = np.finfo(product.dtype).tiny / np.finfo(product.dtype).eps
+    return bool(np.isfinite(diagonal).all() and (diagonal[moved] > tiny).all())
+
+
+def indicator(codes: NDArray[np.intp], values: Floats, n_slots: int) -> sparse.csr_array:
+    """Sparse (n_slots, n_rows) with ``values`` of each row in the line of its class."""
+    shape = (n_slots, len(codes))
+    columns = sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=shape)
+    return columns.tocsr()

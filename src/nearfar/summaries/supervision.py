@@ -1,0 +1,862 @@
+"""Which points are alike or different: pairs, triplets and chunklets of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any, NamedTuple, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_random_state
+
+from nearfar.labels import encode_labels
+from nearfar.parameters import check_parameter, integer, none
+
+_Rows = NDArray[np.intp]
+_Seed = int | np.random.RandomState | None
+
+# Ranks of constraints are 64-bit integers; beyond this their sums could overflow.
+_MAX_RANK = 2**62
+
+
+class _Supervision:
+    """What the three share: immutable fields, equality, checks against rows of X.
+
+    There is no ``__len__``, ``shape``, ``__getitem__``, ``__iter__`` or ``__array__`` on purpose:
+    an object with one of them is array-like to scikit-learn, which would slice it row by row.
+    """
+
+    n_samples: int
+
+    def _set(self, **fields: Any) -> None:
+        for value in fields.values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        vars(self).update(fields)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable; cannot set {name!r}.")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable; cannot delete {name!r}.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays come writeable out of pickle and deepcopy.
+        self._set(**state)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        theirs = vars(other)
+        return all(np.array_equal(value, theirs[name]) for name, value in vars(self).items())
+
+    # Arrays have no hash.
+    __hash__ = None  # type: ignore[assignment]
+
+    def check_n_samples(self, n: int) -> None:
+        """Raise a ``ValueError`` unless the supervision was made for ``n`` rows.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows of X.
+        """
+        if n != self.n_samples:
+            raise ValueError(
+                f"supervision was made for {self.n_samples} samples but X has {n} rows; "
+                "scikit-learn's own cross-validation does not restrict index-based supervision: "
+                "use nearfar.evaluation.cross_validate(..., supervision=...) or "
+                "supervision.restrict(indices)."
+            )
+
+    def _points(self, X: ArrayLike) -> NDArray[Any]:
+        """X as an array with as many rows as the supervision was made for."""
+        points: NDArray[Any] = check_array(X, input_name="X", ensure_min_samples=0)
+        self.check_n_samples(points.shape[0])
+        return points
+
+    def _kept_rows(self, indices: ArrayLike) -> _Rows:
+        """The rows meant by a mask or by distinct indices, in their order."""
+        mask = _regular(indices, "indices", "(m,)")
+        if mask.dtype == bool:
+            if mask.shape != (self.n_samples,):
+                raise ValueError(
+                    f"indices is a boolean mask of shape {mask.shape}; it should have shape "
+                    f"({self.n_samples},), one entry for each sample."
+                )
+            return np.flatnonzero(mask)
+        rows = _indices(indices, "indices", self.n_samples)
+        repeat = _first_repeat(rows)
+        if repeat is not None:
+            raise ValueError(
+                f"indices rows {repeat[0]} and {repeat[1]}: index {rows[repeat[0]]} is given "
+                "twice; indices must be distinct."
+            )
+        return rows
+
+
+class Pairs(_Supervision):
+    """Pairs of rows that are similar, and pairs that are dissimilar.
+
+    The object is immutable. It has no length and cannot be sliced, since its indices have a
+    meaning only beside all the rows of X: use `restrict` to keep some rows.
+
+    Parameters
+    ----------
+    similar : array-like of int of shape (n_similar, 2)
+        Each row holds the indices of two rows of X that are alike. May be empty.
+    dissimilar : array-like of int of shape (n_dissimilar, 2)
+        Each row holds the indices of two rows of X that are different. May be empty.
+    n_samples : int
+        The number of rows of X.
+
+    Attributes
+    ----------
+    similar, dissimilar : ndarray of shape (n_similar, 2) and (n_dissimilar, 2)
+        The pairs, read-only.
+    n_samples : int
+        The number of rows of X.
+
+    Notes
+    -----
+    The order of the two points of a pair has no meaning. A pair given several times counts
+    several times. A pair of a row with itself, and a pair both similar and dissimilar, raise.
+    Two objects are equal when they hold the same pairs in the same order.
+
+    Examples
+    --------
+    >>> from nearfar.summaries.supervision import Pairs
+    >>> pairs = Pairs(similar=[[0, 1]], dissimilar=[[0, 2], [1, 3]], n_samples=4)
+    >>> pairs
+    Pairs(1 similar, 2 dissimilar, n_samples=4)
+
+    Without row 0, the pairs of row 0 go and the other rows move up:
+
+    >>> pairs.restrict([1, 2, 3]).dissimilar.tolist()
+    [[0, 2]]
+
+    From labels, with a seed and a cap:
+
+    >>> Pairs.from_labels(["a", "a", "b", "b"], n_dissimilar=3, random_state=0)
+    Pairs(2 similar, 3 dissimilar, n_samples=4)
+    """
+
+    similar: _Rows
+    dissimilar: _Rows
+
+    def __init__(self, similar: ArrayLike, dissimilar: ArrayLike, *, n_samples: int) -> None:
+        check_parameter("Pairs", "n_samples", n_samples, [integer(0)])
+        alike = _index_tuples(similar, 2, "similar", n_samples)
+        different = _index_tuples(dissimilar, 2, "dissimilar", n_samples)
+        clash = _first_shared(np.sort(alike, axis=1), np.sort(different, axis=1))
+        if clash is not None:
+            i, j = alike[clash[0]]
+            raise ValueError(
+                f"similar row {clash[0]} and dissimilar row {clash[1]}: the pair ({i}, {j}) "
+                "cannot be both similar and dissimilar."
+            )
+        self._set(similar=alike, dissimilar=different, n_samples=int(n_samples))
+
+    def __repr__(self) -> str:
+        return (
+            f"Pairs({len(self.similar)} similar, {len(self.dissimilar)} dissimilar, "
+            f"n_samples={self.n_samples})"
+        )
+
+    @classmethod
+    def from_labels(
+        cls,
+        y: Any,
+        *,
+        n_similar: int | None = None,
+        n_dissimilar: int | None = None,
+        random_state: _Seed = None,
+    ) -> Self:
+        """Draw distinct pairs from labels: similar within a class, dissimilar between two.
+
+        Each kind is drawn uniformly without replacement from all its pairs, which are counted but
+        never listed: time and memory grow with the number of rows and of pairs drawn.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        n_similar, n_dissimilar : int or None, default=None
+            At most so many pairs of each kind. When there are no more than that, all are taken.
+            ``None`` means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most
+            100,000.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        Pairs
+            In random order when drawn, in the order of the classes when all are taken.
+        """
+        check_parameter("Pairs.from_labels", "n_similar", n_similar, [integer(0), none])
+        check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
+        rng = check_random_state(random_state)
+        blocks = _class_blocks(y)
+        return cls(
+            _draw_within(blocks, _cap(n_similar, blocks), rng),
+            _draw_between(blocks, _cap(n_dissimilar, blocks), rng),
+            n_samples=blocks.rows.size,
+        )
+
+    @classmethod
+    def from_arrays(cls, pairs: ArrayLike, sign: ArrayLike) -> tuple[NDArray[Any], Self]:
+        """Turn pairs of points into their distinct points and pairs of indices.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features)
+            The two points of each pair.
+        sign : array-like of shape (n_pairs,)
+            +1 for a similar pair, -1 for a dissimilar one.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The distinct points, sorted.
+        supervision : Pairs
+            The pairs as indices of rows of X.
+        """
+        X, rows = _distinct_points(pairs, 2, "pairs")
+        signs = np.asarray(sign)
+        if signs.shape != (len(rows),):
+            raise ValueError(
+                f"sign should have shape ({len(rows)},), one entry for each pair; "
+                f"got shape {signs.shape}."
+            )
+        alike = signs == 1
+        _refuse(~alike & (signs != -1), signs, "sign", "{} is neither +1 nor -1.")
+        unordered = np.sort(rows, axis=1)
+        clash = _first_shared(unordered[alike], unordered[~alike])
+        if clash is not None:
+            raise ValueError(
+                f"pairs rows {np.flatnonzero(alike)[clash[0]]} (sign +1) and "
+                f"{np.flatnonzero(~alike)[clash[1]]} (sign -1) hold the same two points, which "
+                "cannot be both similar and dissimilar."
+            )
+        return X, cls(rows[alike], rows[~alike], n_samples=len(X))
+
+    def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], _Rows]:
+        """Return the points of the pairs and their signs, similar pairs first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All the rows the indices refer to.
+
+        Returns
+        -------
+        pairs : ndarray of shape (n_similar + n_dissimilar, 2, n_features)
+            The two points of each pair.
+        sign : ndarray of shape (n_similar + n_dissimilar,)
+            +1 for a similar pair, -1 for a dissimilar one.
+        """
+        points = self._points(X)[np.vstack([self.similar, self.dissimilar])]
+        sign = np.repeat(np.array([1, -1], np.intp), [len(self.similar), len(self.dissimilar)])
+        return points, sign
+
+    def restrict(self, indices: ArrayLike) -> Self:
+        """Keep the pairs whose two points are both among ``indices``, renumbered.
+
+        Parameters
+        ----------
+        indices : array-like of distinct int, or boolean mask of shape (n_samples,)
+            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+
+        Returns
+        -------
+        Pairs
+            With ``n_samples = len(indices)``.
+        """
+        kept = self._kept_rows(indices)
+        return type(self)(
+            _renumber(self.similar, kept, self.n_samples),
+            _renumber(self.dissimilar, kept, self.n_samples),
+            n_samples=kept.size,
+        )
+
+
+class Triplets(_Supervision):
+    """Triplets of rows: an anchor is nearer to one point than to another.
+
+    The object is immutable. It has no length and cannot be sliced, since its indices have a
+    meaning only beside all the rows of X: use `restrict` to keep some rows.
+
+    Parameters
+    ----------
+    indices : array-like of int of shape (n_triplets, 3)
+        Each row holds the indices (anchor, near, far) of three rows of X, the anchor being
+        nearer to near than to far. May be empty.
+    n_samples : int
+        The number of rows of X.
+
+    Attributes
+    ----------
+    indices : ndarray of shape (n_triplets, 3)
+        The triplets, read-only.
+    n_samples : int
+        The number of rows of X.
+
+    Notes
+    -----
+    A triplet given several times counts several times. A triplet that repeats an index raises,
+    and so do (a, b, c) and (a, c, b) together. Two objects are equal when they hold the same
+    triplets in the same order.
+
+    Examples
+    --------
+    >>> from nearfar.summaries.supervision import Triplets
+    >>> triplets = Triplets([[0, 1, 2], [3, 2, 1]], n_samples=4)
+    >>> triplets
+    Triplets(2 triplets, n_samples=4)
+    >>> triplets.restrict([3, 2, 1]).indices.tolist()
+    [[0, 1, 2]]
+    >>> Triplets.from_labels(["a", "a", "b"]).indices.tolist()
+    [[0, 1, 2], [1, 0, 2]]
+    """
+
+    indices: _Rows
+
+    def __init__(self, indices: ArrayLike, *, n_samples: int) -> None:
+        check_parameter("Triplets", "n_samples", n_samples, [integer(0)])
+        rows = _index_tuples(indices, 3, "indices", n_samples)
+        _refuse_opposite_triplets(rows, "indices")
+        self._set(indices=rows, n_samples=int(n_samples))
+
+    def __repr__(self) -> str:
+        return f"Triplets({len(self.indices)} triplets, n_samples={self.n_samples})"
+
+    @classmethod
+    def from_labels(
+        cls, y: Any, *, n_triplets: int | None = None, random_state: _Seed = None
+    ) -> Self:
+        """Draw distinct triplets from labels: near shares the anchor's class, far does not.
+
+        They are drawn uniformly without replacement from all such triplets, which are counted but
+        never listed: time and memory grow with the number of rows and of triplets drawn. The row
+        of a class of one can be far only.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        n_triplets : int or None, default=None
+            At most so many triplets. When there are no more than that, all are taken. ``None``
+            means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most 100,000.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        Triplets
+            In random order when drawn, in the order of the classes when all are taken.
+        """
+        check_parameter("Triplets.from_labels", "n_triplets", n_triplets, [integer(0), none])
+        rng = check_random_state(random_state)
+        blocks = _class_blocks(y)
+        triplets = _draw_triplets(blocks, _cap(n_triplets, blocks), rng)
+        return cls(triplets, n_samples=blocks.rows.size)
+
+    @classmethod
+    def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
+        """Turn triplets of points into their distinct points and triplets of indices.
+
+        Parameters
+        ----------
+        triplets : array-like of shape (n_triplets, 3, n_features)
+            The points anchor, near and far of each triplet.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The distinct points, sorted.
+        supervision : Triplets
+            The triplets as indices of rows of X.
+        """
+        X, rows = _distinct_points(triplets, 3, "triplets")
+        _refuse_opposite_triplets(rows, "triplets")
+        return X, cls(rows, n_samples=len(X))
+
+    def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the points of the triplets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All the rows the indices refer to.
+
+        Returns
+        -------
+        ndarray of shape (n_triplets, 3, n_features)
+            The points anchor, near and far of each triplet.
+        """
+        return self._points(X)[self.indices]
+
+    def restrict(self, indices: ArrayLike) -> Self:
+        """Keep the triplets whose three points are all among ``indices``, renumbered.
+
+        Parameters
+        ----------
+        indices : array-like of distinct int, or boolean mask of shape (n_samples,)
+            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+
+        Returns
+        -------
+        Triplets
+            With ``n_samples = len(indices)``.
+        """
+        kept = self._kept_rows(indices)
+        rows = _renumber(self.indices, kept, self.n_samples)
+        return type(self)(rows, n_samples=kept.size)
+
+
+class Chunklets(_Supervision):
+    """Disjoint groups of rows known to be alike, with labels otherwise unknown.
+
+    The object is immutable and has no length. The plain vector ``labels`` says the same and can
+    be sliced along with X, as labels are; `as_chunklets` takes both.
+
+    Parameters
+    ----------
+    labels : array-like of int of shape (n_samples,)
+        The number of each row's chunklet, -1 for a row in no chunklet. Numbers may have gaps.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_samples,)
+        The number of each row's chunklet, read-only.
+    n_samples : int
+        The number of rows of X.
+
+    Examples
+    --------
+    >>> from nearfar.summaries.supervision import Chunklets
+    >>> chunklets = Chunklets.from_groups([[0, 1], [3, 4, 5]], n_samples=6)
+    >>> chunklets
+    Chunklets(2 chunklets of 5 rows, n_samples=6)
+    >>> chunklets.labels.tolist()
+    [0, 0, -1, 1, 1, 1]
+    >>> chunklets.restrict([5, 4, 2]).labels.tolist()
+    [1, 1, -1]
+    """
+
+    labels: _Rows
+
+    def __init__(self, labels: ArrayLike) -> None:
+        numbers = _integers(labels, "labels")
+        _refuse(
+            numbers < -1,
+            numbers,
+            "labels",
+            "{} is below -1; chunklets are numbered from 0, -1 marks a row in no chunklet.",
+        )
+        self._set(labels=numbers, n_samples=numbers.size)
+
+    def __repr__(self) -> str:
+        members = self.labels[self.labels >= 0]
+        return (
+            f"Chunklets({np.unique(members).size} chunklets of {members.size} rows, "
+            f"n_samples={self.n_samples})"
+        )
+
+    @classmethod
+    def from_groups(cls, groups: Iterable[ArrayLike], *, n_samples: int) -> Self:
+        """Make chunklets from the indices of their rows.
+
+        Parameters
+        ----------
+        groups : iterable of array-like of int
+            The indices of each chunklet's rows; no index may occur twice.
+        n_samples : int
+            The number of rows of X.
+
+        Returns
+        -------
+        Chunklets
+            Numbered in the order of ``groups``.
+        """
+        check_parameter("Chunklets.from_groups", "n_samples", n_samples, [integer(0)])
+        members = [
+            _indices(group, f"groups[{number}]", n_samples) for number, group in enumerate(groups)
+        ]
+        sizes = [group.size for group in members]
+        _refuse_empty(sizes, "groups")
+        rows = np.concatenate([np.empty(0, np.intp), *members])
+        numbers = np.repeat(np.arange(len(members)), sizes)
+        repeat = _first_repeat(rows)
+        if repeat is not None:
+            first, second = numbers[list(repeat)]
+            raise ValueError(
+                f"groups: index {rows[repeat[0]]} is in chunklet {first} and again in chunklet "
+                f"{second}; a row can be in one chunklet only, once."
+            )
+        labels = np.full(n_samples, -1, np.intp)
+        labels[rows] = numbers
+        return cls(labels)
+
+    @classmethod
+    def from_labels(
+        cls,
+        y: Any,
+        *,
+        n_chunklets: int | None = None,
+        chunklet_size: int = 2,
+        random_state: _Seed = None,
+    ) -> Self:
+        """Draw disjoint chunklets from labels, each within one class.
+
+        Every class is cut at random into as many chunklets as it has room for, and of all these
+        ``n_chunklets`` are drawn.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        n_chunklets : int or None, default=None
+            At most so many chunklets; fewer when the classes have no room for more. ``None``
+            makes every class one chunklet, whatever its size.
+        chunklet_size : int, default=2
+            Rows in each chunklet. Not used when ``n_chunklets`` is None.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        Chunklets
+        """
+        check_parameter("Chunklets.from_labels", "n_chunklets", n_chunklets, [integer(0), none])
+        check_parameter("Chunklets.from_labels", "chunklet_size", chunklet_size, [integer(2)])
+        rng = check_random_state(random_state)
+        _, codes = encode_labels(y)
+        if n_chunklets is None:
+            return cls(codes)
+        sizes = np.bincount(codes)
+        room = sizes // chunklet_size
+        # Rows by class, at random within it; each class's leftover rows stay out.
+        rows = np.lexsort((rng.random_sample(codes.size), codes))
+        place = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        chunks = rows[place < np.repeat(room * chunklet_size, sizes)].reshape(-1, chunklet_size)
+        drawn = chunks[rng.permutation(len(chunks))[:n_chunklets]]
+        labels = np.full(codes.size, -1, np.intp)
+        labels[drawn] = np.arange(len(drawn))[:, np.newaxis]
+        return cls(labels)
+
+    @classmethod
+    def from_arrays(cls, chunklets: Sequence[ArrayLike]) -> tuple[NDArray[Any], Self]:
+        """Stack the points of chunklets.
+
+        Parameters
+        ----------
+        chunklets : list of array-like of shape (n_points, n_features)
+            The points of each chunklet. Equal points stay distinct rows.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            All points, chunklet after chunklet.
+        supervision : Chunklets
+            Which rows belong together.
+        """
+        members = [
+            _finite_points(points, f"chunklets[{number}]")
+            for number, points in enumerate(chunklets)
+        ]
+        if not members:
+            raise ValueError("chunklets is empty; give at least one array of points.")
+        for number, points in enumerate(members):
+            if points.shape[1] != members[0].shape[1]:
+                raise ValueError(
+                    f"chunklets[{number}] has {points.shape[1]} features, chunklets[0] has "
+                    f"{members[0].shape[1]}; they must agree."
+                )
+        sizes = [len(points) for points in members]
+        _refuse_empty(sizes, "chunklets")
+        return np.vstack(members), cls(np.repeat(np.arange(len(members)), sizes))
+
+    def to_arrays(self, X: ArrayLike) -> list[NDArray[Any]]:
+        """Return the points of each chunklet, in the order of their numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All the rows the chunklets refer to.
+
+        Returns
+        -------
+        list of ndarray of shape (n_points, n_features)
+            One for each chunklet.
+        """
+        points = self._points(X)
+        rows = np.argsort(self.labels, kind="stable")
+        rows = rows[self.labels[rows] >= 0]
+        starts = np.flatnonzero(np.diff(self.labels[rows], prepend=-1))
+        return [points[chunk] for chunk in np.split(rows, starts)[1:]]
+
+    def restrict(self, indices: ArrayLike) -> Self:
+        """Keep the rows among ``indices``; what remains of a chunklet stays together.
+
+        Parameters
+        ----------
+        indices : array-like of distinct int, or boolean mask of shape (n_samples,)
+            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+
+        Returns
+        -------
+        Chunklets
+            With ``labels[indices]``: chunklets keep their numbers, and one of which a single row
+            is left is a chunklet of one.
+        """
+        return type(self)(self.labels[self._kept_rows(indices)])
+
+
+def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
+    """Take chunklets, or the integer vector that stands for them.
+
+    Parameters
+    ----------
+    supervision : Chunklets or array-like of int of shape (n_samples,)
+        In a vector, -1 marks a row in no chunklet.
+
+    Returns
+    -------
+    Chunklets
+
+    Examples
+    --------
+    >>> from nearfar.summaries.supervision import as_chunklets
+    >>> as_chunklets([0, 0, -1, 1, 1])
+    Chunklets(2 chunklets of 4 rows, n_samples=5)
+    """
+    if isinstance(supervision, Chunklets):
+        return supervision
+    if isinstance(supervision, _Supervision):
+        raise ValueError(
+            f"supervision should be Chunklets or an integer vector; got {supervision!r}."
+        )
+    return Chunklets(supervision)
+
+
+# Checks: each error names the argument and its first bad row.
+
+
+def _refuse(bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
+    """Raise, if there is a bad value, with the row and the value of the first."""
+    if bad.any():
+        first = np.unravel_index(np.argmax(bad), bad.shape)
+        raise ValueError(f"{name} row {first[0]}: {problem.format(values[first])}")
+
+
+def _regular(values: Any, name: str, shape: str) -> NDArray[Any]:
+    """The values as an array."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        shapes = [np.asarray(row, dtype=object).shape for row in values]
+        row = next((row for row, other in enumerate(shapes) if other != shapes[0]), 0)
+        raise ValueError(
+            f"{name} row {row}: irregular; {name} should have shape {shape}."
+        ) from error
+
+
+def _integers(values: Any, name: str, width: int | None = None) -> _Rows:
+    """A new array of integers of shape (m,) or (m, width)."""
+    shape, tail = ("(m,)", ()) if width is None else (f"(m, {width})", (width,))
+    array = _regular(values, name, shape)
+    if array.size == 0 and array.shape in ((0,), (0, *tail)):  # [] has no width and no integers
+        return np.empty((0, *tail), np.intp)
+    if array.ndim == 0 or array.shape[1:] != tail:
+        raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
+    if array.dtype.kind not in "iu":
+        # As objects the entries keep their own types: [[0, 1], [2, 2.5]] fails in row 1.
+        array = np.asarray(values, dtype=object)
+        bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
+        _refuse(np.reshape(bad, array.shape), array, name, "{!r} is not an integer.")
+    limits = np.iinfo(np.intp)
+    outside = (array < limits.min) | (array > limits.max)
+    _refuse(outside.astype(bool), array, name, "{} does not fit a machine integer.")
+    return np.array(array, dtype=np.intp)
+
+
+def _indices(values: Any, name: str, n_samples: int, width: int | None = None) -> _Rows:
+    """Integers that are indices of rows."""
+    rows = _integers(values, name, width)
+    out = (rows < 0) | (rows >= n_samples)
+    _refuse(out, rows, name, f"index {{}} is out of range for n_samples={n_samples}.")
+    return rows
+
+
+def _index_tuples(values: Any, width: int, name: str, n_samples: int) -> _Rows:
+    """Tuples of different rows."""
+    rows = _indices(values, name, n_samples, width)
+    _refuse(*_repeats(rows), name, "index {} occurs twice; its points must differ.")
+    return rows
+
+
+def _repeats(rows: _Rows) -> tuple[NDArray[np.bool_], _Rows]:
+    """Where the sorted entries of a row repeat the one before, and these entries."""
+    entries = np.sort(rows, axis=1)
+    return entries[:, 1:] == entries[:, :-1], entries[:, 1:]
+
+
+def _refuse_opposite_triplets(rows: _Rows, name: str) -> None:
+    clash = _first_shared(rows, rows[:, [0, 2, 1]])
+    if clash is not None:
+        raise ValueError(
+            f"{name} rows {clash[0]} and {clash[1]} contradict each other: they have the same "
+            "anchor, and near and far exchanged."
+        )
+
+
+def _refuse_empty(sizes: list[int], name: str) -> None:
+    if 0 in sizes:
+        raise ValueError(f"{name}[{sizes.index(0)}] is empty; a chunklet needs at least one row.")
+
+
+def _first_repeat(values: _Rows) -> tuple[int, int] | None:
+    """The places of the first two equal values."""
+    order = np.argsort(values, kind="stable")
+    equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
+    return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
+
+
+def _first_shared(a: _Rows, b: _Rows) -> tuple[int, int] | None:
+    """The first row of ``a`` that is also a row of ``b``, and its place in ``b``."""
+    # Equal rows get equal numbers; a product of indices could overflow instead.
+    rows = np.vstack([a, b])
+    order = np.lexsort(rows.T)
+    new = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
+    number = np.empty(len(rows), np.intp)
+    number[order[:1]] = 0
+    number[order[1:]] = np.cumsum(new)
+    in_a, in_b = number[: len(a)], number[len(a) :]
+    shared = np.flatnonzero(np.isin(in_a, in_b))
+    return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
+
+
+# Changing between points and indices, and between all rows and some.
+
+
+def _finite_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
+    """Numbers of shape (m, p) or (m, width, p)."""
+    shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
+    array = _regular(values, name, shape)
+    if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:
+        raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
+    points: NDArray[Any] = check_array(
+        array, input_name=name, allow_nd=True, ensure_all_finite=False, ensure_min_samples=0
+    )
+    _refuse(~np.isfinite(points), points, name, "{} is not finite.")
+    return points
+
+
+def _distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], _Rows]:
+    """The distinct points of tuples of points, and the tuples as indices of them."""
+    points = _finite_points(values, name, width)
+    X, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
+    rows = inverse.reshape(-1, width)
+    _refuse(*_repeats(rows), name, "two of its points are equal.")
+    return X, rows
+
+
+def _renumber(rows: _Rows, kept: _Rows, n_samples: int) -> _Rows:
+    """The tuples all of whose rows are kept, as places in ``kept``."""
+    place = np.full(n_samples, -1, np.intp)
+    place[kept] = np.arange(kept.size)
+    renumbered = place[rows]
+    return renumbered[(renumbered >= 0).all(axis=1)]
+
+
+# Drawing from labels. With the rows sorted by class, each constraint has a rank: those of the
+# first class come first, and within a class the rank is a number in a mixed base. Ranks are drawn
+# and decoded; no list of all constraints is ever made.
+
+
+class _ClassBlocks(NamedTuple):
+    """Rows sorted by class: class c has ``size[c]`` of them from place ``start[c]`` on."""
+
+    rows: _Rows
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+
+def _class_blocks(y: Any) -> _ClassBlocks:
+    _, codes = encode_labels(y)
+    size = np.bincount(codes).astype(np.int64)
+    return _ClassBlocks(np.argsort(codes, kind="stable"), np.cumsum(size) - size, size)
+
+
+def _cap(asked: int | None, blocks: _ClassBlocks) -> int:
+    n_classes = blocks.size.size
+    return min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000) if asked is None else asked
+
+
+def _draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """At most ``cap`` distinct integers below ``total``, each set of them equally likely."""
+    if cap >= total:
+        return np.arange(total)
+    if cap > total // 3:
+        return rng.permutation(total)[:cap]
+    ranks = np.empty(0, np.int64)
+    while ranks.size < cap:  # a repeated draw is drawn again
+        fresh = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
+        ranks = np.sort(np.concatenate([ranks, fresh]))
+        ranks = ranks[np.diff(ranks, prepend=-1) > 0]  # np.unique hashes, ten times slower
+    return rng.permutation(ranks)
+
+
+def _draw_in_blocks(
+    sizes: NDArray[np.int64], cap: int, rng: np.random.RandomState
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw from constraints of which class c has ``sizes[c]``: the class, and the rank in it."""
+    ends = np.cumsum(sizes)
+    ranks = _draw_ranks(int(sizes.sum()), cap, rng)
+    c = np.searchsorted(ends, ranks, side="right")
+    return c, ranks - (ends - sizes)[c]
+
+
+def _draw_within(blocks: _ClassBlocks, cap: int, rng: np.random.RandomState) -> _Rows:
+    """Pairs of rows of one class."""
+    rows, start, size = blocks
+    c, rank = _draw_in_blocks(size * (size - 1) // 2, cap, rng)
+    i, j = _unrank_pair(rank)
+    return rows[np.column_stack([start[c] + i, start[c] + j])]
+
+
+def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The i < j with ``rank = j (j - 1) / 2 + i``."""
+    j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
+    # Rounding can lift the root to the next integer, but never below one that it has reached.
+    j -= j * (j - 1) // 2 > rank
+    return rank - j * (j - 1) // 2, j
+
+
+def _draw_between(blocks: _ClassBlocks, cap: int, rng: np.random.RandomState) -> _Rows:
+    """Pairs of rows of two classes, each counted with the first of them."""
+    rows, start, size = blocks
+    end = start + size
+    later = rows.size - end
+    c, rank = _draw_in_blocks(size * later, cap, rng)
+    i, j = np.divmod(rank, later[c])
+    return rows[np.column_stack([start[c] + i, end[c] + j])]
+
+
+def _draw_triplets(blocks: _ClassBlocks, cap: int, rng: np.random.RandomState) -> _Rows:
+    """Two rows of one class in order, and one of another."""
+    rows, start, size = blocks
+    others = rows.size - size
+    if np.sum(size * (size - 1.0) * others) > _MAX_RANK:
+        raise ValueError(
+            f"y has {rows.size} rows, with more triplets than 64-bit integers can count; "
+            "draw from a random subset of the rows."
+        )
+    c, rank = _draw_in_blocks(size * (size - 1) * others, cap, rng)
+    pair, far = np.divmod(rank, others[c])
+    anchor, near = np.divmod(pair, size[c] - 1)
+    near += near >= anchor  # step over the anchor
+    far += (far >= start[c]) * size[c]  # step over the anchor's class
+    return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]

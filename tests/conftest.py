@@ -1,0 +1,39 @@
+"""Time budgets: 8 minutes for all tests, 15 seconds a learner in the common suite."""
+
+import os
+import re
+import time
+from collections import defaultdict
+
+import pytest
+
+TOTAL_BUDGET = float(os.environ.get("NEARFAR_TEST_BUDGET", 480))
+LEARNER_BUDGET = 15.0
+_started = time.monotonic()
+_seconds_by_learner: dict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report):
+    name = re.search(r"test_common\.py::\w+\[(\w+)", report.nodeid)
+    if name:
+        _seconds_by_learner[name[1]] += report.duration
+
+
+def _overdrawn():
+    total = time.monotonic() - _started
+    if total > TOTAL_BUDGET:
+        yield f"the tests took {total:.0f} s; the budget is {TOTAL_BUDGET:.0f} s"
+    for name, seconds in _seconds_by_learner.items():
+        if seconds > LEARNER_BUDGET:
+            yield f"{name} took {seconds:.1f} s in the common suite; {LEARNER_BUDGET:.0f} s allowed"
+
+
+def pytest_sessionfinish(session, exitstatus):
+    # On workers of xdist only the total could be told, and the controller tells it.
+    if not hasattr(session.config, "workerinput") and exitstatus == 0 and list(_overdrawn()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in _overdrawn():
+        terminalreporter.write_line(f"OVER BUDGET: {line}", red=True)

@@ -1,0 +1,172 @@
+"""What every learner shares, beyond the contract."""
+
+import numpy as np
+import pytest
+
+from nearfar import LDA, LMNN, Euclidean, all_learners, check_learner
+from nearfar.base import LearnerTags, LinearLearner
+from nearfar.labels import encode_labels
+from nearfar.parameters import array, boolean, check_parameter, integer, none, one_of, real
+
+
+def test_all_learners_finds_the_rooms():
+    assert {"Euclidean", "LDA", "LMNN", "PCA", "RCA"} <= set(all_learners())
+
+
+class Halves(LinearLearner):
+    """A learner from outside: every distance halved."""
+
+    learner_tags = LearnerTags(kind="supervision", supervised=False)
+    parameters = {}
+
+    def fit(self, X, y=None):
+        rows = self._check_X(X, reset=True)
+        self.components_ = 0.5 * np.eye(rows.shape[1], dtype=rows.dtype)
+        return self
+
+
+class Writes(Halves):
+    def transform(self, X):
+        rows = self._check_X(X, reset=False)
+        rows *= 0.5
+        return rows
+
+
+class Lies(Halves):
+    def transform(self, X):
+        return 3 * super().transform(X)
+
+
+def test_check_learner_accepts_a_learner_from_outside():
+    check_learner(Halves())
+
+
+def test_check_learner_catches_a_learner_that_writes_into_its_input():
+    with pytest.raises((AssertionError, ValueError)):
+        check_learner(Writes())
+
+
+def test_check_learner_catches_a_map_that_is_not_components():
+    with pytest.raises(AssertionError):
+        check_learner(Lies())
+
+
+def test_check_learner_catches_nan_on_constant_columns():
+    class Standardises(LinearLearner):
+        learner_tags = LearnerTags(kind="supervision", supervised=False)
+        parameters = {}
+
+        def fit(self, X, y=None):
+            rows = self._check_X(X, reset=True, min_samples=2)
+            with np.errstate(divide="ignore"):
+                self.components_ = np.diag(1 / rows.std(axis=0)).astype(rows.dtype)
+            return self
+
+    with pytest.raises(AssertionError, match="constant_columns"):
+        from nearfar.contract import check_bad_input
+
+        check_bad_input(Standardises(), case="constant_columns")
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"),
+    [
+        (0, [integer(1)]),
+        (True, [integer(0)]),
+        (1.0, [integer(1)]),
+        (float("nan"), [real()]),
+        (1.5, [real(0, 1)]),
+        (0.0, [real(0, open_low=True)]),
+        ("c", [one_of("a", "b")]),
+        (1, [boolean]),
+        ("x", [none, array]),
+    ],
+)
+def test_wrong_values_are_refused_by_name(value, allowed):
+    with pytest.raises(ValueError, match="Thing: size must be"):
+        check_parameter("Thing", "size", value, allowed)
+
+
+def test_numpy_scalars_are_numbers():
+    check_parameter("Thing", "size", np.int32(3), [integer(1)])
+    check_parameter("Thing", "share", np.float32(0.5), [real(0, 1)])
+
+
+def test_parameters_are_checked_at_fit_not_before():
+    learner = LMNN(push_weight=3)
+    with pytest.raises(
+        ValueError, match=r"LMNN: push_weight must be a number above 0 and at most 1; got 3"
+    ):
+        learner.fit(np.eye(4), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0, None, 1], "row 1"),
+        ([0.0, np.nan, 1.0], "Input y contains NaN"),
+        ([0.0, np.inf, 1.0], "Input y contains infinity"),
+        ([0.5, 0.25, 1.5], "continuous"),
+        ([[0, 1], [1, 0]], "1d array"),
+        ([1, "a", 2], "mixes labels of types int, str"),
+        (None, "requires y"),
+    ],
+)
+def test_labels_that_are_none(y, message):
+    with pytest.raises(ValueError, match=message):
+        encode_labels(np.array(y, dtype=object) if y and "a" in y else y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [3, 1, 3, -7],
+        np.array([3, 1, 3], dtype=np.uint8),
+        [10**12, 5, 10**12],
+        ["b", "a", "b"],
+        [True, False, True],
+        [1.0, 2.0, 1.0],
+    ],
+)
+def test_codes_are_those_of_unique(y):
+    classes, codes = encode_labels(y)
+    wanted_classes, wanted_codes = np.unique(y, return_inverse=True)
+    np.testing.assert_array_equal(classes, wanted_classes)
+    np.testing.assert_array_equal(codes, wanted_codes)
+
+
+def test_nullable_labels_with_a_gap_raise():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="row 2"):
+        encode_labels(pd.Series([1, 2, None], dtype="Int64"))
+    with pytest.raises(ValueError, match="row 0"):
+        encode_labels(pd.Categorical([None, "a"]))
+
+
+def test_metric_outlives_the_learner():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    learner = LDA(n_components=1).fit(X, np.arange(20) % 2)
+    metric, components = learner.get_metric(), learner.components_.copy()
+    learner.fit(X * 5, np.arange(20) % 2)
+    assert metric(X[0], X[1]) == pytest.approx(abs(components @ (X[0] - X[1]))[0])
+    assert metric(X[0], X[1], squared=True) == pytest.approx(metric(X[0], X[1]) ** 2)
+
+
+def test_transform_of_many_rows_copies_no_n_by_p():
+    import tracemalloc
+
+    X = np.ones((100_000, 50)) * np.arange(100_000)[:, None]
+    learner = LDA().fit(X[:50] + np.eye(50), np.arange(50) % 2)
+    tracemalloc.start()
+    learner.transform(X)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.3 * X.nbytes
+
+
+def test_euclidean_changes_nothing():
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    learner = Euclidean().fit(X)
+    np.testing.assert_array_equal(learner.transform(X), X)
+    np.testing.assert_array_equal(learner.components_, np.eye(3))
+    np.testing.assert_array_equal(learner.get_mahalanobis_matrix(), np.eye(3))

@@ -1,0 +1,38 @@
+"""The contract, for every learner that the rooms hold."""
+
+import pytest
+from expected_failures import EXPECTED_FAILURES
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nearfar import KNNClassifier, all_learners
+from nearfar.contract import checks
+
+LEARNERS = [cls() for cls in all_learners().values() if cls.learner_tags.input == "vectors"]
+
+
+@parametrize_with_checks(
+    [*LEARNERS, KNNClassifier()],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(type(estimator).__name__, {}),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("learner", "check"),
+    [
+        pytest.param(learner, check, id=f"{type(learner).__name__}-{name}")
+        for learner in LEARNERS
+        for name, check in checks(learner)
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_nearfar_contract(learner, check):
+    check(learner)
+
+
+def test_at_most_two_expected_failures_a_learner():
+    for learner, failures in EXPECTED_FAILURES.items():
+        assert len(failures) <= 2, learner
+        assert all(reason.strip() for reason in failures.values()), learner

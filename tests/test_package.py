@@ -1,0 +1,78 @@
+"""The package as a whole: what it imports, what it exports, what it asks for."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nearfar
+from nearfar import base
+
+SOURCE = Path(nearfar.__file__).parent
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_import_loads_no_heavy_package():
+    loaded = run(
+        "import sys, nearfar; print(*[m for m in ('sklearn', 'scipy', 'pandas', 'numpy')"
+        " if m in sys.modules])"
+    )
+    assert loaded.strip() == ""
+
+
+def test_import_takes_under_a_fifth_of_a_second():
+    code = "import time; t = time.perf_counter(); import nearfar; print(time.perf_counter() - t)"
+    assert min(float(run(code)) for _ in range(3)) < 0.2
+
+
+def test_stub_names_every_learner_and_summary_of_the_rooms():
+    stub = {
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse((SOURCE / "__init__.pyi").read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    public = set()
+    for room in [*base.ROOMS, "neighbors", "summaries"]:
+        if not (SOURCE / room).is_dir():
+            continue
+        for module in pkgutil.iter_modules([str(SOURCE / room)]):
+            path = f"{room}.{module.name}"
+            for name, item in vars(importlib.import_module(f"nearfar.{path}")).items():
+                documented = isinstance(item, type) and ">>>" in (inspect.getdoc(item) or "")
+                if documented and item.__module__ == f"nearfar.{path}" and name[0] != "_":
+                    public.add((path, name))
+    stub_classes = {entry for entry in stub if entry[0].partition(".")[0] in ROOMS}
+    assert stub_classes == public
+
+
+ROOMS = {*base.ROOMS, "neighbors", "summaries"}
+
+
+@pytest.mark.parametrize("name", nearfar.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(nearfar, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(base.all_learners()))
+def test_learners_document_equation_cost_reference_and_example(name):
+    doc = inspect.getdoc(base.all_learners()[name])
+    wanted = ["Attributes\n", "Examples\n", ">>>", "Cost:", ":math:"]
+    if name != "Euclidean":  # the identity is nobody's
+        wanted += ["References\n", "Parameters\n"]
+    assert not [part for part in wanted if part not in doc]
+
+
+def test_package_data_is_shipped():
+    assert (SOURCE / "py.typed").exists()
+    assert (SOURCE / "contract" / "bad_input.toml").exists()

@@ -1,0 +1,837 @@
+"""Pairs, triplets and chunklets: what they hold, refuse, draw and keep."""
+
+import copy
+import pickle
+import time
+import tracemalloc
+from itertools import combinations, permutations
+from math import comb
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from scipy.stats import chisquare
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import KFold, cross_validate
+
+from nearfar.summaries import supervision as module
+from nearfar.summaries.supervision import Chunklets, Pairs, Triplets, as_chunklets
+
+LABELS = np.array(["b", "a", "c", "a", "b", "a", "d", "a", "b"])
+
+PAIRS = Pairs([[0, 1], [4, 2]], [[0, 2], [3, 1], [0, 2]], n_samples=5)
+TRIPLETS = Triplets([[0, 1, 2], [4, 3, 0]], n_samples=5)
+CHUNKLETS = Chunklets([0, 0, -1, 7, 7])
+ALL = [PAIRS, TRIPLETS, CHUNKLETS]
+
+all_kinds = pytest.mark.parametrize("supervision", ALL, ids=lambda s: type(s).__name__)
+
+
+def arrays_of(supervision):
+    return [value for value in vars(supervision).values() if isinstance(value, np.ndarray)]
+
+
+def unordered(pairs):
+    return [tuple(sorted(pair)) for pair in pairs.tolist()]
+
+
+def pairs_by_brute_force(y, same):
+    return {(i, j) for i, j in combinations(range(len(y)), 2) if (y[i] == y[j]) == same}
+
+
+def triplets_by_brute_force(y):
+    return {
+        (a, b, c) for a, b, c in permutations(range(len(y)), 3) if y[a] == y[b] and y[a] != y[c]
+    }
+
+
+# What the objects are
+
+
+@all_kinds
+def test_attributes_cannot_be_set_or_deleted(supervision):
+    name = next(iter(vars(supervision)))
+    with pytest.raises(AttributeError, match=f"immutable; cannot set '{name}'"):
+        setattr(supervision, name, None)
+    with pytest.raises(AttributeError, match="immutable; cannot set 'n_samples'"):
+        supervision.n_samples = 3
+    with pytest.raises(AttributeError, match="immutable; cannot set 'extra'"):
+        supervision.extra = 3
+    with pytest.raises(AttributeError, match=f"immutable; cannot delete '{name}'"):
+        delattr(supervision, name)
+
+
+@all_kinds
+def test_arrays_are_read_only(supervision):
+    assert arrays_of(supervision)
+    for array in arrays_of(supervision):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_arrays_given_are_neither_kept_nor_frozen():
+    given = np.array([[0, 1]])
+    pairs = Pairs(given, [], n_samples=3)
+    given[0, 1] = 2
+    assert pairs.similar.tolist() == [[0, 1]]
+    labels = np.array([0, 0, -1])
+    chunklets = Chunklets(labels)
+    labels[0] = 5
+    assert chunklets.labels.tolist() == [0, 0, -1]
+
+
+@all_kinds
+@pytest.mark.parametrize("name", ["__len__", "shape", "__getitem__", "__iter__", "__array__"])
+def test_nothing_about_them_looks_like_an_array(supervision, name):
+    assert not hasattr(supervision, name)
+
+
+@all_kinds
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+def test_copies_are_equal_and_still_read_only(supervision, duplicate):
+    twin = duplicate(supervision)
+    assert type(twin) is type(supervision)
+    assert twin == supervision
+    assert not any(array.flags.writeable for array in arrays_of(twin))
+    with pytest.raises(AttributeError):
+        twin.n_samples = 3
+
+
+def test_equality_compares_every_field():
+    assert Pairs(PAIRS.similar, PAIRS.dissimilar, n_samples=5) == PAIRS
+    assert Pairs(PAIRS.similar, PAIRS.dissimilar, n_samples=6) != PAIRS
+    assert Pairs(PAIRS.similar[:1], PAIRS.dissimilar, n_samples=5) != PAIRS
+    assert Pairs(PAIRS.similar, PAIRS.dissimilar[:1], n_samples=5) != PAIRS
+    assert Triplets(TRIPLETS.indices, n_samples=5) == TRIPLETS
+    assert Triplets(TRIPLETS.indices[::-1], n_samples=5) != TRIPLETS
+    assert Chunklets([0, 0, -1, 7, 7]) == CHUNKLETS
+    assert Chunklets([0, 0, -1, 8, 8]) != CHUNKLETS
+    assert PAIRS != TRIPLETS
+    assert PAIRS != "Pairs"
+
+
+def test_they_have_no_hash():
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(PAIRS)
+
+
+def test_repr_counts():
+    assert repr(PAIRS) == "Pairs(2 similar, 3 dissimilar, n_samples=5)"
+    assert repr(TRIPLETS) == "Triplets(2 triplets, n_samples=5)"
+    assert repr(CHUNKLETS) == "Chunklets(2 chunklets of 4 rows, n_samples=5)"
+
+
+@pytest.mark.parametrize("nothing", [[], np.empty((0, 2)), np.empty((0, 2), int)])
+def test_empty_lists_are_no_constraints(nothing):
+    pairs = Pairs(nothing, [[0, 1]], n_samples=2)
+    assert pairs.similar.shape == (0, 2)
+    assert pairs.similar.dtype == np.intp
+    assert Triplets([], n_samples=0).indices.shape == (0, 3)
+    assert Chunklets([]).n_samples == 0
+
+
+def test_repeated_constraints_are_kept_as_weights():
+    assert Pairs([[0, 1], [1, 0], [0, 1]], [], n_samples=2).similar.shape == (3, 2)
+    assert Triplets([[0, 1, 2], [0, 1, 2]], n_samples=3).indices.shape == (2, 3)
+
+
+def test_integers_of_every_kind_are_taken():
+    expected = Pairs([[0, 1], [1, 2]], [], n_samples=3)
+    rows = np.array([[0, 1], [1, 2]])
+    for given in (
+        rows.astype(np.uint8),
+        rows.astype(np.uint64),
+        rows.astype(object),
+        pd.DataFrame(rows),
+        pd.DataFrame(rows).astype("Int64"),
+    ):
+        assert Pairs(given, [], n_samples=np.int64(3)) == expected
+
+
+# What they refuse
+
+
+@pytest.mark.parametrize(
+    ("similar", "dissimilar", "message"),
+    [
+        ([[0, 1], [2, 2.5]], [], r"similar row 1: 2\.5 is not an integer"),
+        (np.array([[0.0, 1.0]]), [], r"similar row 0: 0\.0 is not an integer"),
+        ([], [[0, 1], ["a", 2]], "dissimilar row 1: 'a' is not an integer"),
+        (np.eye(2, dtype=bool), [], "similar row 0: True is not an integer"),
+        ([[0, 1], [1, None]], [], "similar row 1: None is not an integer"),
+        ([0, 1], [], r"similar should have shape \(m, 2\); got shape \(2,\)"),
+        ([], [[0, 1, 2]], r"dissimilar should have shape \(m, 2\); got shape \(1, 3\)"),
+        ([[]], [], r"similar should have shape \(m, 2\); got shape \(1, 0\)"),
+        (np.empty((0, 3), int), [], r"similar should have shape \(m, 2\); got shape \(0, 3\)"),
+        (None, [], r"similar should have shape \(m, 2\); got shape \(\)"),
+        ([[0, 1], [1, 2], [0]], [], r"similar row 2: irregular; .* shape \(m, 2\)"),
+        (
+            [[0, 1], [1, 2], [2, 3], [4, 120]],
+            [],
+            "similar row 3: index 120 is out of range for n_samples=100",
+        ),
+        ([], [[0, 1], [-1, 2]], "dissimilar row 1: index -1 is out of range for n_samples=100"),
+        ([[0, 100]], [], "similar row 0: index 100 is out of range"),
+        (
+            np.array([[0, 1], [2**63 + 5, 1]], np.uint64),
+            [],
+            "similar row 1: 9223372036854775813 does not fit a machine integer",
+        ),
+        ([[0, 10**30]], [], f"similar row 0: {10**30} does not fit a machine integer"),
+        ([[0, 1], [7, 7]], [], "similar row 1: index 7 occurs twice; its points must differ"),
+        ([], [[3, 3]], "dissimilar row 0: index 3 occurs twice"),
+        (
+            [[0, 1], [4, 9]],
+            [[1, 2], [0, 4], [4, 9]],
+            r"similar row 1 and dissimilar row 2: the pair \(4, 9\) cannot be both",
+        ),
+        (
+            [[0, 1], [4, 9]],
+            [[9, 4], [0, 4]],
+            r"similar row 1 and dissimilar row 0: the pair \(4, 9\) cannot be both",
+        ),
+    ],
+)
+def test_bad_pairs_raise_with_argument_and_row(similar, dissimilar, message):
+    with pytest.raises(ValueError, match=message):
+        Pairs(similar, dissimilar, n_samples=100)
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([[0, 1, 2], [0, 1, 5]], "indices row 1: index 5 is out of range for n_samples=5"),
+        ([[0, 1]], r"indices should have shape \(m, 3\); got shape \(1, 2\)"),
+        ([[0, 1, 2.5]], "indices row 0: 2.5 is not an integer"),
+        ([[0, 1, 2], [3, 3, 1]], "indices row 1: index 3 occurs twice"),  # anchor == near
+        ([[0, 1, 2], [3, 1, 3]], "indices row 1: index 3 occurs twice"),  # anchor == far
+        ([[0, 1, 2], [3, 1, 1]], "indices row 1: index 1 occurs twice"),  # near == far
+        (
+            [[1, 2, 3], [0, 1, 2], [3, 4, 0], [0, 2, 1]],
+            "indices rows 1 and 3 contradict each other",
+        ),
+    ],
+)
+def test_bad_triplets_raise_with_argument_and_row(indices, message):
+    with pytest.raises(ValueError, match=message):
+        Triplets(indices, n_samples=5)
+
+
+def test_triplets_that_only_look_opposite_are_taken():
+    # Exchanging the anchor contradicts nothing; nor does a cycle of anchors.
+    rows = [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 3]]
+    assert Triplets(rows, n_samples=4).indices.tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 0, -1, -2], "labels row 3: -2 is below -1"),
+        ([0, 1.5], "labels row 1: 1.5 is not an integer"),
+        ([0.0, 1.0], "labels row 0: 0.0 is not an integer"),
+        ([True, False], "labels row 0: True is not an integer"),
+        (["a", "b"], "labels row 0: 'a' is not an integer"),
+        (pd.Series([1, None], dtype="Int64"), "labels row 1: <NA> is not an integer"),
+        ([[0, 1]], r"labels should have shape \(m,\); got shape \(1, 2\)"),
+        ([[0, 1], [2]], r"labels row 1: irregular; labels should have shape \(m,\)"),
+        (3, r"labels should have shape \(m,\); got shape \(\)"),
+    ],
+)
+def test_bad_chunklet_labels_raise_with_argument_and_row(labels, message):
+    for make in (Chunklets, as_chunklets):
+        with pytest.raises(ValueError, match=message):
+            make(labels)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([[0, 1], [4, 5, 1]], "index 1 is in chunklet 0 and again in chunklet 1"),
+        ([[0, 1], [4, 5, 4]], "index 4 is in chunklet 1 and again in chunklet 1"),
+        ([[0, 1], [4, 10]], r"groups\[1\] row 1: index 10 is out of range for n_samples=10"),
+        ([[0, 1], [4, 5.5]], r"groups\[1\] row 1: 5.5 is not an integer"),
+        ([[0, 1], []], r"groups\[1\] is empty"),
+        ([0, 0, 1], r"groups\[0\] should have shape \(m,\); got shape \(\)"),
+    ],
+)
+def test_bad_groups_raise_with_index_and_chunklets(groups, message):
+    with pytest.raises(ValueError, match=message):
+        Chunklets.from_groups(groups, n_samples=10)
+
+
+@pytest.mark.parametrize("n_samples", [-1, 2.0, True, None, "3"])
+def test_n_samples_must_be_a_count(n_samples):
+    for make in (
+        lambda: Pairs([], [], n_samples=n_samples),
+        lambda: Triplets([], n_samples=n_samples),
+        lambda: Chunklets.from_groups([], n_samples=n_samples),
+    ):
+        with pytest.raises(ValueError, match="n_samples must be an integer of at least 0; got"):
+            make()
+
+
+@pytest.mark.parametrize("count", [-1, 2.0, True])
+def test_counts_to_draw_must_be_counts(count):
+    for make, name in (
+        (Pairs, "n_similar"),
+        (Pairs, "n_dissimilar"),
+        (Triplets, "n_triplets"),
+        (Chunklets, "n_chunklets"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"from_labels: {name} must be an integer of at least 0"
+        ):
+            make.from_labels(LABELS, **{name: count})
+    with pytest.raises(ValueError, match="chunklet_size must be an integer of at least 2"):
+        Chunklets.from_labels(LABELS, n_chunklets=1, chunklet_size=1)
+
+
+@all_kinds
+def test_another_number_of_rows_raises_and_says_what_to_do(supervision):
+    supervision.check_n_samples(5)
+    message = (
+        "supervision was made for 5 samples but X has 4 rows; scikit-learn's own "
+        r"cross-validation does not restrict index-based supervision: use "
+        r"nearfar\.evaluation\.cross_validate\(\.\.\., supervision=\.\.\.\) or "
+        r"supervision\.restrict\(indices\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        supervision.check_n_samples(4)
+    with pytest.raises(ValueError, match=message):
+        supervision.to_arrays(np.zeros((4, 2)))
+
+
+# Drawing from labels
+
+
+def test_all_pairs_are_taken_once_when_the_cap_allows():
+    pairs = Pairs.from_labels(LABELS)
+    similar, dissimilar = unordered(pairs.similar), unordered(pairs.dissimilar)
+    assert set(similar) == pairs_by_brute_force(LABELS, same=True)
+    assert set(dissimilar) == pairs_by_brute_force(LABELS, same=False)
+    assert len(similar) + len(dissimilar) == comb(len(LABELS), 2)
+    assert pairs.n_samples == len(LABELS)
+
+
+def test_all_triplets_are_taken_once_when_the_cap_allows():
+    triplets = [tuple(row) for row in Triplets.from_labels(LABELS).indices.tolist()]
+    assert len(triplets) == len(set(triplets))
+    assert set(triplets) == triplets_by_brute_force(LABELS)
+
+
+def test_a_class_of_one_is_far_only():
+    alone = {2, 6}
+    anchors, near, far = Triplets.from_labels(LABELS).indices.T
+    assert not alone & set(anchors.tolist())
+    assert not alone & set(near.tolist())
+    assert alone <= set(far.tolist())
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.3, 0.4, 0.9, 1.0])
+def test_drawn_constraints_are_distinct_and_as_many_as_asked(fraction):
+    y = np.random.default_rng(0).integers(0, 4, 60)
+    within, between = pairs_by_brute_force(y, True), pairs_by_brute_force(y, False)
+    n_similar, n_dissimilar = int(fraction * len(within)), int(fraction * len(between))
+    pairs = Pairs.from_labels(y, n_similar=n_similar, n_dissimilar=n_dissimilar, random_state=1)
+    assert len(pairs.similar) == len(set(unordered(pairs.similar)) & within) == n_similar
+    assert len(pairs.dissimilar) == len(set(unordered(pairs.dissimilar)) & between) == n_dissimilar
+
+    possible = triplets_by_brute_force(y)
+    n_triplets = int(fraction * len(possible))
+    drawn = Triplets.from_labels(y, n_triplets=n_triplets, random_state=1).indices.tolist()
+    assert len(drawn) == len({tuple(row) for row in drawn} & possible) == n_triplets
+
+
+def p_value_of_uniformity(draw, possible, size):
+    """Chi-square over all subsets of a size: each must be equally likely."""
+    number = {subset: k for k, subset in enumerate(combinations(sorted(possible), size))}
+    counts = np.zeros(len(number))
+    for _ in range(25 * len(number)):
+        counts[number[tuple(sorted(draw()))]] += 1
+    return chisquare(counts).pvalue
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_set_of_similar_pairs_is_equally_likely(size):
+    y, rng = [0, 1, 0, 1, 0, 2, 0], np.random.RandomState(0)  # 7 pairs; 2 by redraw, 3 by shuffle
+
+    def draw():
+        return unordered(
+            Pairs.from_labels(y, n_similar=size, n_dissimilar=0, random_state=rng).similar
+        )
+
+    assert p_value_of_uniformity(draw, pairs_by_brute_force(y, True), size) > 1e-3
+
+
+def test_every_set_of_dissimilar_pairs_is_equally_likely():
+    y, rng = [0, 1, 0, 1, 2], np.random.RandomState(0)  # 8 pairs
+
+    def draw():
+        return unordered(
+            Pairs.from_labels(y, n_similar=0, n_dissimilar=2, random_state=rng).dissimilar
+        )
+
+    assert p_value_of_uniformity(draw, pairs_by_brute_force(y, False), 2) > 1e-3
+
+
+def test_every_set_of_triplets_is_equally_likely():
+    y, rng = [0, 1, 0, 2, 1], np.random.RandomState(0)  # 12 triplets
+
+    def draw():
+        drawn = Triplets.from_labels(y, n_triplets=2, random_state=rng).indices.tolist()
+        return [tuple(row) for row in drawn]
+
+    assert p_value_of_uniformity(draw, triplets_by_brute_force(y), 2) > 1e-3
+
+
+def test_drawn_pairs_come_in_no_order():
+    # An online learner that reads them in turn must not see one class after the other.
+    y = np.repeat([0, 1], 500)
+    classes = y[Pairs.from_labels(y, n_similar=400, random_state=0).similar[:, 0]]
+    assert 120 < np.count_nonzero(np.diff(classes)) < 280
+
+
+def test_the_seed_decides_the_draw():
+    y = np.arange(1000) % 7
+
+    def drawn(seed):
+        return [
+            Pairs.from_labels(y, n_similar=20, n_dissimilar=20, random_state=seed),
+            Triplets.from_labels(y, n_triplets=20, random_state=seed),
+            Chunklets.from_labels(y, n_chunklets=20, random_state=seed),
+        ]
+
+    assert drawn(3) == drawn(3)
+    assert all(a != b for a, b in zip(drawn(3), drawn(4), strict=True))
+
+
+@pytest.mark.parametrize(("n_classes", "cap"), [(2, 1_000), (11, 2_200), (300, 100_000)])
+def test_default_cap_grows_with_the_classes_within_limits(n_classes, cap):
+    y = np.arange(n_classes * 100) % n_classes
+    pairs = Pairs.from_labels(y, random_state=0)
+    assert len(pairs.similar) == len(pairs.dissimilar) == cap
+    assert len(Triplets.from_labels(y, random_state=0).indices) == cap
+
+
+def test_labels_without_pairs_of_a_kind_give_none():
+    one_class = Pairs.from_labels(["x"] * 4)
+    assert (len(one_class.similar), len(one_class.dissimilar)) == (6, 0)
+    all_different = Pairs.from_labels(list("abcd"))
+    assert (len(all_different.similar), len(all_different.dissimilar)) == (0, 6)
+    assert len(Triplets.from_labels(["x"] * 4).indices) == 0
+    assert len(Triplets.from_labels(list("abcd")).indices) == 0
+
+
+def test_extreme_imbalance_is_drawn_exactly():
+    # Of 5e9 pairs only 299,994 + 3 are between classes: rejection would never find them.
+    n = 100_000
+    y = np.zeros(n, int)
+    rare = [5, 77_777, 99_999]
+    y[rare] = [1, 1, 2]
+    started = time.perf_counter()
+    pairs = Pairs.from_labels(y, n_similar=5_000, n_dissimilar=10**6, random_state=0)
+    triplets = Triplets.from_labels(y, n_triplets=5_000, random_state=0).indices
+    assert time.perf_counter() - started < 3
+    assert len(set(unordered(pairs.dissimilar))) == len(pairs.dissimilar) == 3 * (n - 3) + 2
+    assert np.all(y[pairs.dissimilar[:, 0]] != y[pairs.dissimilar[:, 1]])
+    assert len(set(unordered(pairs.similar))) == 5_000
+    assert np.all(y[pairs.similar[:, 0]] == y[pairs.similar[:, 1]])
+    assert np.all(y[triplets[:, 0]] == y[triplets[:, 1]])
+    assert np.all(y[triplets[:, 0]] != y[triplets[:, 2]])
+    assert len(np.unique(triplets, axis=0)) == 5_000
+
+    few = Pairs.from_labels(y, n_similar=0, n_dissimilar=3_000, random_state=0).dissimilar
+    # Each rare row is in about a third of the dissimilar pairs.
+    share = [np.count_nonzero(few == row) for row in rare]
+    assert all(900 < count < 1_100 for count in share)
+
+
+@pytest.mark.parametrize("n_classes", [2, 1_000])
+def test_a_million_rows_take_little_time_and_memory(n_classes):
+    y = np.random.default_rng(0).integers(0, n_classes, 1_000_000)
+    for make in (
+        lambda: Pairs.from_labels(y, random_state=0),
+        lambda: Triplets.from_labels(y, random_state=0),
+        lambda: Chunklets.from_labels(y, n_chunklets=1_000, random_state=0),
+    ):
+        tracemalloc.start()
+        started = time.perf_counter()
+        make()
+        seconds = time.perf_counter() - started
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert seconds < 3
+        assert peak < 100e6
+
+
+def test_more_triplets_than_integers_raise():
+    with pytest.raises(ValueError, match="y has 4000000 rows, with more triplets than 64-bit"):
+        Triplets.from_labels(np.arange(4_000_000) % 2, n_triplets=5)
+
+
+def test_ranks_of_pairs_decode_where_floats_round():
+    ranks = np.arange(5_000)
+    i, j = module._unrank_pair(ranks)
+    assert (
+        list(zip(i.tolist(), j.tolist(), strict=True))
+        == [(a, b) for b in range(1, 101) for a in range(b)][:5_000]
+    )
+    # Around triangular numbers that float64 cannot hold.
+    for j0 in (94_906_267, 10**9 + 7, 2 * 10**9 + 1):
+        start = j0 * (j0 - 1) // 2
+        i, j = module._unrank_pair(np.array([start - 1, start, start + 1]))
+        assert i.tolist() == [j0 - 2, 0, 1]
+        assert j.tolist() == [j0 - 1, j0, j0]
+
+
+def test_without_a_number_every_class_is_a_chunklet():
+    assert Chunklets.from_labels(LABELS).labels.tolist() == [1, 0, 2, 0, 1, 0, 3, 0, 1]
+
+
+@pytest.mark.parametrize("chunklet_size", [2, 3, 5])
+def test_chunklets_from_labels_are_disjoint_and_within_a_class(chunklet_size):
+    y = np.random.default_rng(0).integers(0, 5, 200)
+    room = int(np.sum(np.bincount(y) // chunklet_size))
+    for asked in (0, 1, 17, room, 10_000):
+        labels = Chunklets.from_labels(
+            y, n_chunklets=asked, chunklet_size=chunklet_size, random_state=0
+        ).labels
+        numbers, counts = np.unique(labels[labels >= 0], return_counts=True)
+        assert numbers.tolist() == list(range(min(asked, room)))
+        assert np.all(counts == chunklet_size)
+        assert all(len(set(y[labels == number])) == 1 for number in numbers)
+
+
+def test_chunklets_are_drawn_from_everywhere():
+    y, rng = np.repeat([0, 1], [5, 4]), np.random.RandomState(0)
+    hits = np.zeros((9, 9))
+    for _ in range(3_000):
+        a, b = np.flatnonzero(Chunklets.from_labels(y, n_chunklets=1, random_state=rng).labels == 0)
+        hits[a, b] += 1
+    # Two chunklets fit in each class: half of the draws go to each, evenly over its pairs.
+    of_five, of_four = hits[:5, :5][np.triu_indices(5, 1)], hits[5:, 5:][np.triu_indices(4, 1)]
+    assert of_five.sum() + of_four.sum() == 3_000
+    expected = np.repeat([150.0, 250.0], [10, 6])
+    assert chisquare(np.concatenate([of_five, of_four]), expected).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("make", [Pairs, Triplets, Chunklets])
+def test_labels_of_any_kind_are_taken_and_missing_ones_raise(make):
+    codes = [0, 1, 0, 2, 1]
+    expected = make.from_labels(codes)
+    for y in (
+        np.array(list("xyz"))[codes],
+        pd.Series(list("xyz"))[codes].astype("category"),
+        pd.Series(codes, dtype="Int64"),
+    ):
+        assert make.from_labels(y) == expected
+    with pytest.raises(ValueError, match=r"missing value \(row 1\)"):
+        make.from_labels(["a", None, "b"])
+
+
+# Restricting
+
+
+def restricted_by_brute_force(rows, kept):
+    place = {row: k for k, row in enumerate(kept)}
+    return [[place[i] for i in row] for row in rows.tolist() if all(i in place for i in row)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_restrict_drops_and_renumbers(seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, 40)
+    kept = rng.permutation(40)[: rng.integers(0, 41)]
+    pairs = Pairs.from_labels(y, n_similar=60, n_dissimilar=60, random_state=seed)
+    triplets = Triplets.from_labels(y, n_triplets=200, random_state=seed)
+    small = pairs.restrict(kept)
+    assert small.n_samples == len(kept)
+    assert small.similar.tolist() == restricted_by_brute_force(pairs.similar, kept)
+    assert small.dissimilar.tolist() == restricted_by_brute_force(pairs.dissimilar, kept)
+    fewer = triplets.restrict(kept)
+    assert fewer.n_samples == len(kept)
+    assert fewer.indices.tolist() == restricted_by_brute_force(triplets.indices, kept)
+    labels = Chunklets.from_labels(y, n_chunklets=12, random_state=seed).labels
+    assert as_chunklets(labels).restrict(kept).labels.tolist() == labels[kept].tolist()
+
+
+def test_restricted_pairs_name_the_same_points():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 4)), rng.integers(0, 3, 30)
+    kept = rng.permutation(30)[:20]
+    pairs = Pairs.from_labels(y)
+    among = np.isin(np.vstack([pairs.similar, pairs.dissimilar]), kept).all(axis=1)
+    for got, expected in zip(
+        pairs.restrict(kept).to_arrays(X[kept]), pairs.to_arrays(X), strict=True
+    ):
+        np.testing.assert_array_equal(got, expected[among])
+
+
+@all_kinds
+def test_restrict_takes_masks_lists_and_nothing(supervision):
+    mask = np.array([True, False, True, True, True])
+    by_index = supervision.restrict(np.flatnonzero(mask))
+    assert by_index.n_samples == 4
+    assert supervision.restrict(mask) == by_index
+    assert supervision.restrict(mask.tolist()) == by_index
+    assert supervision.restrict(pd.Series(mask)) == by_index
+    assert supervision.restrict([]).n_samples == 0
+    assert supervision.restrict(range(5)) == supervision
+
+
+@all_kinds
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([0, 3, 1, 3], "indices rows 1 and 3: index 3 is given twice"),
+        ([0, 5], "indices row 1: index 5 is out of range for n_samples=5"),
+        ([0, -1], "indices row 1: index -1 is out of range for n_samples=5"),
+        ([0, 1.0], "indices row 1: 1.0 is not an integer"),
+        ([[0, 1]], r"indices should have shape \(m,\)"),
+        ([True, False], r"boolean mask of shape \(2,\); it should have shape \(5,\)"),
+    ],
+)
+def test_bad_indices_raise(supervision, indices, message):
+    with pytest.raises(ValueError, match=message):
+        supervision.restrict(indices)
+
+
+# Points instead of indices
+
+
+def test_to_arrays_gives_the_points_and_signs():
+    X = np.arange(10.0).reshape(5, 2)
+    points, sign = PAIRS.to_arrays(X)
+    assert sign.tolist() == [1, 1, -1, -1, -1]
+    np.testing.assert_array_equal(points[1], X[[4, 2]])
+    np.testing.assert_array_equal(points[3], X[[3, 1]])
+    assert points.shape == (5, 2, 2)
+    np.testing.assert_array_equal(TRIPLETS.to_arrays(X), X[[[0, 1, 2], [4, 3, 0]]])
+    first, second = CHUNKLETS.to_arrays(X)
+    np.testing.assert_array_equal(first, X[:2])
+    np.testing.assert_array_equal(second, X[3:])
+
+
+@all_kinds
+def test_to_arrays_takes_frames_keeps_the_dtype_and_refuses_the_rest(supervision):
+    X = np.arange(10, dtype=np.float32).reshape(5, 2)
+    got = supervision.to_arrays(pd.DataFrame(X))
+    assert got[0].dtype == np.float32
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        supervision.to_arrays(np.full((5, 2), np.nan))
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        supervision.to_arrays(sparse.csr_matrix(X))
+    with pytest.raises(ValueError, match="2D"):
+        supervision.to_arrays(X[:, 0])
+
+
+def test_without_members_there_are_no_chunklet_arrays():
+    assert Chunklets([-1, -1]).to_arrays([[1.0], [2.0]]) == []
+
+
+def test_pairs_return_from_arrays():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3)), rng.integers(0, 3, 12)
+    points, sign = Pairs.from_labels(y).to_arrays(X)
+    shuffled = rng.permutation(len(sign))
+    points, sign = points[shuffled], sign[shuffled]
+    X_back, pairs = Pairs.from_arrays(points, sign)
+    np.testing.assert_array_equal(X_back, np.unique(X, axis=0))
+    again, sign_again = pairs.to_arrays(X_back)
+    order = np.argsort(-sign, kind="stable")
+    np.testing.assert_array_equal(again, points[order])
+    np.testing.assert_array_equal(sign_again, sign[order])
+
+
+def test_triplets_return_from_arrays():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 3)), rng.integers(0, 3, 8)
+    points = Triplets.from_labels(y).to_arrays(X)
+    X_back, triplets = Triplets.from_arrays(points)
+    assert len(X_back) == len(np.unique(points.reshape(-1, 3), axis=0))
+    np.testing.assert_array_equal(triplets.to_arrays(X_back), points)
+
+
+def test_chunklets_return_from_arrays():
+    chunks = [np.array([[1.0, 2.0], [1.0, 2.0]]), np.array([[5.0, 6.0], [0.0, 0.0], [1.0, 2.0]])]
+    X, chunklets = Chunklets.from_arrays(chunks)
+    assert chunklets.labels.tolist() == [0, 0, 1, 1, 1]
+    for got, expected in zip(chunklets.to_arrays(X), chunks, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_zero_and_minus_zero_are_one_point():
+    X, pairs = Pairs.from_arrays([[[0.0], [1.0]], [[-0.0], [2.0]]], [1, -1])
+    assert X.ravel().tolist() == [0, 1, 2]
+    assert pairs == Pairs([[0, 1]], [[0, 2]], n_samples=3)
+
+
+TWO_PAIRS = [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 1.0], [4.0, 5.0]]]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sign", "message"),
+    [
+        (TWO_PAIRS[0], [1, 1], r"pairs should have shape \(m, 2, p\); got shape \(2, 2\)"),
+        (np.zeros((4, 3, 2)), [1] * 4, r"pairs should have shape \(m, 2, p\); got shape \(4, 3, 2"),
+        ([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]], [1, 1], "pairs row 1: irregular"),
+        (TWO_PAIRS, [1], r"sign should have shape \(2,\), one entry for each pair; got .*\(1,\)"),
+        (TWO_PAIRS, [1, 0], "sign row 1: 0 is neither"),
+        (TWO_PAIRS, [2.5, 1], "sign row 0: 2.5 is neither"),
+        (TWO_PAIRS, [1, np.nan], "sign row 1: nan is neither"),
+        (TWO_PAIRS, ["a", "b"], "sign row 0: a is neither"),
+        ([TWO_PAIRS[0], [[0.0, np.inf], [1.0, 1.0]]], [1, 1], "pairs row 1: inf is not finite"),
+        ([TWO_PAIRS[0], [[7.0, 7.0], [7.0, 7.0]]], [1, 1], "pairs row 1: two of its points are"),
+        (
+            [TWO_PAIRS[1], TWO_PAIRS[0][::-1], TWO_PAIRS[0]],
+            [-1, -1, 1],
+            r"pairs rows 2 \(sign \+1\) and 1 \(sign -1\) hold the same two points",
+        ),
+    ],
+)
+def test_bad_arrays_of_pairs_raise_with_row(pairs, sign, message):
+    with pytest.raises(ValueError, match=message):
+        Pairs.from_arrays(pairs, sign)
+
+
+@pytest.mark.parametrize(
+    ("triplets", "message"),
+    [
+        (TWO_PAIRS, r"triplets should have shape \(m, 3, p\); got shape \(2, 2, 2\)"),
+        ([[[0.0], [1.0], [np.nan]]], "triplets row 0: nan is not finite"),
+        ([[[0.0], [1.0], [2.0]], [[0.0], [1.0], [1.0]]], "triplets row 1: two of its points are"),
+        ([[[0.0], [1.0], [2.0]], [[0.0], [2.0], [1.0]]], "triplets rows 0 and 1 contradict"),
+    ],
+)
+def test_bad_arrays_of_triplets_raise_with_row(triplets, message):
+    with pytest.raises(ValueError, match=message):
+        Triplets.from_arrays(triplets)
+
+
+@pytest.mark.parametrize(
+    ("chunklets", "message"),
+    [
+        ([], "chunklets is empty"),
+        ([[[0.0]], np.empty((0, 1))], r"chunklets\[1\] is empty"),
+        ([[[0.0]], [[0.0, 1.0]]], r"chunklets\[1\] has 2 features, chunklets\[0\] has 1"),
+        ([[[0.0]], [[1.0], [np.nan]]], r"chunklets\[1\] row 1: nan is not finite"),
+        ([[0.0, 1.0]], r"chunklets\[0\] should have shape \(m, p\); got shape \(2,\)"),
+    ],
+)
+def test_bad_arrays_of_chunklets_raise(chunklets, message):
+    with pytest.raises(ValueError, match=message):
+        Chunklets.from_arrays(chunklets)
+
+
+def test_as_chunklets_takes_the_object_and_the_vector():
+    assert as_chunklets(CHUNKLETS) is CHUNKLETS
+    for vector in (
+        [0, 0, -1, 7, 7],
+        np.array([0, 0, -1, 7, 7], np.int8),
+        pd.Series([0, 0, -1, 7, 7], index=list("abcde")),
+        pd.Series([0, 0, -1, 7, 7], dtype="Int64"),
+    ):
+        assert as_chunklets(vector) == CHUNKLETS
+    with pytest.raises(ValueError, match="should be Chunklets or an integer vector; got Pairs"):
+        as_chunklets(PAIRS)
+
+
+def test_groups_are_numbered_in_their_order():
+    chunklets = Chunklets.from_groups([[4, 5, 6], np.array([1, 0])], n_samples=8)
+    assert chunklets.labels.tolist() == [1, 1, -1, -1, 0, 0, 0, -1]
+    assert Chunklets.from_groups([], n_samples=2).labels.tolist() == [-1, -1]
+
+
+# Why they are not arrays: what scikit-learn's cross-validation does with each
+
+
+class Recorder(BaseEstimator):
+    """Remembers what a fold gave it."""
+
+    def __init__(self, check=False):
+        self.check = check
+
+    def fit(self, X, y=None, supervision=None):
+        if self.check:
+            supervision.check_n_samples(len(X))
+        self.X_, self.supervision_ = X, supervision
+        return self
+
+    def score(self, X, y=None):
+        return 0.0
+
+
+def folds(estimator, X, supervision, routing):
+    """The estimators that scikit-learn fitted on two halves of X."""
+    with sklearn.config_context(enable_metadata_routing=routing):
+        if routing:
+            estimator = estimator.set_fit_request(supervision=True)
+        return cross_validate(
+            estimator,
+            X,
+            cv=KFold(2),
+            params={"supervision": supervision},
+            return_estimator=True,
+            error_score="raise",
+        )["estimator"]
+
+
+routings = pytest.mark.parametrize("routing", [False, True], ids=["plain", "routed"])
+X_SIX = np.arange(6.0).reshape(6, 1)
+SIX_PAIRS = np.array([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])  # as many as samples
+
+
+@routings
+def test_scikit_learn_mangles_a_plain_array_of_pairs_without_a_word(routing):
+    first, _ = folds(Recorder(), X_SIX, SIX_PAIRS, routing)
+    # Trained on rows 3, 4, 5, the first fold got the last three pairs, numbered for all of X:
+    # no row they name is there.
+    assert first.X_.ravel().tolist() == [3, 4, 5]
+    assert first.supervision_.tolist() == [[3, 4], [4, 5], [3, 5]]
+    with pytest.raises(IndexError):
+        first.X_[first.supervision_]
+    # In another order of the pairs not even that shows: the indices are all in range, and name
+    # pairs of points that nobody gave.
+    first, _ = folds(Recorder(), X_SIX, SIX_PAIRS[::-1], routing)
+    wrong = {tuple(pair) for pair in first.X_[first.supervision_].reshape(-1, 2).tolist()}
+    meant = {tuple(pair) for pair in SIX_PAIRS[:3].astype(float).tolist()}
+    assert first.supervision_.max() < len(first.X_)
+    assert not wrong & meant
+    # The constraints of this fold are others.
+    right = Pairs(SIX_PAIRS[::-1], [], n_samples=6).restrict([3, 4, 5])
+    kept, _ = right.to_arrays(first.X_)
+    assert kept.reshape(-1, 2).tolist() == [[3, 5], [4, 5], [3, 4]]
+
+
+@routings
+@pytest.mark.parametrize(
+    "supervision",
+    [
+        Pairs(SIX_PAIRS, [], n_samples=6),
+        Triplets.from_labels([0, 0, 0, 1, 1, 1]),
+        Chunklets([0, 0, -1, 1, 1, -1]),
+    ],
+    ids=lambda s: type(s).__name__,
+)
+def test_scikit_learn_never_slices_supervision_and_the_length_check_catches_it(
+    supervision, routing
+):
+    for fold in folds(Recorder(), X_SIX, supervision, routing):
+        assert len(fold.X_) == 3
+        assert fold.supervision_ == supervision  # whole, for half the rows
+    with pytest.raises(ValueError, match="made for 6 samples but X has 3 rows"):
+        folds(Recorder(check=True), X_SIX, supervision, routing)
+
+
+@routings
+def test_scikit_learn_slices_the_vector_of_chunklets_as_restrict_does(routing):
+    labels = np.array([0, 0, -1, 1, 1, -1])
+    first, second = folds(Recorder(), X_SIX, labels, routing)
+    assert as_chunklets(first.supervision_) == Chunklets(labels).restrict([3, 4, 5])
+    assert as_chunklets(second.supervision_) == Chunklets(labels).restrict([0, 1, 2])
