@@ -40,7 +40,8 @@ def cross_validate(
     estimator : learner, classifier or Pipeline
         A learner without ``predict`` is scored by a :class:`~nearfar.KNNClassifier` after it. In a
         Pipeline the step that learns from supervision asks for it with
-        ``set_fit_request(supervision=True)``.
+        ``set_fit_request(supervision=True)``, and a ``KNNClassifier`` behind it declines with
+        ``set_fit_request(supervision=False)``.
     X : array-like of shape (n_samples, n_features)
         Points.
     y : array-like of shape (n_samples,), optional

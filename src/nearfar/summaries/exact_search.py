@@ -333,6 +333,5 @@ def _first_of_identical(X: Rows, k: int) -> Indices:
 
 
 def _row_bytes(X: Rows) -> NDArray[np.void]:
-    """Each row as one item, equal for equal rows; adding 0 turns -0.0 into 0.0."""
-    rows = np.ascontiguousarray(X + 0)
-    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    """Each row as one item. Rows that differ in the sign of a zero count as different."""
+    return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]

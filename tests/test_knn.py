@@ -1,0 +1,131 @@
+"""The nearest-neighbour classifier and its tie rule."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from nearfar import LDA, LMNN, PCA, RCA, KNNClassifier, all_learners
+from nearfar.neighbors.knn import vote, vote_shares
+
+
+def shrinking_vote(labels):
+    """The thesis' rule for one query, labels nearest first."""
+    for k in range(len(labels), 0, -1):
+        values, counts = np.unique(labels[:k], return_counts=True)
+        winners = values[counts == counts.max()]
+        if len(winners) == 1:
+            return winners[0]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 8])
+def test_vote_shrinks_k_until_one_class_leads(k):
+    codes = np.random.default_rng(k).integers(0, 4, size=(500, k))
+    wanted = [shrinking_vote(row) for row in codes]
+    np.testing.assert_array_equal(vote(codes, 4, "shrink"), wanted)
+    shares = vote_shares(codes, 4, "shrink")
+    np.testing.assert_array_equal(shares.argmax(axis=1), wanted)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+def test_a_tie_goes_to_the_nearer_class_and_not_to_the_smaller_label():
+    # Two votes each; the third neighbour, dropped last, decides for class 1. The mistake to
+    # catch is an arbitrary choice, such as the smallest label.
+    codes = np.array([[1, 0, 1, 0]])
+    assert vote(codes, 2, "shrink")[0] == 1
+    assert vote(codes, 2, "first")[0] == 0
+
+
+@pytest.mark.parametrize("k", [1, 3, 4])
+def test_first_is_the_rule_of_scikit_learn(k):
+    X, y = load_digits(return_X_y=True)
+    X = X + np.random.default_rng(0).normal(scale=1e-3, size=X.shape)  # no ties of distance
+    theirs = KNeighborsClassifier(k).fit(X[:900], y[:900])
+    ours = KNNClassifier(n_neighbors=k, ties="first").fit(X[:900], y[:900])
+    np.testing.assert_array_equal(ours.predict(X[900:]), theirs.predict(X[900:]))
+    np.testing.assert_allclose(ours.predict_proba(X[900:]), theirs.predict_proba(X[900:]))
+
+
+@pytest.mark.parametrize("k", [1, 3, 4])
+def test_leave_one_out_error_equals_refitting_n_times(k):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[::2], y[::2]
+    knn = KNNClassifier(n_neighbors=k).fit(X, y)
+    predicted = cross_val_predict(KNNClassifier(n_neighbors=k), X, y, cv=LeaveOneOut())
+    assert knn.leave_one_out_error() == pytest.approx(np.mean(predicted != y))
+    # The mistake to catch: a point that votes for itself.
+    assert KNNClassifier(n_neighbors=1).fit(X, y).score(X, y) == 1.0
+    assert KNNClassifier(n_neighbors=1).fit(X, y).leave_one_out_error() > 0
+
+
+def test_duplicates_vote_in_leave_one_out():
+    X = np.repeat([[0.0], [10.0]], 2, axis=0)
+    assert KNNClassifier(n_neighbors=1).fit(X, [0, 0, 1, 1]).leave_one_out_error() == 0
+    assert KNNClassifier(n_neighbors=1).fit(X, [0, 1, 0, 1]).leave_one_out_error() == 1
+
+
+@pytest.mark.parametrize("name", sorted(all_learners()))
+def test_any_learner_goes_first(name):
+    X, y = load_wine(return_X_y=True)
+    learner = all_learners()[name]()
+    knn = KNNClassifier(learner).fit(X, y)
+    inside = KNNClassifier().fit(learner.fit(X, y).transform(X), y)
+    np.testing.assert_array_equal(knn.predict(X), inside.predict(learner.transform(X)))
+    assert knn.n_features_in_ == 13
+
+
+def test_pipeline_and_grid_search():
+    X, y = load_wine(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), LDA(), KNNClassifier())
+    assert cross_val_score(pipeline, X, y, cv=5).mean() > 0.95
+    grid = {"estimator": [PCA(2), RCA()], "n_neighbors": [1, 5]}
+    search = GridSearchCV(KNNClassifier(), grid, cv=3).fit(X, y)
+    assert isinstance(search.best_params_["estimator"], RCA)
+    nested = {"estimator__push_weight": [0.3, 0.5]}
+    search = GridSearchCV(KNNClassifier(LMNN(max_iter=200, tol=1e-4)), nested, cv=2).fit(X, y)
+    assert search.best_score_ > 0.9
+
+
+def test_learner_given_is_not_touched():
+    X, y = load_iris(return_X_y=True)
+    learner = LDA()
+    KNNClassifier(learner).fit(X, y)
+    assert not hasattr(learner, "statistics_")
+
+
+def test_frames_and_string_labels():
+    pd = pytest.importorskip("pandas")
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    knn = KNNClassifier(LDA()).fit(X, pd.Series(names, dtype="category"))
+    assert knn.predict(X.iloc[:2]).tolist() == ["setosa", "setosa"]
+    assert list(knn.feature_names_in_) == list(X.columns)
+
+
+def test_offset_costs_no_neighbour():
+    X, y = load_iris(return_X_y=True)
+    near, _ = KNNClassifier().fit(X[::2], y[::2]).kneighbors(X[1::2])
+    far, _ = KNNClassifier().fit(X[::2] + 2.0**20, y[::2]).kneighbors(X[1::2] + 2.0**20)
+    np.testing.assert_allclose(far, near, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("knn", "message"),
+    [
+        (KNNClassifier(n_neighbors=9), r"n_neighbors=9 is more than .* \(n_samples=4\)"),
+        (KNNClassifier(n_neighbors=0), "n_neighbors must be an integer of at least 1; got 0"),
+        (KNNClassifier(ties="random"), "ties must be 'shrink' or 'first'; got 'random'"),
+        (KNNClassifier(estimator=3), "estimator must be None, or a learner with fit and transform"),
+    ],
+)
+def test_errors_name_the_argument(knn, message):
+    with pytest.raises(ValueError, match=message):
+        knn.fit(np.eye(4), [0, 0, 1, 1])
+
+
+def test_supervision_needs_a_learner():
+    with pytest.raises(ValueError, match="supervision is for a learner"):
+        KNNClassifier().fit(np.eye(4), [0, 0, 1, 1], supervision=[0, 0, 1, 1])
