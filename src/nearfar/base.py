@@ -293,10 +293,7 @@ class StatisticsLearner(LinearLearner, ABC):
             The learner itself; the solve waits until it is needed.
         """
         self._check_parameters()
-        first = not self.__sklearn_is_fitted__()
-        rows = self._check_X(X, reset=first)
-        if first:
-            self._forget()
+        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__())
         return self._accumulate(rows, y, sample_weight)
 
     def _accumulate(
@@ -333,7 +330,10 @@ class StatisticsLearner(LinearLearner, ABC):
 
     def _solved(self) -> Self:
         if self.statistics_.n_classes == 0:
-            raise ValueError("sample_weight is zero for every row: there is nothing to learn from.")
+            raise ValueError(
+                "There is no row to learn from: every sample_weight is zero, or supervision puts "
+                "no point into a chunklet."
+            )
         before = set(vars(self))
         try:
             components = self.solve(self.statistics_)

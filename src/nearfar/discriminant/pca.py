@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.parameters import boolean, integer, none, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import rank_tolerance, total_range
+from nearfar.summaries.whitening import total_range
 
 
 class PCA(StatisticsLearner):
@@ -84,7 +84,9 @@ class PCA(StatisticsLearner):
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)
-        rank = int((variances > rank_tolerance(statistics) * variances[0]).sum())
+        # What rounding makes of an eigenvalue zero, and no more: small units are no reason to drop.
+        noise = statistics.n_features * statistics.precision * variances[0]
+        rank = int((variances > noise).sum())
         kept = self._n_kept(variances[:rank])
         self.explained_variance_ = variances[:kept]
         self.explained_variance_ratio_ = variances[:kept] / variances[:rank].sum()

@@ -143,8 +143,6 @@ class RCA(StatisticsLearner):
         chunklets = as_chunklets(supervision)
         chunklets.check_n_samples(len(rows))
         known = chunklets.labels >= 0
-        if not known.any():
-            raise ValueError("supervision puts no point into a chunklet: every entry is -1.")
         names, codes = np.unique(chunklets.labels[known], return_inverse=True)
         return self._add(rows[known], names, codes.reshape(-1), None)
 

@@ -345,6 +345,7 @@ class ClassStatistics:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows."""
+        self._need_rows()
         reference = self._shifts[0]
         deviation = self._weights @ (self._shifts - reference) + self._firsts.sum(axis=0)
         return reference + deviation / self.total_weight + self._origin
@@ -439,6 +440,7 @@ class ClassStatistics:
 
     def within_scatter(self) -> NDArray[np.float64]:
         """Sum over classes of the scatter about the class mean."""
+        self._need_rows()
         if self.pooled:
             return self._seconds[0].scatter(self._firsts, self._weights)
         total = np.zeros((self.n_features, self.n_features))
@@ -465,6 +467,7 @@ class ClassStatistics:
 
     def between_factor(self) -> NDArray[np.float64]:
         """Rows ``sqrt(W_c) (m_c - m)``; ``H.T @ H`` is the between scatter."""
+        self._need_rows()
         # Differences to one class's shift first: they are small and exact, the means are not.
         deviations = (self._shifts - self._shifts[0]) + self._firsts / self._weights[:, None]
         deviations -= self._weights @ deviations / self.total_weight
@@ -545,6 +548,10 @@ class ClassStatistics:
             if known == label:
                 return slot
         raise KeyError(f"No class {label!r}; the classes are {self.classes.tolist()}.")
+
+    def _need_rows(self) -> None:
+        if not self._labels:
+            raise ValueError("These statistics hold no rows yet; call partial_fit first.")
 
     def _need_classes(self) -> None:
         if self.pooled:
