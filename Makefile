@@ -30,7 +30,7 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/foundation.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "nearfar needs Python 3.11 or newer: make PYTHON=python3.12"'

@@ -108,11 +108,12 @@ class LMNN(LinearLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import cross_val_score
     >>> from nearfar import KNNClassifier, LMNN
     >>> X, y = load_wine(return_X_y=True)
-    >>> round(KNNClassifier().fit(X, y).leave_one_out_error(), 2)
-    0.28
-    >>> KNNClassifier(LMNN()).fit(X, y).leave_one_out_error() < 0.05
+    >>> bool(cross_val_score(KNNClassifier(), X, y).mean() < 0.75)
+    True
+    >>> bool(cross_val_score(KNNClassifier(LMNN()), X, y).mean() > 0.95)
     True
     """
 

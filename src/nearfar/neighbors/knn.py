@@ -57,7 +57,7 @@ class KNNClassifier(ClassifierMixin, Checked):
     >>> knn.predict(X[:2]).tolist()
     [0, 0]
     >>> round(knn.leave_one_out_error(), 3)
-    0.027
+    0.04
     """
 
     parameters: ClassVar = {

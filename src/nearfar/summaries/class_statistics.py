@@ -497,6 +497,11 @@ class ClassStatistics:
         diagonal = np.maximum(within, 0) + (self.between_factor() ** 2).sum(axis=0)
         return diagonal / self.total_weight
 
+    def varying_features(self) -> NDArray[np.bool_]:
+        """Which features vary by more than the rounding of their values."""
+        deviation = np.sqrt(self.total_variances())
+        return deviation > 16 * self._precision * np.abs(self.means).max(axis=0)
+
     def project(self, B: ArrayLike) -> ClassStatistics:
         """The statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
         matrix = np.asarray(B, dtype=np.float64)

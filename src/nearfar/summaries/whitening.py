@@ -35,9 +35,7 @@ def total_range(
     deviation = np.sqrt(statistics.total_variances())
     if not np.isfinite(deviation).all():
         raise ValueError("The squares of some values of X overflow: rescale the features of X.")
-    magnitude = np.abs(statistics.means).max(axis=0)
-    # Below the rounding of its values a feature is a constant.
-    used = deviation > 16 * statistics.precision * magnitude
+    used = statistics.varying_features()
     if not used.any():
         raise ValueError("Every feature of X is constant: there is no distance to learn.")
     unit = 1.0 / deviation[used] if standardise else np.ones(int(used.sum()))
