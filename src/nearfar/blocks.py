@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from sklearn import get_config
@@ -46,6 +47,11 @@ def map_in_order(
         return
     with threadpool_limits(1), ThreadPoolExecutor(n_threads) as pool:
         yield from pool.map(function, tasks)
+
+
+def blas_for(flops: float) -> AbstractContextManager[object]:
+    """BLAS on one thread while its products are of so few operations that threads only wait."""
+    return threadpool_limits(1, user_api="blas") if flops < 1e8 else nullcontext()
 
 
 def effective_threads(n_jobs: int | None) -> int:

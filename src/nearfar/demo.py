@@ -51,9 +51,11 @@ def main() -> None:
 
 
 def _progress(text: str) -> None:
-    """Overwrite one line of the terminal; say nothing where there is none."""
+    """One line of the terminal, overwritten; plain lines where the output goes elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.blocks import effective_threads
+from nearfar.blocks import blas_for, effective_threads
 from nearfar.neighbors.impostors import find_impostors, pair_list, target_neighbors
 from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh, whitener
@@ -30,8 +30,8 @@ Matrix = NDArray[np.float64]
 
 # Tuned on breast cancer and digits for the time of a whole fit; none of them moves the optimum.
 _SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
-_START = 4.0  # mean squared target distance to start from: neither all hinges active nor none
-_ROUND = 20  # iterations between full searches while the list still changes
+_START = 10.0  # mean squared target distance to start from: neither all hinges active nor none
+_FIRST, _ROUND = 5, 20  # iterations before the next full search, at first and later
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 _SMOOTHINGS = (0.1, 0.01)
 
@@ -189,7 +189,8 @@ class LMNN(LinearLearner):
         )
         best = _Best(start)
         try:
-            converged = self._minimise(problem, best)
+            with blas_for(2.0 * points.size * len(start)):
+                converged = self._minimise(problem, best)
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             self.components_ = (best.L @ white.T).astype(rows.dtype)
@@ -259,7 +260,7 @@ class LMNN(LinearLearner):
         best.L = problem.rescaled(best.L)
         for problem.smoothing in _SMOOTHINGS:
             problem.search(best.L, keep=False)
-            limit, keep, last = _ROUND, False, np.inf
+            limit, keep, last = _FIRST, False, np.inf
             while True:
                 left = self.max_iter - len(best.history["objective"])
                 result = problem.minimise(best, min(limit, left), self.tol, began)
@@ -277,7 +278,7 @@ class LMNN(LinearLearner):
                 square = self.n_components is None
                 if settled and not (square and problem.escape(best, self.tol)):
                     break
-                limit = _ROUND if added else 10 * limit
+                limit = min(2 * limit, _ROUND) if added else max(_ROUND, 10 * limit)
                 # The list is renewed while that helps; from then on it only grows, so that the
                 # rounds come to an end.
                 keep, last = keep or objective >= last, objective
