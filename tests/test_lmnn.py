@@ -431,3 +431,17 @@ def test_ten_thousand_points_stay_below_a_gigabyte():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1e9
+
+
+def test_the_start_has_the_best_scale_for_its_direction():
+    from nearfar.mahalanobis import lmnn as module
+
+    X, y = problem(8)
+    targets = target_neighbors(X, y, 3)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        L = rng.normal(size=(4, 4)) * 10 ** rng.uniform(-3, 3)
+        L = module._ActiveSet(X, y, targets, 0.5, 1).rescaled(L)
+        best = full_loss(X @ L.T, y, targets, 0.5).loss
+        others = [full_loss(X @ (t * L).T, y, targets, 0.5).loss for t in (0.5, 0.97, 1.03, 2)]
+        assert best <= min(others)

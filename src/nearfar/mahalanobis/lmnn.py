@@ -30,7 +30,6 @@ Matrix = NDArray[np.float64]
 
 # Tuned on breast cancer and digits for the time of a whole fit; none of them moves the optimum.
 _SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
-_START = 10.0  # mean squared target distance to start from: neither all hinges active nor none
 _FIRST, _ROUND = 5, 20  # iterations before the next full search, at first and later
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 _SMOOTHINGS = (0.1, 0.01)
@@ -322,10 +321,31 @@ class _ActiveSet:
         return "all" if self.pairs is None else len(self.pairs.indices)
 
     def rescaled(self, L: Matrix) -> Matrix:
-        """L scaled to the mean squared target distance of the start."""
-        distances = target_distances(self.points @ L.T, self.targets)
-        mean = float(distances[self.targets >= 0].mean())
-        return L * np.sqrt(_START / mean) if mean > 0 else L
+        """L times the number that is best for it, judged by a sample of centres.
+
+        Far above it the pull drives L down past the margin, where every hinge is active at once.
+        """
+        n = len(self.points)
+        Z = self.points @ L.T
+        sample = np.unique(np.linspace(0, n - 1, min(n, max(30, 10**6 // n))).astype(int))
+        reach = target_distances(Z, self.targets)[sample]
+        centred = Z - Z.mean(axis=0)
+        squares = np.einsum("ij,ij->i", centred, centred)
+        distances = squares[sample, None] + squares - 2 * centred[sample] @ centred.T
+        gaps = reach[:, :, None] - distances[:, None, :]
+        valid = np.isfinite(reach)[:, :, None] & (self.codes[sample, None, None] != self.codes)
+        # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
+        # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
+        gaps = gaps[valid]
+        pull = (1 - self.push_weight) * float(reach[np.isfinite(reach)].sum())
+        pull += self.push_weight * float(gaps[gaps > 0].sum())
+        closing = np.sort(gaps[gaps < 0])[::-1]
+        slopes = pull + self.push_weight * np.cumsum(closing)
+        turning = int(np.searchsorted(-slopes, 0.0, side="right"))
+        if turning >= len(closing) or pull <= 0:
+            mean = float(reach[np.isfinite(reach)].mean())
+            return L / np.sqrt(mean) if mean > 0 else L
+        return L / np.sqrt(-closing[turning])
 
     def search(self, L: Matrix, *, keep: bool) -> int:
         """List every pair with an active hinge under L; returns how many hinges were missing.
