@@ -859,3 +859,26 @@ def test_a_refused_batch_leaves_the_statistics_as_they_were():
     with pytest.raises(ValueError, match="negative"):
         statistics.partial_fit([[1.0, 1.0]], ["c"], [-1])
     assert pickle.dumps(statistics) == before
+
+
+def test_pooled_rows_of_interleaved_classes_keep_their_labels():
+    # First and last row at the ends of the order by class: looks like a slice and is none.
+    X = np.array([[0.0, 0], [10, 1], [2, 0], [10, 3]])
+    statistics = ClassStatistics(pooled=True).partial_fit(X, [0, 1, 0, 1])
+    np.testing.assert_array_equal(statistics.means, [[1, 0], [10, 2]])
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_is_refused_and_leaves_the_statistics_as_they_were(pooled, bad):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, 60)
+    statistics = ClassStatistics(pooled=pooled).partial_fit(X, y)
+    before = statistics.within_scatter()
+    spoilt = X.copy()
+    spoilt[7, 2] = bad
+    with pytest.raises(ValueError, match="Input X contains"):
+        statistics.partial_fit(spoilt, y + 1)
+    assert statistics.classes.tolist() == [0, 1]
+    np.testing.assert_array_equal(statistics.within_scatter(), before)
+    np.testing.assert_array_equal(statistics.counts, np.bincount(y))

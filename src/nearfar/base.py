@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import blas_for, row_blocks
 from nearfar.labels import encode_labels
 from nearfar.parameters import Allowed, check_parameter
 from nearfar.summaries.class_statistics import ClassStatistics, Floats, check_weight
@@ -74,8 +74,13 @@ class Checked(BaseEstimator):
         for name, value in self.get_params(deep=False).items():
             check_parameter(type(self).__name__, name, value, self.parameters[name])
 
-    def _check_X(self, X: ArrayLike, *, reset: bool, min_samples: int = 1) -> Floats:
-        """X as a finite float array; sets ``n_features_in_`` and feature names on ``reset``."""
+    def _check_X(
+        self, X: ArrayLike, *, reset: bool, min_samples: int = 1, finite: bool = True
+    ) -> Floats:
+        """X as a finite float array; sets ``n_features_in_`` and feature names on ``reset``.
+
+        ``finite=False`` leaves NaN and infinity to whoever reads the rows next.
+        """
         if sparse.issparse(X):
             raise TypeError(
                 f"{type(self).__name__} takes dense data, but X is a sparse matrix. Reduce it "
@@ -84,7 +89,12 @@ class Checked(BaseEstimator):
         name = type(self).__name__
         try:
             rows: Floats = validate_data(
-                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=0
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=0,
+                ensure_all_finite=finite,
             )
         except ValueError as error:
             if "X" in str(error):
@@ -270,7 +280,7 @@ class StatisticsLearner(LinearLearner, ABC):
         """
         self._check_parameters()
         self._forget()
-        rows = self._check_X(X, reset=True, min_samples=2)
+        rows = self._check_X(X, reset=True, min_samples=2, finite=False)
         return self._accumulate(rows, y, sample_weight)._solved()
 
     def partial_fit(
@@ -293,7 +303,7 @@ class StatisticsLearner(LinearLearner, ABC):
             The learner itself; the solve waits until it is needed.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__())
+        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__(), finite=False)
         return self._accumulate(rows, y, sample_weight)
 
     def _accumulate(
@@ -336,7 +346,8 @@ class StatisticsLearner(LinearLearner, ABC):
             )
         before = set(vars(self))
         try:
-            components = self.solve(self.statistics_)
+            with blas_for(10.0 * self.statistics_.n_features**3):
+                components = self.solve(self.statistics_)
         except BaseException:
             for name in set(vars(self)) - before:  # half a solution must not look like one
                 del self.__dict__[name]

@@ -83,7 +83,8 @@ class LDA(StatisticsLearner):
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2
        (criteria J1 to J4) and section 3.6 (the difference form and its weight).
-    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.2.
+    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
+       section 4.3.
 
     Examples
     --------
@@ -137,24 +138,26 @@ class LDA(StatisticsLearner):
     def _solve_quotient(self, statistics: ClassStatistics) -> Matrix:
         """J1, J2: generalised eigenvectors, in coordinates where S_w is the identity."""
         T = within_whitener(statistics, self.shrinkage)
-        between = statistics.project(T).between_scatter() / statistics.total_weight
         limit = statistics.n_classes - 1
         reason = f"n_classes - 1 = {limit} directions"
         if T.shape[1] < limit:
             limit = T.shape[1]
             reason = f"the {limit} directions in which the classes vary"
-        fisher, axes = descending_eigh(between, self._n_kept(limit, reason))
-        self.eigenvalues_ = _PAIRS[self.pair](np.maximum(fisher, 0.0))
+        kept = self._n_kept(limit, reason)
+        # Eigenvectors of the between scatter, from its few rows.
+        _, singular, axes = linalg.svd(statistics.between_factor() @ T, full_matrices=False)
+        fisher = singular[:kept] ** 2 / statistics.total_weight
+        self.eigenvalues_ = _PAIRS[self.pair](fisher)
         if self.criterion == "J1":
             self.objective_ = float(self.eigenvalues_.sum())
         else:
             with np.errstate(divide="ignore"):  # equal class means: minus infinity is the value
                 self.objective_ = float(np.log(self.eigenvalues_).sum())
-        return canonical_rows(fisher, (T @ axes).T)
+        return canonical_rows(fisher, axes[:kept] @ T.T)
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
         """J3, J4: eigenvectors of S_1 - zeta S_2 in an orthonormal basis of the data's range."""
-        basis, image, within = regularised_within(statistics, self.shrinkage, standardise=False)
+        basis, image, within, W = regularised_within(statistics, self.shrinkage, standardise=False)
         between = image.between_scatter() / statistics.total_weight
         tolerance = rank_tolerance(statistics)
         T = whitener(between + within, tolerance)
@@ -169,7 +172,7 @@ class LDA(StatisticsLearner):
         scatters = {"between": between, "within": within, "total": between + within}
         S1, S2 = (scatters[name] for name in self.pair.split("-"))
         if self.criterion == "J4" or self.zeta == "trace_ratio":
-            if whitener(within, tolerance).shape[1] < rank:
+            if W.shape[1] < rank:
                 raise ValueError(
                     "The within-class scatter is singular, the trace ratio unbounded: use "
                     "shrinkage='auto' or a number above 0."

@@ -53,8 +53,10 @@ class PCA(StatisticsLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.
-    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.1.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.1.
+    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.2.1.
 
     Examples
     --------

@@ -58,7 +58,8 @@ class RCA(StatisticsLearner):
     ----------
     .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section
        3.3.1.
-    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.1.
+    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.2.1.
 
     Examples
     --------

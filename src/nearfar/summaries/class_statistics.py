@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from sklearn.utils import assert_all_finite, check_array
 
 from nearfar.blocks import blas_threads, map_in_order
 from nearfar.labels import encode_labels
-from nearfar.summaries.second_moment import Floats, SecondMoment, add_products, indicator
+from nearfar.summaries.row_moments import (
+    Moments,
+    block_rows,
+    indicator,
+    mixed_moments,
+    moments_about,
+)
+from nearfar.summaries.second_moment import Floats, SecondMoment
 
 # Own threads pay while the products are too small for BLAS to thread well.
 _THREADED_FEATURES = 256
@@ -111,7 +119,9 @@ class ClassStatistics:
         ClassStatistics
             Itself.
         """
-        rows: Floats = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+        rows: Floats = check_array(
+            X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"
+        )
         if y is None:
             classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
         else:
@@ -139,22 +149,22 @@ class ClassStatistics:
             X, codes, weight = X[seen], codes[seen], weight[seen]
         if not len(X):
             return self
+        if X.shape[1] > _THREADED_FEATURES:
+            assert_all_finite(X, input_name="X")  # a small part of the work here; else see below
         self._drop_origin()
+        before = deepcopy(vars(self)) if X.shape[1] <= _THREADED_FEATURES else {}
         present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
-        index = self._open_classes(classes[present].tolist(), X, codes, present)
-        slot = np.full(len(classes), -1, dtype=np.intp)
-        slot[present] = index
-        codes = slot[codes]
+        slots = np.full(len(classes), -1, dtype=np.intp)
+        slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
+        codes = slots[codes]
         self._precision = max(self._precision, float(np.finfo(X.dtype).eps))
-
-        n_slots = len(self._labels)
-        self._counts += np.bincount(codes, minlength=n_slots)
-        self._weights += np.bincount(codes, weights=weight, minlength=n_slots)
-        root = np.ones(len(X)) if weight is None else np.sqrt(weight)
-        if self.pooled:
-            self._add_pooled(X, codes, root)
-        else:
-            self._add_by_class(X, codes, root)
+        self._counts += np.bincount(codes, minlength=self.n_classes)
+        self._weights += np.bincount(codes, weights=weight, minlength=self.n_classes)
+        self._add_moments(X, codes, None if weight is None else np.sqrt(weight))
+        if not np.isfinite(self._firsts).all():
+            # The sums tell of NaN and infinity without a pass of their own; nothing is kept then.
+            vars(self).update(before)
+            assert_all_finite(X, input_name="X")
         return self
 
     def _open_classes(
@@ -180,73 +190,54 @@ class ClassStatistics:
                     self._seconds.append(SecondMoment(X.shape[1], self.storage))
         return [known[label] for label in labels]
 
-    def _add_by_class(self, X: Floats, codes: NDArray[np.intp], root: Floats) -> None:
+    def _add_moments(self, X: Floats, codes: NDArray[np.intp], root: Floats | None) -> None:
         # Radix sort of small integers; the rows of a class keep their order.
-        small = codes.astype(np.uint16) if len(self._labels) < 2**16 else codes
+        small = codes.astype(np.uint16) if self.n_classes < 2**16 else codes
         order = np.argsort(small, kind="stable")
-        edges = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(self._labels)))])
+        edges = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=self.n_classes))])
+        groups = {slot: order[edges[slot] : edges[slot + 1]] for slot in range(self.n_classes)}
+        if self.pooled:
+            if self._keep_rows(0, X, order, codes, root):
+                return
+            # Classes of few rows share blocks; the others have blocks of their own.
+            few = {slot for slot, rows in groups.items() if len(rows) < block_rows(X)}
+            mixed = np.flatnonzero(np.isin(codes, list(few))) if few else order[:0]
+            groups = {slot: rows for slot, rows in groups.items() if slot not in few}
+        else:
+            mixed = order[:0]
+            kept = [s for s, rows in groups.items() if self._keep_rows(s, X, rows, codes, root)]
+            groups = {slot: rows for slot, rows in groups.items() if slot not in kept}
 
-        tasks = []
-        for slot, second in enumerate(self._seconds):
-            rows = order[edges[slot] : edges[slot + 1]]
-            if not len(rows):
-                continue
-            if second.keeps_rows(len(rows)):
-                deviations = X[rows] - self._shifts[slot]
-                second.append(deviations, root[rows], np.full(len(rows), slot, dtype=np.intp))
-                self._firsts[slot] += root[rows] ** 2 @ deviations
-            else:
-                second.make_dense()
-                tasks += [(slot, rows[a : a + _TASK_ROWS]) for a in range(0, len(rows), _TASK_ROWS)]
-
-        def moments(task: tuple[int, NDArray[np.intp]]) -> tuple[int, Floats, Floats]:
+        def moments(task: tuple[int, NDArray[np.intp]]) -> tuple[int, Moments]:
             slot, rows = task
-            shift = _exact_in(X.dtype, self._shifts[slot])
-            first, second = np.zeros((1, X.shape[1])), np.zeros((X.shape[1], X.shape[1]))
-            buffer = np.empty((min(_block_rows(X), len(rows)), X.shape[1]), dtype=shift.dtype)
-            for start in range(0, len(rows), len(buffer)):
-                chosen = rows[start : start + len(buffer)]
-                block = buffer[: len(chosen)]
-                if X.flags.c_contiguous and X.dtype == block.dtype:
-                    # mode="clip" lets take write into the buffer without one of its own.
-                    np.take(X, chosen, axis=0, out=block, mode="clip")
-                else:  # take would copy all of X first, for every block
-                    block[...] = X[chosen]
-                np.subtract(block, shift, out=block)
-                add_products(block, root[chosen][None], first, second)
-            return slot, first[0], second
+            if slot < 0:
+                return slot, mixed_moments(X, rows, codes, self._shifts, root)
+            return slot, moments_about(X, rows, self._shifts[slot], root)
 
-        for slot, first, product in map_in_order(moments, tasks, _threads(X, len(tasks))):
-            self._firsts[slot] += first
-            self._seconds[slot].add_dense(product)
+        tasks = [(slot, part) for slot, rows in groups.items() for part in _parts(rows)]
+        tasks += [(-1, part) for part in _parts(mixed)]
+        for slot, (first, second) in map_in_order(moments, tasks, _threads(X, len(tasks))):
+            self._firsts[slice(None) if slot < 0 else [slot]] += first
+            self._seconds[0 if self.pooled else slot].add_dense(second)
 
-    def _add_pooled(self, X: Floats, codes: NDArray[np.intp], root: Floats) -> None:
-        n_slots = len(self._labels)
-        pooled = self._seconds[0]
-        if pooled.keeps_rows(len(X)):
-            deviations = X - self._shifts[codes]
-            pooled.append(deviations, root, codes)
-            self._firsts += indicator(codes, root**2, n_slots) @ deviations
-            return
-        pooled.make_dense()
-        shifts = _exact_in(X.dtype, self._shifts)
-
-        def moments(start: int) -> tuple[Floats, Floats]:
-            stop = min(start + _TASK_ROWS, len(X))
-            first, second = np.zeros((n_slots, X.shape[1])), np.zeros((X.shape[1], X.shape[1]))
-            buffer = np.empty((min(_block_rows(X), stop - start), X.shape[1]), dtype=shifts.dtype)
-            for a in range(start, stop, len(buffer)):
-                rows = slice(a, min(a + len(buffer), stop))
-                block = buffer[: rows.stop - rows.start]
-                np.take(shifts, codes[rows], axis=0, out=block, mode="clip")
-                np.subtract(X[rows], block, out=block)
-                add_products(block, indicator(codes[rows], root[rows], n_slots), first, second)
-            return first, second
-
-        tasks = range(0, len(X), _TASK_ROWS)
-        for first, second in map_in_order(moments, tasks, _threads(X, len(tasks))):
-            self._firsts += first
-            pooled.add_dense(second)
+    def _keep_rows(
+        self,
+        k: int,
+        X: Floats,
+        rows: NDArray[np.intp],
+        codes: NDArray[np.intp],
+        root: Floats | None,
+    ) -> bool:
+        """Keep the rows as they are if they are few; else make ready for products."""
+        second = self._seconds[k]
+        if not second.keeps_rows(len(rows)):
+            second.make_dense()
+            return False
+        deviations = X[rows] - self._shifts[codes[rows]]
+        roots = np.ones(len(rows)) if root is None else root[rows]
+        second.append(deviations, roots, codes[rows])
+        self._firsts += indicator(codes[rows], roots**2, self.n_classes) @ deviations
+        return True
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics of both samples together, as a new object.
@@ -598,20 +589,14 @@ def _check_common_order(labels: list[Any]) -> None:
         ) from error
 
 
-def _exact_in(dtype: np.dtype[Any], shifts: Floats) -> Floats:
-    """Shifts in the dtype of the rows if that rounds none, as for rows of X, else in float64."""
-    narrow = shifts.astype(dtype)
-    return narrow if np.array_equal(narrow, shifts) else shifts
-
-
 def _check_divisor(divisor: float, weight: float, ddof: float) -> None:
     if divisor <= 0:
         raise ValueError(f"ddof={ddof} leaves nothing of a weight of {weight:g}; use ddof=0.")
 
 
-def _block_rows(X: Floats) -> int:
-    # About a thousand rows stay in cache; more features need more rows for each p×p addition.
-    return int(np.clip(X.shape[1], 1024, 4096))
+def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    for start in range(0, len(rows), _TASK_ROWS):
+        yield rows[start : start + _TASK_ROWS]
 
 
 def _threads(X: Floats, n_tasks: int) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 Floats = NDArray[np.floating[Any]]
 
@@ -129,45 +128,3 @@ class SecondMoment:
         image.rows = [rows @ B for rows in self.rows]
         image.roots, image.slots = list(self.roots), list(self.slots)
         return image
-
-
-def add_products(
-    block: Floats, roots: Any, first: NDArray[np.float64], second: NDArray[np.float64]
-) -> None:
-    """Add the moments of centred rows; ``block`` may be overwritten by its weighted rows.
-
-    ``roots`` (classes × rows, dense or sparse) holds sqrt(w) of each row in the line of its class.
-    """
-    if not _all_ones(roots):
-        root = np.asarray(roots.sum(axis=0)).ravel()
-        # In float64, also for float32 rows: weights may lie outside the range of float32.
-        out = block if block.dtype == np.float64 else None
-        block = np.multiply(block, root[:, None], out=out)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        product = block.T @ block
-        sums = roots.astype(block.dtype) @ block
-    if block.dtype != np.float64 and not _in_range(product, block):
-        # Squares left the range of float32: this block again in float64.
-        exact = block.astype(np.float64)
-        product, sums = exact.T @ exact, roots @ exact
-    second += product
-    first += sums
-
-
-def _all_ones(roots: Any) -> bool:
-    values = roots.data if sparse.issparse(roots) else roots
-    return bool((values == 1.0).all())
-
-
-def _in_range(product: Floats, block: Floats) -> bool:
-    diagonal = product.diagonal()
-    moved = block.any(axis=0)
-    tiny = np.finfo(product.dtype).tiny / np.finfo(product.dtype).eps
-    return bool(np.isfinite(diagonal).all() and (diagonal[moved] > tiny).all())
-
-
-def indicator(codes: NDArray[np.intp], values: Floats, n_slots: int) -> sparse.csr_array:
-    """Sparse (n_slots, n_rows) with ``values`` of each row in the line of its class."""
-    shape = (n_slots, len(codes))
-    columns = sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=shape)
-    return columns.tocsr()

@@ -419,7 +419,7 @@ class Chunklets(_Supervision):
     """Disjoint groups of rows known to be alike, with labels otherwise unknown.
 
     The object is immutable and has no length. The plain vector ``labels`` says the same and can
-    be sliced along with X, as labels are; `as_chunklets` takes both.
+    be sliced along with X, as labels are; learners take both.
 
     Parameters
     ----------

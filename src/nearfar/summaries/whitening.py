@@ -55,31 +55,34 @@ def total_range(
 
 def regularised_within(
     statistics: ClassStatistics, shrinkage: Shrinkage, *, standardise: bool
-) -> tuple[Matrix, ClassStatistics, Matrix]:
+) -> tuple[Matrix, ClassStatistics, Matrix, Matrix]:
     r"""Coordinates B, the statistics in them, and a regular within-class covariance C in them.
 
     With ``shrinkage`` a number g, :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto" the
     covariance is used as it is where it is regular on the range of the total scatter; where it is
     not, :math:`C = (1-g) S_w + g S_t` with g = 0.001, which no linear change of the features
     affects. Only with "auto" may the coordinates be standardised (see :func:`total_range`).
+
+    Last comes T with ``T.T @ C @ T = I``.
     """
-    weight = statistics.total_weight
+    weight, tolerance = statistics.total_weight, rank_tolerance(statistics)
     B, image = total_range(statistics, standardise=standardise and shrinkage == "auto")
     within = image.within_scatter() / weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
-        return B, image, (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
-    total = image.total_scatter() / weight
-    tolerance = rank_tolerance(statistics)
-    if whitener(within, tolerance).shape[1] < whitener(total, tolerance).shape[1]:
-        within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
-    return B, image, within
+        within = (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
+    T = whitener(within, tolerance)
+    if shrinkage == "auto" and T.shape[1] < len(within):
+        total = image.total_scatter() / weight
+        if T.shape[1] < whitener(total, tolerance).shape[1]:
+            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
+            T = whitener(within, tolerance)
+    return B, image, within, T
 
 
 def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
     """T (p, r) with ``T.T @ C @ T = I`` for the regularised within-class covariance C."""
-    B, _, within = regularised_within(statistics, shrinkage, standardise=True)
-    T = whitener(within, rank_tolerance(statistics))
+    B, _, _, T = regularised_within(statistics, shrinkage, standardise=True)
     if not T.size:
         raise ValueError(
             "All points of a class are equal: there is no within-class scatter. Use "

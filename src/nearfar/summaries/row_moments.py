@@ -1,0 +1,120 @@
+"""First and second moments of rows about fixed shifts: the one pass over the data.
+
+Rows are gathered in blocks that stay in cache, centred there and multiplied; X is never copied as
+a whole. float32 rows are multiplied in float32 and the blocks summed in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Floats = NDArray[np.floating[Any]]
+Indices = NDArray[np.intp]
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def moments_about(X: Floats, rows: Indices, shift: Floats, root: Floats | None) -> Moments:
+    """Σ w (x-s), of shape (1, p), and Σ w (x-s)(x-s)ᵀ over some rows of X, ascending.
+
+    ``root`` is sqrt(w) of every row of X, None for weights of one.
+    """
+
+    def work(dtype: np.dtype[Any]) -> Moments:
+        first, second = _zeros(1, X)
+        ones = np.ones(block_rows(X), dtype)
+        for chosen, block in _gathered(X, rows, dtype):
+            np.subtract(block, shift.astype(dtype), out=block)
+            factor = ones[: len(block)]
+            if root is not None:
+                factor = root[chosen]
+                block *= factor[:, None]
+            second += block.T @ block
+            first += factor @ block
+        return first, second
+
+    return _in_best_dtype(work, X, rows, shift, root)
+
+
+def mixed_moments(
+    X: Floats, rows: Indices, slots: Indices, shifts: Floats, root: Floats | None
+) -> Moments:
+    """The same for rows of many classes: Σ w (x-s) of each class, and one sum over all.
+
+    ``slots`` gives the class of every row of X.
+    """
+
+    def work(dtype: np.dtype[Any]) -> Moments:
+        first, second = _zeros(len(shifts), X)
+        narrow = shifts.astype(dtype)
+        for chosen, block in _gathered(X, rows, dtype):
+            block -= narrow[slots[chosen]]
+            factor = np.ones(len(block), dtype) if root is None else root[chosen]
+            if root is not None:
+                block *= factor[:, None]
+            second += block.T @ block
+            first += indicator(slots[chosen], factor, len(shifts)) @ block
+        return first, second
+
+    return _in_best_dtype(work, X, rows, shifts[slots[rows]], root)
+
+
+def indicator(codes: Indices, values: Floats, n_slots: int) -> sparse.csr_array:
+    """Sparse (n_slots, n_rows) with ``values`` of each row in the line of its class."""
+    shape = (n_slots, len(codes))
+    columns = sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=shape)
+    return columns.tocsr()
+
+
+def block_rows(X: Floats) -> int:
+    """Rows at once: half a megabyte, more where each p×p addition needs more work before it."""
+    in_cache = 2**19 // (X.shape[1] * X.itemsize)
+    return int(np.clip(max(in_cache, X.shape[1]), 1024, 4096))
+
+
+def _gathered(
+    X: Floats, rows: Indices, dtype: np.dtype[Any]
+) -> Iterator[tuple[Indices, NDArray[Any]]]:
+    """Row numbers and the rows themselves, block by block, in one buffer."""
+    buffer = np.empty((min(block_rows(X), len(rows)), X.shape[1]), dtype)
+    direct = X.flags.c_contiguous and X.dtype == dtype
+    for start in range(0, len(rows), max(1, len(buffer))):
+        chosen = rows[start : start + len(buffer)]
+        block = buffer[: len(chosen)]
+        if chosen[-1] - chosen[0] == len(chosen) - 1:  # as row numbers ascend, a slice
+            block[...] = X[chosen[0] : chosen[-1] + 1]
+        elif direct:
+            # mode="clip" lets take write into the buffer without one of its own.
+            np.take(X, chosen, axis=0, out=block, mode="clip")
+        else:  # take would copy all of X first, for every block
+            block[...] = X[chosen]
+        yield chosen, block
+
+
+def _in_best_dtype(
+    work: Callable[[np.dtype[Any]], Moments],
+    X: Floats,
+    rows: Indices,
+    shifts: Floats,
+    root: Floats | None,
+) -> Moments:
+    """In float32 where rows, shifts and weights are float32 and their squares stay in its range."""
+    wide = np.dtype(np.float64)
+    # A rounded shift would move the mean; weights may lie outside the range of float32.
+    if X.dtype == wide or root is not None or np.any(shifts.astype(X.dtype) != shifts):
+        return work(wide)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        first, second = work(X.dtype)
+    squares = second.diagonal()
+    limits = np.finfo(X.dtype)
+    faint = squares <= limits.tiny / limits.eps
+    constant = not faint.any() or bool((X[np.ix_(rows, faint)] == shifts[..., faint]).all())
+    return (first, second) if np.isfinite(squares).all() and constant else work(wide)
+
+
+def _zeros(n_slots: int, X: Floats) -> Moments:
+    return np.zeros((n_slots, X.shape[1])), np.zeros((X.shape[1], X.shape[1]))
