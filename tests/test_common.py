@@ -1,7 +1,9 @@
 """The contract, for every learner that the rooms hold."""
 
+import numpy as np
 import pytest
 from expected_failures import EXPECTED_FAILURES
+from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nearfar import KNNClassifier, all_learners
@@ -36,3 +38,12 @@ def test_at_most_two_expected_failures_a_learner():
     for learner, failures in EXPECTED_FAILURES.items():
         assert len(failures) <= 2, learner
         assert all(reason.strip() for reason in failures.values()), learner
+
+
+@pytest.mark.parametrize("name", sorted(all_learners()))
+def test_digits_with_constant_pixels_give_no_nan(name):
+    X, y = load_digits(return_X_y=True)
+    assert (X.std(axis=0) == 0).sum() == 3
+    learner = all_learners()[name]().fit(X[:800], y[:800])
+    assert np.isfinite(learner.transform(X)).all()
+    assert np.isfinite(learner.get_mahalanobis_matrix()).all()

@@ -71,8 +71,8 @@ def indicator(codes: Indices, values: Floats, n_slots: int) -> sparse.csr_array:
 
 
 def block_rows(X: Floats) -> int:
-    """Rows at once: half a megabyte, more where each p×p addition needs more work before it."""
-    in_cache = 2**19 // (X.shape[1] * X.itemsize)
+    """Rows at once: a megabyte, more where each p×p addition needs more work before it."""
+    in_cache = 2**20 // (X.shape[1] * X.itemsize)
     return int(np.clip(max(in_cache, X.shape[1]), 1024, 4096))
 
 
