@@ -1,11 +1,21 @@
-"""Time budgets: 8 minutes for all tests, 15 seconds a learner in the common suite."""
+"""Time budgets: 8 minutes for all tests, 15 seconds a learner in the common suite.
+
+The snippets of the guide (``docs/guide``) run as tests too.
+"""
 
 import os
 import re
+import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
+
+DOCS = Path(__file__).parent / "docs"
+collect_ignore_glob = ["docs/conf.py", "docs/_*", "docs/api/*", "docs/gallery/*"]
+# Where own_learners.py, shown on the page about extending, is imported from.
+sys.path.insert(0, str(DOCS / "guide"))
 
 TOTAL_BUDGET = float(os.environ.get("NEARFAR_TEST_BUDGET", 480))
 LEARNER_BUDGET = 15.0
