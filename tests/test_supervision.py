@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold, cross_validate
 
-from nearfar.summaries import supervision as module
+from nearfar.summaries import drawing
 from nearfar.summaries.supervision import Chunklets, Pairs, Triplets, as_chunklets
 
 LABELS = np.array(["b", "a", "c", "a", "b", "a", "d", "a", "b"])
@@ -477,7 +477,7 @@ def test_more_triplets_than_integers_raise():
 
 def test_ranks_of_pairs_decode_where_floats_round():
     ranks = np.arange(5_000)
-    i, j = module._unrank_pair(ranks)
+    i, j = drawing._unrank_pair(ranks)
     assert (
         list(zip(i.tolist(), j.tolist(), strict=True))
         == [(a, b) for b in range(1, 101) for a in range(b)][:5_000]
@@ -485,7 +485,7 @@ def test_ranks_of_pairs_decode_where_floats_round():
     # Around triangular numbers that float64 cannot hold.
     for j0 in (94_906_267, 10**9 + 7, 2 * 10**9 + 1):
         start = j0 * (j0 - 1) // 2
-        i, j = module._unrank_pair(np.array([start - 1, start, start + 1]))
+        i, j = drawing._unrank_pair(np.array([start - 1, start, start + 1]))
         assert i.tolist() == [j0 - 2, 0, 1]
         assert j.tolist() == [j0 - 1, j0, j0]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Integral
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,12 +11,24 @@ from sklearn.utils import check_array, check_random_state
 
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
+from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_triplets, draw_within
+from nearfar.summaries.index_checks import (
+    Rows,
+    as_array,
+    check_indices,
+    check_integers,
+    check_tuples,
+    distinct_points,
+    finite_points,
+    first_repeat,
+    first_shared,
+    refuse,
+    refuse_empty,
+    refuse_opposite_triplets,
+    renumber,
+)
 
-_Rows = NDArray[np.intp]
 _Seed = int | np.random.RandomState | None
-
-# Ranks of constraints are 64-bit integers; beyond this their sums could overflow.
-_MAX_RANK = 2**62
 
 
 class _Supervision:
@@ -76,9 +87,9 @@ class _Supervision:
         self.check_n_samples(points.shape[0])
         return points
 
-    def _kept_rows(self, indices: ArrayLike) -> _Rows:
+    def _kept_rows(self, indices: ArrayLike) -> Rows:
         """The rows meant by a mask or by distinct indices, in their order."""
-        mask = _regular(indices, "indices", "(m,)")
+        mask = as_array(indices, "indices", "(m,)")
         if mask.dtype == bool:
             if mask.shape != (self.n_samples,):
                 raise ValueError(
@@ -86,8 +97,8 @@ class _Supervision:
                     f"({self.n_samples},), one entry for each sample."
                 )
             return np.flatnonzero(mask)
-        rows = _indices(indices, "indices", self.n_samples)
-        repeat = _first_repeat(rows)
+        rows = check_indices(indices, "indices", self.n_samples)
+        repeat = first_repeat(rows)
         if repeat is not None:
             raise ValueError(
                 f"indices rows {repeat[0]} and {repeat[1]}: index {rows[repeat[0]]} is given "
@@ -142,14 +153,14 @@ class Pairs(_Supervision):
     Pairs(2 similar, 3 dissimilar, n_samples=4)
     """
 
-    similar: _Rows
-    dissimilar: _Rows
+    similar: Rows
+    dissimilar: Rows
 
     def __init__(self, similar: ArrayLike, dissimilar: ArrayLike, *, n_samples: int) -> None:
         check_parameter("Pairs", "n_samples", n_samples, [integer(0)])
-        alike = _index_tuples(similar, 2, "similar", n_samples)
-        different = _index_tuples(dissimilar, 2, "dissimilar", n_samples)
-        clash = _first_shared(np.sort(alike, axis=1), np.sort(different, axis=1))
+        alike = check_tuples(similar, 2, "similar", n_samples)
+        different = check_tuples(dissimilar, 2, "dissimilar", n_samples)
+        clash = first_shared(np.sort(alike, axis=1), np.sort(different, axis=1))
         if clash is not None:
             i, j = alike[clash[0]]
             raise ValueError(
@@ -197,10 +208,10 @@ class Pairs(_Supervision):
         check_parameter("Pairs.from_labels", "n_similar", n_similar, [integer(0), none])
         check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
         rng = check_random_state(random_state)
-        blocks = _class_blocks(y)
+        blocks = class_blocks(y)
         return cls(
-            _draw_within(blocks, _cap(n_similar, blocks), rng),
-            _draw_between(blocks, _cap(n_dissimilar, blocks), rng),
+            draw_within(blocks, cap_on(n_similar, blocks), rng),
+            draw_between(blocks, cap_on(n_dissimilar, blocks), rng),
             n_samples=blocks.rows.size,
         )
 
@@ -222,7 +233,7 @@ class Pairs(_Supervision):
         supervision : Pairs
             The pairs as indices of rows of X.
         """
-        X, rows = _distinct_points(pairs, 2, "pairs")
+        X, rows = distinct_points(pairs, 2, "pairs")
         signs = np.asarray(sign)
         if signs.shape != (len(rows),):
             raise ValueError(
@@ -230,9 +241,9 @@ class Pairs(_Supervision):
                 f"got shape {signs.shape}."
             )
         alike = signs == 1
-        _refuse(~alike & (signs != -1), signs, "sign", "{} is neither +1 nor -1.")
+        refuse(~alike & (signs != -1), signs, "sign", "{} is neither +1 nor -1.")
         unordered = np.sort(rows, axis=1)
-        clash = _first_shared(unordered[alike], unordered[~alike])
+        clash = first_shared(unordered[alike], unordered[~alike])
         if clash is not None:
             raise ValueError(
                 f"pairs rows {np.flatnonzero(alike)[clash[0]]} (sign +1) and "
@@ -241,7 +252,7 @@ class Pairs(_Supervision):
             )
         return X, cls(rows[alike], rows[~alike], n_samples=len(X))
 
-    def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], _Rows]:
+    def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], Rows]:
         """Return the points of the pairs and their signs, similar pairs first.
 
         Parameters
@@ -275,8 +286,8 @@ class Pairs(_Supervision):
         """
         kept = self._kept_rows(indices)
         return type(self)(
-            _renumber(self.similar, kept, self.n_samples),
-            _renumber(self.dissimilar, kept, self.n_samples),
+            renumber(self.similar, kept, self.n_samples),
+            renumber(self.dissimilar, kept, self.n_samples),
             n_samples=kept.size,
         )
 
@@ -320,12 +331,12 @@ class Triplets(_Supervision):
     [[0, 1, 2], [1, 0, 2]]
     """
 
-    indices: _Rows
+    indices: Rows
 
     def __init__(self, indices: ArrayLike, *, n_samples: int) -> None:
         check_parameter("Triplets", "n_samples", n_samples, [integer(0)])
-        rows = _index_tuples(indices, 3, "indices", n_samples)
-        _refuse_opposite_triplets(rows, "indices")
+        rows = check_tuples(indices, 3, "indices", n_samples)
+        refuse_opposite_triplets(rows, "indices")
         self._set(indices=rows, n_samples=int(n_samples))
 
     def __repr__(self) -> str:
@@ -358,8 +369,8 @@ class Triplets(_Supervision):
         """
         check_parameter("Triplets.from_labels", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
-        blocks = _class_blocks(y)
-        triplets = _draw_triplets(blocks, _cap(n_triplets, blocks), rng)
+        blocks = class_blocks(y)
+        triplets = draw_triplets(blocks, cap_on(n_triplets, blocks), rng)
         return cls(triplets, n_samples=blocks.rows.size)
 
     @classmethod
@@ -378,8 +389,8 @@ class Triplets(_Supervision):
         supervision : Triplets
             The triplets as indices of rows of X.
         """
-        X, rows = _distinct_points(triplets, 3, "triplets")
-        _refuse_opposite_triplets(rows, "triplets")
+        X, rows = distinct_points(triplets, 3, "triplets")
+        refuse_opposite_triplets(rows, "triplets")
         return X, cls(rows, n_samples=len(X))
 
     def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
@@ -411,7 +422,7 @@ class Triplets(_Supervision):
             With ``n_samples = len(indices)``.
         """
         kept = self._kept_rows(indices)
-        rows = _renumber(self.indices, kept, self.n_samples)
+        rows = renumber(self.indices, kept, self.n_samples)
         return type(self)(rows, n_samples=kept.size)
 
 
@@ -445,11 +456,11 @@ class Chunklets(_Supervision):
     [1, 1, -1]
     """
 
-    labels: _Rows
+    labels: Rows
 
     def __init__(self, labels: ArrayLike) -> None:
-        numbers = _integers(labels, "labels")
-        _refuse(
+        numbers = check_integers(labels, "labels")
+        refuse(
             numbers < -1,
             numbers,
             "labels",
@@ -482,13 +493,14 @@ class Chunklets(_Supervision):
         """
         check_parameter("Chunklets.from_groups", "n_samples", n_samples, [integer(0)])
         members = [
-            _indices(group, f"groups[{number}]", n_samples) for number, group in enumerate(groups)
+            check_indices(group, f"groups[{number}]", n_samples)
+            for number, group in enumerate(groups)
         ]
         sizes = [group.size for group in members]
-        _refuse_empty(sizes, "groups")
+        refuse_empty(sizes, "groups")
         rows = np.concatenate([np.empty(0, np.intp), *members])
         numbers = np.repeat(np.arange(len(members)), sizes)
-        repeat = _first_repeat(rows)
+        repeat = first_repeat(rows)
         if repeat is not None:
             first, second = numbers[list(repeat)]
             raise ValueError(
@@ -563,8 +575,7 @@ class Chunklets(_Supervision):
             Which rows belong together.
         """
         members = [
-            _finite_points(points, f"chunklets[{number}]")
-            for number, points in enumerate(chunklets)
+            finite_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)
         ]
         if not members:
             raise ValueError("chunklets is empty; give at least one array of points.")
@@ -575,7 +586,7 @@ class Chunklets(_Supervision):
                     f"{members[0].shape[1]}; they must agree."
                 )
         sizes = [len(points) for points in members]
-        _refuse_empty(sizes, "chunklets")
+        refuse_empty(sizes, "chunklets")
         return np.vstack(members), cls(np.repeat(np.arange(len(members)), sizes))
 
     def to_arrays(self, X: ArrayLike) -> list[NDArray[Any]]:
@@ -639,224 +650,3 @@ def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
             f"supervision should be Chunklets or an integer vector; got {supervision!r}."
         )
     return Chunklets(supervision)
-
-
-# Checks: each error names the argument and its first bad row.
-
-
-def _refuse(bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
-    """Raise, if there is a bad value, with the row and the value of the first."""
-    if bad.any():
-        first = np.unravel_index(np.argmax(bad), bad.shape)
-        raise ValueError(f"{name} row {first[0]}: {problem.format(values[first])}")
-
-
-def _regular(values: Any, name: str, shape: str) -> NDArray[Any]:
-    """The values as an array."""
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        shapes = [np.asarray(row, dtype=object).shape for row in values]
-        row = next((row for row, other in enumerate(shapes) if other != shapes[0]), 0)
-        raise ValueError(
-            f"{name} row {row}: irregular; {name} should have shape {shape}."
-        ) from error
-
-
-def _integers(values: Any, name: str, width: int | None = None) -> _Rows:
-    """A new array of integers of shape (m,) or (m, width)."""
-    shape, tail = ("(m,)", ()) if width is None else (f"(m, {width})", (width,))
-    array = _regular(values, name, shape)
-    if array.size == 0 and array.shape in ((0,), (0, *tail)):  # [] has no width and no integers
-        return np.empty((0, *tail), np.intp)
-    if array.ndim == 0 or array.shape[1:] != tail:
-        raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
-    if array.dtype.kind not in "iu":
-        # As objects the entries keep their own types: [[0, 1], [2, 2.5]] fails in row 1.
-        array = np.asarray(values, dtype=object)
-        bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
-        _refuse(np.reshape(bad, array.shape), array, name, "{!r} is not an integer.")
-    limits = np.iinfo(np.intp)
-    outside = (array < limits.min) | (array > limits.max)
-    _refuse(outside.astype(bool), array, name, "{} does not fit a machine integer.")
-    return np.array(array, dtype=np.intp)
-
-
-def _indices(values: Any, name: str, n_samples: int, width: int | None = None) -> _Rows:
-    """Integers that are indices of rows."""
-    rows = _integers(values, name, width)
-    out = (rows < 0) | (rows >= n_samples)
-    _refuse(out, rows, name, f"index {{}} is out of range for n_samples={n_samples}.")
-    return rows
-
-
-def _index_tuples(values: Any, width: int, name: str, n_samples: int) -> _Rows:
-    """Tuples of different rows."""
-    rows = _indices(values, name, n_samples, width)
-    _refuse(*_repeats(rows), name, "index {} occurs twice; its points must differ.")
-    return rows
-
-
-def _repeats(rows: _Rows) -> tuple[NDArray[np.bool_], _Rows]:
-    """Where the sorted entries of a row repeat the one before, and these entries."""
-    entries = np.sort(rows, axis=1)
-    return entries[:, 1:] == entries[:, :-1], entries[:, 1:]
-
-
-def _refuse_opposite_triplets(rows: _Rows, name: str) -> None:
-    clash = _first_shared(rows, rows[:, [0, 2, 1]])
-    if clash is not None:
-        raise ValueError(
-            f"{name} rows {clash[0]} and {clash[1]} contradict each other: they have the same "
-            "anchor, and near and far exchanged."
-        )
-
-
-def _refuse_empty(sizes: list[int], name: str) -> None:
-    if 0 in sizes:
-        raise ValueError(f"{name}[{sizes.index(0)}] is empty; a chunklet needs at least one row.")
-
-
-def _first_repeat(values: _Rows) -> tuple[int, int] | None:
-    """The places of the first two equal values."""
-    order = np.argsort(values, kind="stable")
-    equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
-    return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
-
-
-def _first_shared(a: _Rows, b: _Rows) -> tuple[int, int] | None:
-    """The first row of ``a`` that is also a row of ``b``, and its place in ``b``."""
-    # Equal rows get equal numbers; a product of indices could overflow instead.
-    rows = np.vstack([a, b])
-    order = np.lexsort(rows.T)
-    new = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
-    number = np.empty(len(rows), np.intp)
-    number[order[:1]] = 0
-    number[order[1:]] = np.cumsum(new)
-    in_a, in_b = number[: len(a)], number[len(a) :]
-    shared = np.flatnonzero(np.isin(in_a, in_b))
-    return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
-
-
-# Changing between points and indices, and between all rows and some.
-
-
-def _finite_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
-    """Numbers of shape (m, p) or (m, width, p)."""
-    shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
-    array = _regular(values, name, shape)
-    if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:
-        raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
-    points: NDArray[Any] = check_array(
-        array, input_name=name, allow_nd=True, ensure_all_finite=False, ensure_min_samples=0
-    )
-    _refuse(~np.isfinite(points), points, name, "{} is not finite.")
-    return points
-
-
-def _distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], _Rows]:
-    """The distinct points of tuples of points, and the tuples as indices of them."""
-    points = _finite_points(values, name, width)
-    X, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
-    rows = inverse.reshape(-1, width)
-    _refuse(*_repeats(rows), name, "two of its points are equal.")
-    return X, rows
-
-
-def _renumber(rows: _Rows, kept: _Rows, n_samples: int) -> _Rows:
-    """The tuples all of whose rows are kept, as places in ``kept``."""
-    place = np.full(n_samples, -1, np.intp)
-    place[kept] = np.arange(kept.size)
-    renumbered = place[rows]
-    return renumbered[(renumbered >= 0).all(axis=1)]
-
-
-# Drawing from labels. With the rows sorted by class, each constraint has a rank: those of the
-# first class come first, and within a class the rank is a number in a mixed base. Ranks are drawn
-# and decoded; no list of all constraints is ever made.
-
-
-class _ClassBlocks(NamedTuple):
-    """Rows sorted by class: class c has ``size[c]`` of them from place ``start[c]`` on."""
-
-    rows: _Rows
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
-
-
-def _class_blocks(y: Any) -> _ClassBlocks:
-    _, codes = encode_labels(y)
-    size = np.bincount(codes).astype(np.int64)
-    return _ClassBlocks(np.argsort(codes, kind="stable"), np.cumsum(size) - size, size)
-
-
-def _cap(asked: int | None, blocks: _ClassBlocks) -> int:
-    n_classes = blocks.size.size
-    return min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000) if asked is None else asked
-
-
-def _draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """At most ``cap`` distinct integers below ``total``, each set of them equally likely."""
-    if cap >= total:
-        return np.arange(total)
-    if cap > total // 3:
-        return rng.permutation(total)[:cap]
-    ranks = np.empty(0, np.int64)
-    while ranks.size < cap:  # a repeated draw is drawn again
-        fresh = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
-        ranks = np.sort(np.concatenate([ranks, fresh]))
-        ranks = ranks[np.diff(ranks, prepend=-1) > 0]  # np.unique hashes, ten times slower
-    return rng.permutation(ranks)
-
-
-def _draw_in_blocks(
-    sizes: NDArray[np.int64], cap: int, rng: np.random.RandomState
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw from constraints of which class c has ``sizes[c]``: the class, and the rank in it."""
-    ends = np.cumsum(sizes)
-    ranks = _draw_ranks(int(sizes.sum()), cap, rng)
-    c = np.searchsorted(ends, ranks, side="right")
-    return c, ranks - (ends - sizes)[c]
-
-
-def _draw_within(blocks: _ClassBlocks, cap: int, rng: np.random.RandomState) -> _Rows:
-    """Pairs of rows of one class."""
-    rows, start, size = blocks
-    c, rank = _draw_in_blocks(size * (size - 1) // 2, cap, rng)
-    i, j = _unrank_pair(rank)
-    return rows[np.column_stack([start[c] + i, start[c] + j])]
-
-
-def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The i < j with ``rank = j (j - 1) / 2 + i``."""
-    j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
-    # Rounding can lift the root to the next integer, but never below one that it has reached.
-    j -= j * (j - 1) // 2 > rank
-    return rank - j * (j - 1) // 2, j
-
-
-def _draw_between(blocks: _ClassBlocks, cap: int, rng: np.random.RandomState) -> _Rows:
-    """Pairs of rows of two classes, each counted with the first of them."""
-    rows, start, size = blocks
-    end = start + size
-    later = rows.size - end
-    c, rank = _draw_in_blocks(size * later, cap, rng)
-    i, j = np.divmod(rank, later[c])
-    return rows[np.column_stack([start[c] + i, end[c] + j])]
-
-
-def _draw_triplets(blocks: _ClassBlocks, cap: int, rng: np.random.RandomState) -> _Rows:
-    """Two rows of one class in order, and one of another."""
-    rows, start, size = blocks
-    others = rows.size - size
-    if np.sum(size * (size - 1.0) * others) > _MAX_RANK:
-        raise ValueError(
-            f"y has {rows.size} rows, with more triplets than 64-bit integers can count; "
-            "draw from a random subset of the rows."
-        )
-    c, rank = _draw_in_blocks(size * (size - 1) * others, cap, rng)
-    pair, far = np.divmod(rank, others[c])
-    anchor, near = np.divmod(pair, size[c] - 1)
-    near += near >= anchor  # step over the anchor
-    far += (far >= start[c]) * size[c]  # step over the anchor's class
-    return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
