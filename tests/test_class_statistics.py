@@ -882,3 +882,11 @@ def test_nan_is_refused_and_leaves_the_statistics_as_they_were(pooled, bad):
     assert statistics.classes.tolist() == [0, 1]
     np.testing.assert_array_equal(statistics.within_scatter(), before)
     np.testing.assert_array_equal(statistics.counts, np.bincount(y))
+
+
+def test_sums_that_overflow_are_refused_and_leave_the_statistics_as_they_were():
+    statistics = ClassStatistics().partial_fit(np.eye(3), [0, 0, 1])
+    before = statistics.means
+    with pytest.raises(ValueError, match="overflow"), np.errstate(over="ignore"):
+        statistics.partial_fit([[1e308, 0, 0], [-1e308, 0, 0], [1e308, 1, 0]], [2, 2, 2])
+    np.testing.assert_array_equal(statistics.means, before)

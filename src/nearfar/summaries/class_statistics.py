@@ -23,6 +23,8 @@ from nearfar.summaries.second_moment import Floats, SecondMoment
 
 # Own threads pay while the products are too small for BLAS to thread well.
 _THREADED_FEATURES = 256
+_THREADED_SIZE = 10**6
+_COPIED_BYTES = 2**24
 _TASK_ROWS = 32_768
 
 
@@ -145,14 +147,18 @@ class ClassStatistics:
             )
         if weight is not None and (weight == 0).any():
             # A row of weight zero is no row: it must neither open a class nor be counted.
+            assert_all_finite(X, input_name="X")
             seen = weight > 0
             X, codes, weight = X[seen], codes[seen], weight[seen]
         if not len(X):
             return self
-        if X.shape[1] > _THREADED_FEATURES:
-            assert_all_finite(X, input_name="X")  # a small part of the work here; else see below
         self._drop_origin()
-        before = deepcopy(vars(self)) if X.shape[1] <= _THREADED_FEATURES else {}
+        # The sums tell of NaN and infinity without a pass of their own, if what they were added to
+        # can be had back; beyond a modest size that copy costs more than the pass.
+        copied = 8 * max(1, len(self._seconds)) * X.shape[1] ** 2 <= _COPIED_BYTES
+        before = deepcopy(vars(self)) if copied else {}
+        if not copied:
+            assert_all_finite(X, input_name="X")
         present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
         slots = np.full(len(classes), -1, dtype=np.intp)
         slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
@@ -162,9 +168,9 @@ class ClassStatistics:
         self._weights += np.bincount(codes, weights=weight, minlength=self.n_classes)
         self._add_moments(X, codes, None if weight is None else np.sqrt(weight))
         if not np.isfinite(self._firsts).all():
-            # The sums tell of NaN and infinity without a pass of their own; nothing is kept then.
             vars(self).update(before)
             assert_all_finite(X, input_name="X")
+            raise ValueError("Sums of the values of X overflow: rescale the features of X.")
         return self
 
     def _open_classes(
@@ -600,6 +606,6 @@ def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
 
 
 def _threads(X: Floats, n_tasks: int) -> int:
-    if X.shape[1] > _THREADED_FEATURES or n_tasks < 2:
+    if X.shape[1] > _THREADED_FEATURES or X.size < _THREADED_SIZE:
         return 1
     return min(n_tasks, blas_threads())
