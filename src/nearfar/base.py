@@ -14,6 +14,8 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from threading import RLock
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -243,9 +245,12 @@ class StatisticsLearner(LinearLearner, ABC):
     """A linear learner that solves from :class:`~nearfar.ClassStatistics` alone.
 
     Subclasses write :meth:`solve`; fitting in one go or in batches comes with it. ``partial_fit``
-    only accumulates: the solve runs once, when something learned is first asked for.
+    only accumulates: the solve runs once, when something learned is first asked for. Where what
+    was seen so far cannot be solved, asking raises the solve's error (``hasattr`` too).
     """
 
+    #: One scatter for all classes; False keeps one for each.
+    pooled_statistics: ClassVar[bool] = True
     statistics_: ClassStatistics
 
     @abstractmethod
@@ -254,10 +259,6 @@ class StatisticsLearner(LinearLearner, ABC):
 
         May set further attributes that end in an underscore.
         """
-
-    def _new_statistics(self) -> ClassStatistics:
-        """What to accumulate; per class unless a learner needs only the pooled scatter."""
-        return ClassStatistics(pooled=True)
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
@@ -279,9 +280,8 @@ class StatisticsLearner(LinearLearner, ABC):
             The learner itself.
         """
         self._check_parameters()
-        self._forget()
         rows = self._check_X(X, reset=True, min_samples=2, finite=False)
-        return self._accumulate(rows, y, sample_weight)._solved()
+        return self._fit_with(partial(self._accumulate, rows, y, sample_weight))
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
@@ -304,16 +304,31 @@ class StatisticsLearner(LinearLearner, ABC):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=not self.__sklearn_is_fitted__(), finite=False)
-        return self._accumulate(rows, y, sample_weight)
+        # Rows are seen once: float64 products, as their condition shows only later.
+        return self._accumulate(rows, y, sample_weight, exact=True)
+
+    def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
+        """Accumulate anew and solve; a fit that fails leaves the learner unfitted."""
+        self._forget()
+        try:
+            accumulate(exact=False)
+            if self.statistics_.is_ill_conditioned():
+                # Features so nearly collinear that float32 products lose what tells them apart.
+                self._forget()
+                accumulate(exact=True)
+            return self._solved()
+        except BaseException:
+            self._forget()
+            raise
 
     def _accumulate(
-        self, rows: Floats, y: ArrayLike | None, sample_weight: ArrayLike | None
+        self, rows: Floats, y: ArrayLike | None, sample_weight: ArrayLike | None, *, exact: bool
     ) -> Self:
         if self.learner_tags.supervised:
             classes, codes = self._check_labels(y, len(rows), min_classes=1)
         else:
             classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
-        return self._add(rows, classes, codes, sample_weight)
+        return self._add(rows, classes, codes, sample_weight, exact=exact)
 
     def _add(
         self,
@@ -321,13 +336,22 @@ class StatisticsLearner(LinearLearner, ABC):
         classes: NDArray[Any],
         codes: NDArray[np.intp],
         sample_weight: ArrayLike | None,
+        *,
+        exact: bool,
     ) -> Self:
         weight = None if sample_weight is None else check_weight(sample_weight, len(rows))
-        if not self.__sklearn_is_fitted__():
-            self.statistics_ = self._new_statistics()
-            self._dtype = rows.dtype
+        first = not self.__sklearn_is_fitted__()
+        statistics = (
+            ClassStatistics(pooled=self.pooled_statistics, exact=exact)
+            if first
+            else self.statistics_
+        )
+        statistics.add(rows, classes, codes, weight)
+        # Only now: rows that were refused must leave no trace.
         self._unsolve()
-        self.statistics_.add(rows, classes, codes, weight)
+        self.statistics_ = statistics
+        if first:
+            self._dtype = rows.dtype
         return self
 
     def _forget(self) -> None:
@@ -360,8 +384,12 @@ class StatisticsLearner(LinearLearner, ABC):
     def __getattr__(self, name: str) -> Any:
         # Reached only when the attribute is missing: solve if that could bring it.
         learned = name.endswith("_") and not name.startswith("_") and name not in _NOT_LEARNED
-        if learned and "statistics_" in vars(self) and "_learned" not in vars(self):
-            return getattr(self._solved(), name)
+        if learned and "statistics_" in vars(self):
+            with _SOLVING:
+                if "_learned" not in vars(self):
+                    self._solved()
+            if name in vars(self):
+                return vars(self)[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -370,6 +398,8 @@ class StatisticsLearner(LinearLearner, ABC):
 
 # Set by input checks or by accumulating, never by the solve.
 _NOT_LEARNED = frozenset({"statistics_", "n_features_in_", "feature_names_in_"})
+# Threads that share a learner must not solve at once; one lock for all keeps learners picklable.
+_SOLVING = RLock()
 
 
 #: Packages whose modules hold learners.

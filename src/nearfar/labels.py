@@ -27,7 +27,7 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     labels = _plain_array(y, name)
     if labels.dtype.kind in "iu" and labels.size:
         low, high = int(labels.min()), int(labels.max())
-        if high - low < _COUNTABLE_RANGE:
+        if high - low < _COUNTABLE_RANGE and high <= np.iinfo(np.intp).max:
             # Counting is ten times faster than the sort inside np.unique.
             offset = labels.astype(np.intp, copy=False) - low
             present = np.bincount(offset, minlength=high - low + 1) > 0

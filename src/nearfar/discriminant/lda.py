@@ -13,6 +13,7 @@ from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, trace_ratio, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
+    NO_WITHIN_SCATTER,
     Shrinkage,
     rank_tolerance,
     regularised_within,
@@ -175,7 +176,7 @@ class LDA(StatisticsLearner):
             if W.shape[1] < rank:
                 raise ValueError(
                     "The within-class scatter is singular, the trace ratio unbounded: use "
-                    "shrinkage='auto' or a number above 0."
+                    "shrinkage='auto', or a number above 0 if that scatter is not zero altogether."
                 )
             # The optimum is the same for all three pairs.
             U = trace_ratio(between, within, kept)
@@ -190,6 +191,8 @@ class LDA(StatisticsLearner):
         if not isinstance(self.zeta, str):
             return float(self.zeta)
         T = whitener(S2, tolerance)
+        if not T.size:
+            raise ValueError(NO_WITHIN_SCATTER)
         values, _ = descending_eigh(T.T @ S1 @ T, n_components)
         return float(values[0] if self.zeta == "max_eig" else values.sum())
 

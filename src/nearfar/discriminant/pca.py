@@ -25,7 +25,8 @@ class PCA(StatisticsLearner):
     :math:`S_t`.
 
     Use it to compress before a slower learner, to look at data, or, whitened, as the simplest
-    distance that does not depend on the units of the features. It needs no labels and takes
+    distance that does not depend on the units of the features (as long as their deviations are
+    within a factor of some 1e7). It needs no labels and takes
     batches through ``partial_fit``. scikit-learn's PCA is the choice for a few components of very
     wide data.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
 
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.summaries.supervision import Chunklets, Pairs, Triplets
@@ -108,7 +109,7 @@ def _fit_and_score(
 ) -> tuple[dict[str, float], Any]:
     guide = {} if supervision is None else {"supervision": supervision.restrict(train)}
     began = perf_counter()
-    with config_context(enable_metadata_routing=bool(guide)):
+    with config_context(enable_metadata_routing=True) if guide else nullcontext():
         fitted = clone(estimator).fit(_rows(X, train), _rows(y, train), **guide)
     fit_time = perf_counter() - began
     scores = scorer(fitted, _rows(X, test), _rows(y, test))

@@ -95,7 +95,8 @@ class LMNN(LinearLearner):
     n_iter_ : int
         L-BFGS iterations.
     history_ : dict of lists
-        "objective", "step", "active" and "seconds" of each iteration.
+        "objective", "step", "active" and "seconds" of each iteration. This objective is what the
+        solver sees: with rounded hinges, over the impostors listed so far.
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
@@ -125,7 +126,7 @@ class LMNN(LinearLearner):
         "max_iter": [integer(1)],
         "tol": [real(0)],
         "random_state": [random_state],
-        "n_jobs": [none, integer()],
+        "n_jobs": [none, integer(1), integer(high=-1)],
         "verbose": [integer(0)],
     }
 
@@ -171,7 +172,7 @@ class LMNN(LinearLearner):
         self.classes_, codes = self._check_labels(y, len(rows))
         self.target_neighbors_ = self._choose_targets(rows, codes)
 
-        statistics = ClassStatistics(pooled=True).add(rows, self.classes_, codes)
+        statistics = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
         basis, image = total_range(statistics, standardise=True)
         white = basis @ whitener(
             image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
@@ -199,8 +200,8 @@ class LMNN(LinearLearner):
         self.objective_, self.n_active_ = final.loss, final.n_active
         if not converged:
             warnings.warn(
-                f"LMNN did not converge in {self.max_iter} iterations: the last one still lowered "
-                "the objective by more than tol. Raise max_iter or tol.",
+                f"LMNN did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
+                "or tol to be content with less.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -232,12 +233,17 @@ class LMNN(LinearLearner):
         # L acts on whitened coordinates x' = white.T x: L white.T = A needs L = A pinv(white.T).
         unwhite = np.linalg.pinv(white.T)
         if not isinstance(self.init, str):
-            given = np.asarray(self.init, dtype=np.float64)
+            try:
+                given = np.asarray(self.init, dtype=np.float64)
+            except ValueError as error:
+                raise ValueError(f"init must be an array of numbers: {error}") from error
             wanted = (self.n_components or statistics.n_features, statistics.n_features)
             if given.shape != wanted:
                 raise ValueError(f"init must have shape {wanted}; got {given.shape}.")
             if not np.isfinite(given).all():
                 raise ValueError("init contains NaN or infinity.")
+            if not (given @ unwhite).any():
+                raise ValueError("init maps all of X to one point, from which no step leads away.")
             return np.asarray(given @ unwhite)
         # Rows beyond the rank of the data stay zero.
         start = np.zeros((size, rank))
@@ -250,7 +256,8 @@ class LMNN(LinearLearner):
         else:
             T = within_whitener(statistics, "auto")
             _, axes = descending_eigh(statistics.project(T).between_scatter(), used)
-            start[:used] = (T @ axes).T @ unwhite
+            # T may leave out directions that are empty within classes.
+            start[: axes.shape[1]] = (T @ axes).T @ unwhite
         return start
 
     def _minimise(self, problem: _ActiveSet, best: _Best) -> bool:
@@ -325,9 +332,9 @@ class _ActiveSet:
 
         Far above it the pull drives L down past the margin, where every hinge is active at once.
         """
-        n = len(self.points)
+        n, k = self.targets.shape
         Z = self.points @ L.T
-        sample = np.unique(np.linspace(0, n - 1, min(n, max(30, 10**6 // n))).astype(int))
+        sample = np.unique(np.linspace(0, n - 1, min(n, max(30, 10**6 // (n * k)))).astype(int))
         reach = target_distances(Z, self.targets)[sample]
         centred = Z - Z.mean(axis=0)
         squares = np.einsum("ij,ij->i", centred, centred)

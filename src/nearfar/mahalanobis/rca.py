@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -107,9 +108,8 @@ class RCA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        self._forget()
-        rows = self._check_X(X, reset=True, min_samples=2)
-        return self._add_chunklets(rows, y, supervision)._solved()
+        rows = self._check_X(X, reset=True, min_samples=2, finite=False)
+        return self._fit_with(partial(self._add_chunklets, rows, y, supervision))
 
     def partial_fit(  # type: ignore[override]
         self,
@@ -135,17 +135,17 @@ class RCA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__())
-        return self._add_chunklets(rows, y, supervision)
+        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__(), finite=False)
+        return self._add_chunklets(rows, y, supervision, exact=True)
 
-    def _add_chunklets(self, rows: Floats, y: Any, supervision: Any) -> Self:
+    def _add_chunklets(self, rows: Floats, y: Any, supervision: Any, *, exact: bool) -> Self:
         if supervision is None:
-            return self._accumulate(rows, y, None)
+            return self._accumulate(rows, y, None, exact=exact)
         chunklets = as_chunklets(supervision)
         chunklets.check_n_samples(len(rows))
         known = chunklets.labels >= 0
         names, codes = np.unique(chunklets.labels[known], return_inverse=True)
-        return self._add(rows[known], names, codes.reshape(-1), None)
+        return self._add(rows[known], names, codes.reshape(-1), None, exact=exact)
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""

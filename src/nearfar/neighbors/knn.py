@@ -6,13 +6,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Checked
 from nearfar.blocks import row_blocks
 from nearfar.parameters import having, integer, none, one_of
+from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.exact_search import kneighbors
 
 
@@ -102,25 +104,26 @@ class KNNClassifier(ClassifierMixin, Checked):
             Itself.
         """
         self._check_parameters()
-        self.estimator_ = None
+        learner = None
         if self.estimator is None:
             if supervision is not None:
                 raise ValueError("supervision is for a learner, but estimator is None.")
             points = self._check_X(X, reset=True)
         else:
             guide = {} if supervision is None else {"supervision": supervision}
-            self.estimator_ = clone(self.estimator).fit(X, y, **guide)
+            learner = clone(self.estimator).fit(X, y, **guide)
             for name in ("n_features_in_", "feature_names_in_"):
-                if hasattr(self.estimator_, name):
-                    setattr(self, name, getattr(self.estimator_, name))
-            points = np.asarray(self.estimator_.transform(X))
-        self.classes_, self._codes = self._check_labels(y, len(points), min_classes=1)
+                if hasattr(learner, name):
+                    setattr(self, name, getattr(learner, name))
+            points = _mapped(learner, X)
+        classes, codes = self._check_labels(y, len(points), min_classes=1)
         if self.n_neighbors > len(points):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than there are training points "
                 f"(n_samples={len(points)})."
             )
-        self._points = points
+        self.estimator_, self.classes_ = learner, classes
+        self._points, self._codes = points, codes
         return self
 
     def kneighbors(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
@@ -139,7 +142,7 @@ class KNNClassifier(ClassifierMixin, Checked):
         if self.estimator_ is None:
             queries = self._check_X(X, reset=False)
         else:
-            queries = np.asarray(self.estimator_.transform(X))
+            queries = _mapped(self.estimator_, X)
         return kneighbors(self._points, queries, n_neighbors=self.n_neighbors)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -185,6 +188,21 @@ class KNNClassifier(ClassifierMixin, Checked):
         _, neighbors = kneighbors(self._points, n_neighbors=self.n_neighbors)
         winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
         return float(np.mean(winners != self._codes))
+
+
+def _mapped(transformer: Any, X: ArrayLike) -> Floats:
+    """What a transformer makes of X, as finite floats."""
+    points = transformer.transform(X)
+    name = type(transformer).__name__
+    if sparse.issparse(points):
+        raise TypeError(
+            f"{name}.transform gave a sparse matrix, but neighbours are searched in dense data. "
+            "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+        )
+    checked: Floats = check_array(
+        points, dtype=[np.float64, np.float32], input_name=f"the output of {name}.transform"
+    )
+    return checked
 
 
 def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:

@@ -58,6 +58,9 @@ class ClassStatistics:
         Keep one scatter for all classes together instead of one for each class.
     storage : {"auto", "dense"}, default="auto"
         "dense" never keeps rows, however few they are.
+    exact : bool, default=False
+        Multiply float32 rows in float64 too: half as fast, and right to the last digit of the
+        rows also where features are nearly collinear.
 
     Attributes
     ----------
@@ -85,11 +88,13 @@ class ClassStatistics:
     ['a', 'b', 'c']
     """
 
-    def __init__(self, *, pooled: bool = False, storage: str = "auto") -> None:
+    def __init__(self, *, pooled: bool = False, storage: str = "auto", exact: bool = False) -> None:
         if storage not in ("auto", "dense"):
             raise ValueError(f"storage must be 'auto' or 'dense'; got {storage!r}.")
         self.pooled = pooled
         self.storage = storage
+        self.exact = exact
+        self._rounded = False
         # Everything below is in order of first appearance; public views are sorted by label.
         self._labels: list[Any] = []
         self._counts = np.zeros(0, dtype=np.int64)
@@ -201,7 +206,8 @@ class ClassStatistics:
         small = codes.astype(np.uint16) if self.n_classes < 2**16 else codes
         order = np.argsort(small, kind="stable")
         edges = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=self.n_classes))])
-        groups = {slot: order[edges[slot] : edges[slot + 1]] for slot in range(self.n_classes)}
+        present = np.flatnonzero(np.diff(edges)).tolist()
+        groups = {slot: order[edges[slot] : edges[slot + 1]] for slot in present}
         if self.pooled:
             if self._keep_rows(0, X, order, codes, root):
                 return
@@ -211,17 +217,19 @@ class ClassStatistics:
             groups = {slot: rows for slot, rows in groups.items() if slot not in few}
         else:
             mixed = order[:0]
-            kept = [s for s, rows in groups.items() if self._keep_rows(s, X, rows, codes, root)]
+            kept = {s for s, rows in groups.items() if self._keep_rows(s, X, rows, codes, root)}
             groups = {slot: rows for slot, rows in groups.items() if slot not in kept}
 
         def moments(task: tuple[int, NDArray[np.intp]]) -> tuple[int, Moments]:
             slot, rows = task
             if slot < 0:
-                return slot, mixed_moments(X, rows, codes, self._shifts, root)
-            return slot, moments_about(X, rows, self._shifts[slot], root)
+                return slot, mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact)
+            return slot, moments_about(X, rows, self._shifts[slot], root, exact=self.exact)
 
         tasks = [(slot, part) for slot, rows in groups.items() for part in _parts(rows)]
         tasks += [(-1, part) for part in _parts(mixed)]
+        narrow = X.dtype == np.float32 and root is None and not self.exact
+        self._rounded = self._rounded or (narrow and bool(tasks))
         for slot, (first, second) in map_in_order(moments, tasks, _threads(X, len(tasks))):
             self._firsts[slice(None) if slot < 0 else [slot]] += first
             self._seconds[0 if self.pooled else slot].add_dense(second)
@@ -300,6 +308,7 @@ class ClassStatistics:
         merged._weights[slots] += other._weights
         merged._counts[slots] += other._counts
         merged._precision = max(self._precision, other._precision)
+        merged._rounded = self._rounded or other._rounded
         return merged
 
     # ------------------------------------------------------------------ reading
@@ -356,6 +365,21 @@ class ClassStatistics:
     def precision(self) -> float:
         """Machine epsilon of the coarsest dtype that was accumulated."""
         return self._precision
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether products of float32 rows were rounded to float32."""
+        return self._rounded
+
+    def is_ill_conditioned(self) -> bool:
+        """Whether rounded products leave fewer than some two digits of the within covariance."""
+        if not self._rounded:
+            return False
+        within = self.within_scatter()
+        scale = np.sqrt(np.maximum(within.diagonal(), 0))
+        used = self.varying_features() & (scale > 0)
+        correlation = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+        return bool(used.any() and np.linalg.eigvalsh(correlation)[0] < 1e-4)
 
     @property
     def _order(self) -> NDArray[np.intp]:
@@ -502,7 +526,7 @@ class ClassStatistics:
     def project(self, B: ArrayLike) -> ClassStatistics:
         """The statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
         matrix = np.asarray(B, dtype=np.float64)
-        image = ClassStatistics(pooled=self.pooled, storage=self.storage)
+        image = ClassStatistics(pooled=self.pooled, storage=self.storage, exact=self.exact)
         image._labels = list(self._labels)
         image._counts, image._weights = self._counts.copy(), self._weights.copy()
         # A common offset would cost digits of the differences: it is kept apart.
@@ -510,7 +534,7 @@ class ClassStatistics:
         image._origin = (self._shifts[0] + self._origin) @ matrix
         image._firsts = self._firsts @ matrix
         image._seconds = [second.project(matrix) for second in self._seconds]
-        image._precision = self._precision
+        image._precision, image._rounded = self._precision, self._rounded
         return image
 
     def select(self, keep: NDArray[np.bool_]) -> ClassStatistics:

@@ -18,10 +18,13 @@ Indices = NDArray[np.intp]
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def moments_about(X: Floats, rows: Indices, shift: Floats, root: Floats | None) -> Moments:
+def moments_about(
+    X: Floats, rows: Indices, shift: Floats, root: Floats | None, *, exact: bool = False
+) -> Moments:
     """Σ w (x-s), of shape (1, p), and Σ w (x-s)(x-s)ᵀ over some rows of X, ascending.
 
-    ``root`` is sqrt(w) of every row of X, None for weights of one.
+    ``root`` is sqrt(w) of every row of X, None for weights of one; ``exact`` asks for float64
+    products of float32 rows too.
     """
 
     def work(dtype: np.dtype[Any]) -> Moments:
@@ -37,11 +40,17 @@ def moments_about(X: Floats, rows: Indices, shift: Floats, root: Floats | None) 
             first += factor @ block
         return first, second
 
-    return _in_best_dtype(work, X, rows, shift, root)
+    return _in_best_dtype(work, X, rows, shift, root, exact)
 
 
 def mixed_moments(
-    X: Floats, rows: Indices, slots: Indices, shifts: Floats, root: Floats | None
+    X: Floats,
+    rows: Indices,
+    slots: Indices,
+    shifts: Floats,
+    root: Floats | None,
+    *,
+    exact: bool = False,
 ) -> Moments:
     """The same for rows of many classes: Σ w (x-s) of each class, and one sum over all.
 
@@ -60,7 +69,7 @@ def mixed_moments(
             first += indicator(slots[chosen], factor, len(shifts)) @ block
         return first, second
 
-    return _in_best_dtype(work, X, rows, shifts[slots[rows]], root)
+    return _in_best_dtype(work, X, rows, shifts[slots[rows]], root, exact)
 
 
 def indicator(codes: Indices, values: Floats, n_slots: int) -> sparse.csr_array:
@@ -101,11 +110,12 @@ def _in_best_dtype(
     rows: Indices,
     shifts: Floats,
     root: Floats | None,
+    exact: bool,
 ) -> Moments:
     """In float32 where rows, shifts and weights are float32 and their squares stay in its range."""
     wide = np.dtype(np.float64)
     # A rounded shift would move the mean; weights may lie outside the range of float32.
-    if X.dtype == wide or root is not None or np.any(shifts.astype(X.dtype) != shifts):
+    if exact or X.dtype == wide or root is not None or np.any(shifts.astype(X.dtype) != shifts):
         return work(wide)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         first, second = work(X.dtype)

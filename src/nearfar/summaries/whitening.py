@@ -16,11 +16,14 @@ Shrinkage = float | Literal["auto"]
 
 #: Share of the total covariance mixed into a singular within-class covariance by "auto".
 AUTO_SHRINKAGE = 1e-3
+NO_WITHIN_SCATTER = (
+    "All points of a class are equal: there is no within-class scatter. Use shrinkage='auto'."
+)
 
 
 def rank_tolerance(statistics: ClassStatistics) -> float:
-    """Relative eigenvalue below which a direction counts as empty: 1e-12, in float32 1e-6."""
-    return 1e-12 if statistics.precision < 1e-12 else 1e-6
+    """Relative eigenvalue below which a direction is empty: 1e-12, after rounded products 1e-6."""
+    return 1e-6 if statistics.is_rounded else 1e-12
 
 
 def total_range(
@@ -84,8 +87,5 @@ def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix
     """T (p, r) with ``T.T @ C @ T = I`` for the regularised within-class covariance C."""
     B, _, _, T = regularised_within(statistics, shrinkage, standardise=True)
     if not T.size:
-        raise ValueError(
-            "All points of a class are equal: there is no within-class scatter. Use "
-            "shrinkage='auto'."
-        )
+        raise ValueError(NO_WITHIN_SCATTER)
     return B @ T
