@@ -1,9 +1,13 @@
 """What every learner shares, beyond the contract."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
-from nearfar import LDA, LMNN, Euclidean, all_learners, check_learner
+from nearfar import LDA, LMNN, PCA, RCA, Euclidean, all_learners, check_learner
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.labels import encode_labels
 from nearfar.parameters import array, boolean, check_parameter, integer, none, one_of, real
@@ -170,3 +174,55 @@ def test_euclidean_changes_nothing():
     np.testing.assert_array_equal(learner.transform(X), X)
     np.testing.assert_array_equal(learner.components_, np.eye(3))
     np.testing.assert_array_equal(learner.get_mahalanobis_matrix(), np.eye(3))
+
+
+def test_a_batch_or_fit_that_fails_leaves_no_trace():
+    X, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2
+    spoilt = X.copy()
+    spoilt[0, 0] = np.nan
+    lda = LDA()
+    with pytest.raises(ValueError, match="NaN"):
+        lda.partial_fit(spoilt, y)
+    with pytest.raises(NotFittedError):
+        lda.transform(X)
+    lda.partial_fit(X[:, :3], y)  # of another width: nothing was seen before
+    with pytest.raises(ValueError, match="one class"):
+        lda.fit(X, 0 * y)
+    with pytest.raises(NotFittedError):
+        lda.transform(X)
+
+
+def test_threads_may_share_a_learner_that_still_has_to_solve():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 20)), rng.integers(0, 5, 300)
+    reference = LDA().fit(X, y).transform(X)
+    for _ in range(20):
+        lda = LDA().partial_fit(X, y)
+        with ThreadPoolExecutor(4) as pool:
+            for mapped in pool.map(lda.transform, [X] * 8):
+                np.testing.assert_allclose(mapped, reference, atol=1e-8)
+        lda.partial_fit(X, y + 5)
+        assert len(lda.classes_) == 10
+
+
+@pytest.mark.parametrize("learner", [LDA(), RCA(), PCA(whiten=True)])
+def test_float32_keeps_nearly_collinear_features_apart(learner):
+    rng = np.random.RandomState(0)
+    y = rng.randint(0, 2, 2000)
+    X = rng.normal(size=(2000, 1)) + 1e-3 * rng.normal(size=(2000, 10))
+    X[:, 0] += 4e-3 * y
+    X[:, 1] -= 4e-3 * y
+    X = X.astype(np.float32)
+    for fitted in (clone(learner).fit(X, y), clone(learner).partial_fit(X, y)):
+        exact = clone(learner).fit(X.astype(np.float64), y)
+        assert fitted.components_.shape == exact.components_.shape
+        pairs = np.stack([X[:50], X[50:100]], axis=1)
+        np.testing.assert_allclose(
+            fitted.pair_distance(pairs), exact.pair_distance(pairs), rtol=1e-3
+        )
+
+
+def test_huge_unsigned_labels():
+    classes, codes = encode_labels(np.array([1, 0, 1], dtype=np.uint64) + 2**63)
+    assert classes.tolist() == [2**63, 2**63 + 1]
+    assert codes.tolist() == [1, 0, 1]

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import time
 import tracemalloc
 from functools import reduce
 
@@ -890,3 +891,17 @@ def test_sums_that_overflow_are_refused_and_leave_the_statistics_as_they_were():
     with pytest.raises(ValueError, match="overflow"), np.errstate(over="ignore"):
         statistics.partial_fit([[1e308, 0, 0], [-1e308, 0, 0], [1e308, 1, 0]], [2, 2, 2])
     np.testing.assert_array_equal(statistics.means, before)
+
+
+def test_many_small_batches_of_many_classes_take_linear_time():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1000, 20)), np.arange(1000) % 100
+    statistics = ClassStatistics()
+    started = time.perf_counter()
+    for row in range(1000):
+        statistics.partial_fit(X[row : row + 1], y[row : row + 1])
+    assert time.perf_counter() - started < 5
+    whole = ClassStatistics().partial_fit(X, y)
+    np.testing.assert_allclose(statistics.within_scatter(), whole.within_scatter(), atol=1e-9)
+    # A class that a batch does not hold must not grow.
+    assert all(len(second.rows) == 10 for second in statistics._seconds)

@@ -167,3 +167,23 @@ def test_groups_frames_and_parallel_folds():
         RCA(), WINE, WINE_Y, supervision=KNOWN, groups=groups, cv=GroupKFold(3), n_jobs=2
     )
     np.testing.assert_allclose(one["test_score"], two["test_score"])
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_settings_of_the_user_hold_inside_the_folds(routing):
+    def settings(estimator, X, y):
+        return sklearn.get_config()["working_memory"]
+
+    class Watch(Recorder):
+        def fit(self, X, y):
+            Recorder.seen.append(sklearn.get_config()["enable_metadata_routing"])
+            return super().fit(X, y)
+
+    Recorder.seen = []
+    with sklearn.config_context(enable_metadata_routing=routing, working_memory=7):
+        cross_validate(Watch(), WINE, WINE_Y, cv=3)
+        scores = cross_validate(KNNClassifier(), WINE, WINE_Y, cv=3, n_jobs=2, scoring=settings)[
+            "test_score"
+        ]
+    assert Recorder.seen[::2] == [routing] * 3
+    assert (scores == 7).all()

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from nearfar import LDA, LMNN, PCA, RCA, KNNClassifier, all_learners
 from nearfar.neighbors.knn import vote, vote_shares
@@ -129,3 +130,34 @@ def test_errors_name_the_argument(knn, message):
 def test_supervision_needs_a_learner():
     with pytest.raises(ValueError, match="supervision is for a learner"):
         KNNClassifier().fit(np.eye(4), [0, 0, 1, 1], supervision=[0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("transformer", "X", "error", "message"),
+    [
+        (OneHotEncoder(), [[0], [1], [2], [3]], TypeError, "OneHotEncoder.transform gave a sparse"),
+        (
+            StandardScaler(),
+            [[0.0], [1.0], [np.nan], [3.0]],
+            ValueError,
+            "output of StandardScaler.transform contains NaN",
+        ),
+    ],
+)
+def test_what_a_transformer_returns_is_checked(transformer, X, error, message):
+    with pytest.raises(error, match=message):
+        KNNClassifier(transformer).fit(X, [0, 0, 1, 1])
+
+
+def test_integers_from_a_transformer_will_do():
+    X = np.array([[0], [1], [8], [9]])
+    knn = KNNClassifier(OrdinalEncoder(dtype=int), n_neighbors=1).fit(X, [0, 0, 1, 1])
+    assert knn.predict(X).tolist() == [0, 0, 1, 1]
+
+
+def test_a_fit_that_failed_is_no_fit():
+    knn = KNNClassifier(n_neighbors=9)
+    with pytest.raises(ValueError, match="n_neighbors=9"):
+        knn.fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(NotFittedError):
+        knn.predict(np.eye(4))

@@ -88,7 +88,8 @@ class PCA(StatisticsLearner):
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)
         # What rounding makes of an eigenvalue zero, and no more: small units are no reason to drop.
-        noise = statistics.n_features * statistics.precision * variances[0]
+        rounding = np.finfo(np.float32 if statistics.is_rounded else np.float64).eps
+        noise = statistics.n_features * rounding * variances[0]
         rank = int((variances > noise).sum())
         kept = self._n_kept(variances[:rank])
         self.explained_variance_ = variances[:kept]

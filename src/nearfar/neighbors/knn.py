@@ -104,6 +104,7 @@ class KNNClassifier(ClassifierMixin, Checked):
             Itself.
         """
         self._check_parameters()
+        self.__dict__.pop("_points", None)
         learner = None
         if self.estimator is None:
             if supervision is not None:
@@ -125,6 +126,9 @@ class KNNClassifier(ClassifierMixin, Checked):
         self.estimator_, self.classes_ = learner, classes
         self._points, self._codes = points, codes
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_points")
 
     def kneighbors(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Distances and training rows of the nearest points, nearest first.

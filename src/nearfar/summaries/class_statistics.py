@@ -25,6 +25,7 @@ from nearfar.summaries.second_moment import Floats, SecondMoment
 _THREADED_FEATURES = 256
 _THREADED_SIZE = 10**6
 _COPIED_BYTES = 2**24
+_OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 _TASK_ROWS = 32_768
 
 
@@ -159,11 +160,14 @@ class ClassStatistics:
             return self
         self._drop_origin()
         # The sums tell of NaN and infinity without a pass of their own, if what they were added to
-        # can be had back; beyond a modest size that copy costs more than the pass.
-        copied = 8 * max(1, len(self._seconds)) * X.shape[1] ** 2 <= _COPIED_BYTES
+        # can be had back. That copy is worth while for many rows and a state of modest size.
+        state = 8 * len(self._seconds) * X.shape[1] ** 2
+        copied = X.size >= _THREADED_SIZE and state <= _COPIED_BYTES
         before = deepcopy(vars(self)) if copied else {}
         if not copied:
             assert_all_finite(X, input_name="X")
+            if np.abs(X).max() > np.finfo(np.float64).max / (4 * len(X)):
+                raise ValueError(_OVERFLOW)
         present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
         slots = np.full(len(classes), -1, dtype=np.intp)
         slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
@@ -175,7 +179,7 @@ class ClassStatistics:
         if not np.isfinite(self._firsts).all():
             vars(self).update(before)
             assert_all_finite(X, input_name="X")
-            raise ValueError("Sums of the values of X overflow: rescale the features of X.")
+            raise ValueError(_OVERFLOW)
         return self
 
     def _open_classes(
