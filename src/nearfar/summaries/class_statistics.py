@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 
-from nearfar.blocks import blas_threads, map_in_order
+from nearfar.blocks import blas_for, blas_threads, map_in_order
 from nearfar.labels import encode_labels
 from nearfar.summaries.row_moments import (
     Moments,
@@ -379,11 +379,12 @@ class ClassStatistics:
         """Whether rounded products leave fewer than some two digits of the within covariance."""
         if not self._rounded:
             return False
-        within = self.within_scatter()
-        scale = np.sqrt(np.maximum(within.diagonal(), 0))
-        used = self.varying_features() & (scale > 0)
-        correlation = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-        return bool(used.any() and np.linalg.eigvalsh(correlation)[0] < 1e-4)
+        with blas_for(10.0 * self.n_features**3):
+            within = self.within_scatter()
+            scale = np.sqrt(np.maximum(within.diagonal(), 0))
+            used = self.varying_features() & (scale > 0)
+            correlation = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+            return bool(used.any() and np.linalg.eigvalsh(correlation)[0] < 1e-4)
 
     @property
     def _order(self) -> NDArray[np.intp]:
