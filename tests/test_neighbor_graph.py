@@ -334,3 +334,8 @@ def test_the_approximate_search_of_few_rows_is_complete():
     graph = NeighborGraph.from_points(TOY, n_neighbors=5, approximate=True, random_state=0)
     exact = NeighborGraph.from_points(TOY, n_neighbors=5)
     np.testing.assert_array_equal(graph.indices, exact.indices)
+
+
+def test_lists_that_differ_give_a_symmetric_graph_with_the_smaller_distance():
+    graph = NeighborGraph([0, 1, 2], [1, 0], [1.0, 2.0])
+    np.testing.assert_array_equal(graph.symmetrized().toarray(), [[0, 1], [1, 0]])

@@ -120,6 +120,9 @@ class RCA(StatisticsLearner):
     ) -> Self:
         """Accumulate more points; a chunklet may continue from batch to batch.
 
+        Give labels or chunklets, not now one and now the other: label 0 and chunklet 0 would be
+        one group.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)

@@ -230,7 +230,8 @@ class NeighborGraph:
         Returns
         -------
         csr_array of shape (n_samples, n_samples)
-            The distances of joined rows. Those at distance 0 are stored, as explicit zeros.
+            The distances of joined rows, the smaller one where the two lists differ. Those at
+            distance 0 are stored, as explicit zeros.
 
         Examples
         --------
@@ -246,13 +247,15 @@ class NeighborGraph:
         # Lists of edges rather than sums or maxima of sparse matrices, which drop zeros.
         there, back = rows * n + self.indices, self.indices * n + rows
         edges, where, times = np.unique(
-            np.concatenate([there, back]), return_index=True, return_counts=True
+            np.concatenate([there, back]), return_inverse=True, return_counts=True
         )
+        distances = np.full(len(edges), np.inf)
+        np.minimum.at(distances, where, np.tile(self.distances, 2))
         if mode == "mutual":
-            edges, where = edges[times == 2], where[times == 2]
+            edges, distances = edges[times == 2], distances[times == 2]
         rows, columns = np.divmod(edges, n)
         indptr = np.searchsorted(rows, np.arange(n + 1))
-        return self._csr(np.tile(self.distances, 2)[where], columns, indptr)
+        return self._csr(distances, columns, indptr)
 
     def connected_components(self, mode: Mode = "union") -> tuple[int, NDArray[np.int32]]:
         """The parts of the undirected graph that no edge joins.
