@@ -58,11 +58,11 @@ def test_toy_anchors():
     np.testing.assert_array_equal(lmnn.target_neighbors_.ravel(), [1, 0, 0, 4, 3, 3])
     # With mu = 1/2 the objective is half of pull + push.
     assert brute_loss(np.eye(2), TOY, TOY_Y, lmnn.target_neighbors_) * 2 == pytest.approx(16.0)
-    assert lmnn.objective_ * 2 == pytest.approx(3.51866434, rel=1e-4)
+    assert lmnn.objective_ * 2 == pytest.approx(3.51866434, rel=1e-6)
     np.testing.assert_allclose(
         lmnn.get_mahalanobis_matrix(),
         [[0.33333333, 0.07175015], [0.07175015, 0.01544425]],
-        atol=1e-3,
+        atol=1e-5,
     )
 
 
@@ -144,7 +144,7 @@ def test_objective_reaches_the_optimum_of_the_semidefinite_program(seed):
     scaled, _ = problem(seed, scales=(1, 3, 10, 30))
     lmnn = LMNN(tol=1e-10).fit(X, y)
     optimum = sdp_optimum(X, y, lmnn.target_neighbors_)
-    assert optimum * (1 - 1e-6) <= lmnn.objective_ <= optimum * (1 + 1e-4)
+    assert optimum * (1 - 1e-6) <= lmnn.objective_ <= optimum * (1 + 1e-5)
     # The objective reported is that of the map reported.
     assert lmnn.objective_ == pytest.approx(
         brute_loss(lmnn.get_mahalanobis_matrix(), X, y, lmnn.target_neighbors_), rel=1e-9
@@ -152,7 +152,7 @@ def test_objective_reaches_the_optimum_of_the_semidefinite_program(seed):
     # Badly scaled columns, on which the thesis' own step rule stalls (its section 3.4).
     other = LMNN(tol=1e-10).fit(scaled, y)
     optimum = sdp_optimum(X, y, other.target_neighbors_)
-    assert optimum * (1 - 1e-6) <= other.objective_ <= optimum * (1 + 1e-4)
+    assert optimum * (1 - 1e-6) <= other.objective_ <= optimum * (1 + 1e-5)
 
 
 def test_a_map_that_lost_rank_escapes_from_its_saddle():
