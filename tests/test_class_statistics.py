@@ -905,3 +905,12 @@ def test_many_small_batches_of_many_classes_take_linear_time():
     np.testing.assert_allclose(statistics.within_scatter(), whole.within_scatter(), atol=1e-9)
     # A class that a batch does not hold must not grow.
     assert all(len(second.rows) == 10 for second in statistics._seconds)
+
+
+def test_thousands_of_classes_cost_no_more_than_their_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(15_000, 20)), np.arange(15_000) % 5_000
+    started = time.perf_counter()
+    statistics = ClassStatistics().partial_fit(X, y)
+    assert time.perf_counter() - started < 3
+    np.testing.assert_allclose(statistics.means[7], X[7::5_000].mean(axis=0))

@@ -14,8 +14,8 @@ from nearfar.blocks import blas_for, blas_threads, map_in_order
 from nearfar.labels import encode_labels
 from nearfar.summaries.row_moments import (
     Moments,
+    add_sums,
     block_rows,
-    indicator,
     mixed_moments,
     moments_about,
 )
@@ -254,7 +254,7 @@ class ClassStatistics:
         deviations = X[rows] - self._shifts[codes[rows]]
         roots = np.ones(len(rows)) if root is None else root[rows]
         second.append(deviations, roots, codes[rows])
-        self._firsts += indicator(codes[rows], roots**2, self.n_classes) @ deviations
+        add_sums(self._firsts, codes[rows], roots**2, deviations)
         return True
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:

@@ -66,17 +66,19 @@ def mixed_moments(
             if root is not None:
                 block *= factor[:, None]
             second += block.T @ block
-            first += indicator(slots[chosen], factor, len(shifts)) @ block
+            add_sums(first, slots[chosen], factor, block)
         return first, second
 
     return _in_best_dtype(work, X, rows, shifts[slots[rows]], root, exact)
 
 
-def indicator(codes: Indices, values: Floats, n_slots: int) -> sparse.csr_array:
-    """Sparse (n_slots, n_rows) with ``values`` of each row in the line of its class."""
-    shape = (n_slots, len(codes))
-    columns = sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=shape)
-    return columns.tocsr()
+def add_sums(first: NDArray[np.float64], slots: Indices, values: Floats, block: Floats) -> None:
+    """Add to the line of each class the sum of its rows of ``block``, times their values."""
+    # Only the classes present: there may be a hundred thousand others.
+    present, codes = np.unique(slots, return_inverse=True)
+    shape = (len(present), len(slots))
+    columns = sparse.csc_array((values, codes.reshape(-1), np.arange(len(slots) + 1)), shape=shape)
+    first[present] += columns @ block
 
 
 def block_rows(X: Floats) -> int:
