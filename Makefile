@@ -1,5 +1,5 @@
 # On a fresh machine with Python 3.11+, make and a compiler:
-#   make demo          what a learned distance gains, on embedded data
+#   make demo          nearfar compare on an embedded set, into report.html
 #   make test          linters, types, import directions, doctests and tests
 #   make test-oldest   the tests with the oldest supported dependencies
 #   make docs          the documentation, into docs/_build/html
@@ -13,8 +13,8 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20 -m "not slow
 
 .PHONY: demo test test-slow test-oldest docs bench clean
 
-demo: $(VENV)/.core
-	$(BIN)/python -m nearfar.demo
+demo: $(VENV)/.app
+	$(BIN)/nearfar compare wine --time-budget 60 --out report.html --force
 
 test: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -36,8 +36,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "nearfar needs Python 3.11 or newer: make PYTHON=python3.12"'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+$(VENV)/.app: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[app]'
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml

@@ -136,6 +136,8 @@ class Learner(TransformerMixin, Checked):
     """A method that learns a map in which near means alike."""
 
     learner_tags: ClassVar[LearnerTags]
+    #: Parameters worth trying beside the defaults when nothing is known of the data; up to three.
+    settings: ClassVar[Sequence[dict[str, Any]]] = ()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -99,6 +99,7 @@ class LDA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(kind="statistics")
+    settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "criterion": [one_of("J1", "J2", "J3", "J4")],

@@ -120,6 +120,7 @@ class LMNN(LinearLearner):
     """
 
     learner_tags = LearnerTags(kind="supervision")
+    settings = ({"n_neighbors": 1},)
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, 1, open_low=True)],

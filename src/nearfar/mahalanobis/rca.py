@@ -75,6 +75,7 @@ class RCA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(kind="statistics")
+    settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "shrinkage": [real(0, 1), one_of("auto")],

@@ -1,0 +1,137 @@
+"""How often ``compare`` recommends a learner: when it should not, and when it should.
+
+    python benchmarks/calibration.py --runs 200 --jobs 2
+
+Whole comparisons, 5 × 5 folds with full tuning, on simulated data of 500 rows:
+
+* ``labels``: labels drawn at random, the default learners: nothing can be learned;
+* ``learners``: two Gaussian classes, about 20 % error, and three simulated learners that only
+  jiggle the scales of the features: none differs from the plain distance by more than noise;
+* ``gain``: the same, but one of the three learners brings the true error from 20 to 15 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from nearfar.base import LearnerTags, LinearLearner
+
+N_ROWS = 500
+N_FEATURES = 52
+
+
+class Scales(LinearLearner):
+    """A simulated learner: fixed scales of the features, nothing learned."""
+
+    learner_tags = LearnerTags(kind="supervision", supervised=False)
+
+    def __init__(self, seed=0, spread=0.3, noise_scale=1.0, n_noise=0):
+        self.seed, self.spread = seed, spread
+        self.noise_scale, self.n_noise = noise_scale, n_noise
+
+    def fit(self, X, y=None):
+        X = self._check_X(X, reset=True)
+        scales = np.exp(self.spread * np.random.default_rng(self.seed).normal(size=X.shape[1]))
+        if self.n_noise:
+            scales[-self.n_noise :] *= self.noise_scale
+        self.components_ = np.diag(scales)
+        return self
+
+
+def two_classes(rng, n_rows, n_noise, separation):
+    """Two Gaussian classes that differ in the features before the last ``n_noise``."""
+    y = rng.integers(0, 2, n_rows)
+    X = rng.normal(size=(n_rows, N_FEATURES))
+    signal = N_FEATURES - n_noise
+    X[:, :signal] += (2 * y[:, None] - 1) * separation / np.sqrt(signal)
+    return X, y
+
+
+def one_run(scenario, seed):
+    """(recommended?, verdict, error of the reference, error of the true learner)."""
+    from nearfar import compare
+
+    rng = np.random.default_rng([seed, 7])
+    n_noise, separation = NOISE, SEPARATION
+    if scenario == "labels":
+        X, y = rng.normal(size=(N_ROWS, N_FEATURES)), rng.integers(0, 2, N_ROWS)
+        methods = None
+    else:
+        X, y = two_classes(rng, N_ROWS, n_noise, separation)
+        good = partial(Scales, spread=0.0, noise_scale=GOOD_SCALE, n_noise=n_noise)
+        methods = {f"jiggle{i}": Scales(seed=10 * seed + i) for i in range(3)}
+        if scenario == "gain":
+            methods["jiggle2"] = good()
+    result = compare(
+        X,
+        y,
+        methods=methods,
+        scale="none" if methods else "auto",
+        repeats=5,
+        tuning="full",
+        context=False,
+        isolate=False,
+        verbose=False,
+    )
+    rows = {row["name"]: row for row in result.document["methods"]}
+    verdict = result.document["answer"]["verdict"]
+    other = rows["jiggle2"]["error"] if methods else np.nan
+    return verdict == "use", verdict, rows["reference"]["error"], other
+
+
+# Chosen by true_errors: 20 % for the best plain distance (cosine) and 15 % for the learner.
+NOISE = 50
+SEPARATION = 1.065
+GOOD_SCALE = 0.2
+
+
+def true_errors(n_train=400, n_test=20000, draws=20):
+    """Errors of k-NN at its best k on many test rows: raw, cosine, and with the good scales."""
+    from sklearn.preprocessing import Normalizer
+
+    from nearfar import KNNClassifier
+
+    found = []
+    for seed in range(draws):
+        rng = np.random.default_rng([seed, 99])
+        X, y = two_classes(rng, n_train, NOISE, SEPARATION)
+        T, t = two_classes(rng, n_test, NOISE, SEPARATION)
+        good = Scales(spread=0.0, noise_scale=GOOD_SCALE, n_noise=NOISE)
+        found.append(
+            [
+                min(
+                    1 - KNNClassifier(learner, n_neighbors=k).fit(X, y).score(T, t)
+                    for k in (9, 11, 13, 15)
+                )
+                for learner in (None, Normalizer(), good)
+            ]
+        )
+    return np.mean(found, axis=0)
+
+
+def rates(scenario, runs, jobs=1, start=0):
+    """Share of runs with a recommendation, and all runs' outcomes."""
+    found = Parallel(n_jobs=jobs)(
+        delayed(one_run)(scenario, seed) for seed in range(start, start + runs)
+    )
+    return float(np.mean([used for used, *_ in found])), found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--scenario", choices=("labels", "learners", "gain"))
+    options = parser.parse_args()
+    print("true errors, raw, cosine and with the good learner:", true_errors().round(4))
+    for scenario in [options.scenario] if options.scenario else ["labels", "learners", "gain"]:
+        rate, found = rates(scenario, options.runs, options.jobs)
+        reference, other = np.nanmean([row[2:] for row in found], axis=0)
+        print(
+            f"{scenario}: recommended in {rate:.1%} of {options.runs} runs; mean error "
+            f"{reference:.3f} plain, {other:.3f} learner"
+        )

@@ -1,0 +1,6 @@
+"""``python -m nearfar``: the command line."""
+
+from nearfar.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,463 @@
+"""The command line: ``nearfar compare``, ``fit``, ``transform``, ``neighbors``, ``methods``."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+_EPILOG = """\
+examples:
+  nearfar compare wine                      which distance for an embedded set?
+  nearfar compare table.csv --target kind   ... for your own table
+  nearfar fit table.csv --target kind --method lmnn --save model.nf
+  nearfar neighbors model.nf --index table.csv --query new.csv -k 5
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 2 for what cannot be done, 130 when interrupted."""
+    began = monotonic()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    options.began, options.argv = began, ["nearfar", *arguments]
+    try:
+        return int(options.run(options) or 0)
+    except KeyboardInterrupt:
+        print("nearfar: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone: nothing to say to it
+        return 0
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        print(f"nearfar: error: {_message(error)}", file=sys.stderr)
+        return 2
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+# compare
+
+
+def _compare(options: argparse.Namespace) -> int:
+    has_report = find_spec("jinja2") is not None
+    if options.out is not None and not has_report:
+        raise ImportError("--out needs jinja2; run: pip install 'nearfar[app]'")
+    out, journal = _places(options)
+    # Only now: these imports take a second.
+    from nearfar.datasets.tables import read_table
+    from nearfar.evaluation.compare import DEFAULT_BUDGET, compare_tables
+
+    fancy = sys.stdout.isatty() and find_spec("rich") is not None
+    budget = options.time_budget
+    if budget is None and options.repeats is None:
+        budget = DEFAULT_BUDGET
+    progress = _progress(fancy, budget)
+    given = {"labels": options.labels, "target": options.target}
+    table = read_table(options.data, groups=options.groups, time=options.time, **given)
+    test = None
+    if options.test is not None:
+        test = read_table(options.test, target=table.target if options.labels is None else None)
+    result = compare_tables(
+        table,
+        test,
+        methods=options.methods,
+        scoring=options.scoring,
+        scale=options.scale,
+        repeats=options.repeats,
+        time_budget=budget,
+        tuning=options.tuning,
+        min_gain=options.min_gain,
+        keep=options.keep,
+        drop=options.drop,
+        random_state=options.seed,
+        context=not options.no_context,
+        n_jobs=options.jobs,
+        isolate=not options.in_process,
+        journal=journal,
+        progress=progress,
+        began=options.began,
+        argv=options.argv,
+        show_rows=not options.no_rows,
+    )
+    _print_result(result, fancy)
+    # The file is ours: checked before the run, or written by the run that is resumed.
+    if has_report:
+        print(f"\nReport: {result.to_html(out, force=True)}")
+    else:
+        print("\nFor the HTML report: pip install 'nearfar[app]'")
+    if options.json is not None:
+        print(f"Numbers: {result.to_json(options.json, force=True)}")
+    if journal.exists():
+        print(f"To go on: {_resume_command(options, out)}")
+    return 130 if result.document["status"] == "interrupted" else 0
+
+
+def _print_result(result: Any, fancy: bool) -> None:
+    if fancy:
+        from nearfar.live import show
+
+        show(result)
+    else:
+        # The data, the warnings and the plan were printed before the run.
+        print("\n" + str(result).split("\n\n", 1)[1])
+    print("\nTo repeat it with scikit-learn:\n")
+    print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
+
+
+def _progress(fancy: bool, budget: float | None) -> Any:
+    if fancy:
+        from nearfar.live import LiveProgress
+
+        return LiveProgress(budget)
+    from nearfar.evaluation.progress import PlainProgress
+
+    return PlainProgress(sys.stdout)
+
+
+def _places(options: argparse.Namespace) -> tuple[Path, Path]:
+    """Where the report and the journal go; refuses at once what would overwrite a file."""
+    if options.json is not None and options.json.exists() and not (options.force or options.resume):
+        raise ValueError(f"{options.json} exists; choose another --json, or add --force.")
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        raise ValueError(f"--json: there is no folder {options.json.parent}.")
+    if options.out is None:
+        out = _resumable() if options.resume else _free_name(options.force)
+    else:
+        out = options.out
+        if out.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"--out {out}: the report is HTML; end its name with .html.")
+        if not out.absolute().parent.is_dir():
+            raise ValueError(f"--out: there is no folder {out.parent}.")
+        if out.exists() and not (options.force or options.resume):
+            raise ValueError(f"{out} exists; choose another --out, or add --force.")
+    journal = out.with_suffix(".journal")
+    if options.resume and not journal.exists():
+        raise ValueError(f"There is nothing to resume: {journal} does not exist.")
+    if journal.exists() and not options.resume:
+        if not options.force:
+            raise ValueError(
+                f"{journal} holds an unfinished comparison: add --resume to go on, or --force to "
+                "start anew."
+            )
+        journal.unlink()
+    return out, journal
+
+
+def _free_name(force: bool) -> Path:
+    """report.html, or the first of report-2.html ... that is not taken."""
+    path, number = Path("report.html"), 1
+    while not force and (path.exists() or path.with_suffix(".journal").exists()):
+        number += 1
+        path = Path(f"report-{number}.html")
+    return path
+
+
+def _resumable() -> Path:
+    journals = sorted(Path().glob("report*.journal"), key=lambda path: path.stat().st_mtime)
+    if not journals:
+        raise ValueError("There is nothing to resume: no report*.journal in this folder.")
+    return journals[-1].with_suffix(".html")
+
+
+def _resume_command(options: argparse.Namespace, out: Path) -> str:
+    kept = [word for word in options.argv if word not in ("--resume", "--force")]
+    if options.out is None:
+        kept += ["--out", str(out)]
+    return shlex.join([*kept, "--resume"])
+
+
+# fit, transform, neighbors
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from nearfar.datasets.tables import read_table
+    from nearfar.evaluation.chain import fit_chain
+    from nearfar.persistence import save
+
+    if options.save.exists() and not options.force:
+        raise ValueError(f"{options.save} exists; choose another --save, or add --force.")
+    table = read_table(options.data, target=options.target, labels=options.labels)
+    chain, notes = fit_chain(
+        table, options.method, scale=options.scale, keep=options.keep, drop=options.drop
+    )
+    for line in [*table.messages, *notes]:
+        print(line)
+    metadata = {"method": options.method, "data": table.name, "target": table.target}
+    save(chain, options.save, force=options.force, metadata=metadata)
+    print(f"Saved: {options.save} (it holds the mapped training rows)")
+    return 0
+
+
+def _load_chain(path: Path) -> Any:
+    from sklearn.pipeline import Pipeline
+
+    from nearfar.persistence import load
+
+    chain = load(path)
+    if not isinstance(chain, Pipeline) or "knn" not in chain.named_steps:
+        raise ValueError(f"{path} holds a {type(chain).__name__}, not a chain made by nearfar fit.")
+    return chain
+
+
+def _transform(options: argparse.Namespace) -> int:
+    from nearfar.datasets.tables import read_table
+    from nearfar.evaluation.chain import map_rows
+
+    _refuse_overwrite(options.output, options.force)
+    chain = _load_chain(options.model)
+    points = map_rows(chain, read_table(options.input, need_target=False), str(options.input))
+    _write_array(points, options.output)
+    print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.output}")
+    return 0
+
+
+def _neighbors(options: argparse.Namespace) -> int:
+    from nearfar.datasets.tables import read_table
+    from nearfar.evaluation.chain import map_rows
+    from nearfar.summaries.exact_search import kneighbors
+
+    if options.output is not None:
+        _refuse_overwrite(options.output, options.force)
+    chain = _load_chain(options.model)
+    index = map_rows(chain, read_table(options.index, need_target=False), str(options.index))
+    queries = map_rows(chain, read_table(options.query, need_target=False), str(options.query))
+    if not 1 <= options.k <= len(index):
+        raise ValueError(
+            f"-k {options.k}: it must be from 1 to the {len(index)} rows of the index."
+        )
+    distances, rows = kneighbors(index, queries, n_neighbors=options.k)
+    lines = (
+        (query, rank + 1, int(rows[query, rank]), f"{distances[query, rank]:.6g}")
+        for query in range(len(queries))
+        for rank in range(options.k)
+    )
+    if options.output is None:
+        _write_csv(sys.stdout, lines)
+    else:
+        with open(options.output, "w", newline="", encoding="utf-8") as file:
+            _write_csv(file, lines)
+        print(f"Wrote the neighbours of {len(queries):,} rows to {options.output}")
+    return 0
+
+
+def _write_csv(stream: Any, lines: Any) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("query", "rank", "row", "distance"))
+    writer.writerows(lines)
+
+
+def _refuse_overwrite(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise ValueError(f"{path} exists; choose another name, or add --force.")
+
+
+def _write_array(points: Any, path: Path) -> None:
+    import numpy as np
+
+    from nearfar.extras import require
+
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        np.save(path, points)
+        return
+    if suffix not in (".csv", ".tsv", ".parquet"):
+        raise ValueError(f"{path}: end the name with .parquet, .csv, .tsv or .npy.")
+    frame = require("pandas", "app").DataFrame(
+        points, columns=[f"component_{i}" for i in range(points.shape[1])]
+    )
+    if suffix == ".parquet":
+        require("pyarrow", "app")
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
+
+
+# methods
+
+
+def _methods(options: argparse.Namespace) -> int:
+    from nearfar.evaluation.methods import DEFAULT, known_learners
+
+    found = known_learners()
+    print("Start here (what `nearfar compare` tries):")
+    for name in DEFAULT:
+        print(_method_line(name, found[name]))
+    rooms: dict[str, list[str]] = {}
+    for name, learner in found.items():
+        parts = learner.__module__.split(".")
+        room = parts[1] if parts[0] == "nearfar" else f"from the package {parts[0]}"
+        rooms.setdefault(room, []).append(name)
+    for room, names in rooms.items():
+        print(f"\n{room}:")
+        for name in names:
+            print(_method_line(name, found[name]))
+    return 0
+
+
+def _method_line(name: str, learner: Any) -> str:
+    tags = learner.learner_tags
+    words = [tags.kind, "labels" if tags.supervised else "no labels"]
+    words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
+    first = (learner.__doc__ or "").strip().partition("\n")[0]
+    return f"  {name.lower():<12} {first} [{', '.join(words)}]"
+
+
+# Arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    import nearfar
+
+    parser = argparse.ArgumentParser(
+        prog="nearfar",
+        description="Learn distances, and find out whether they are worth it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nearfar {nearfar.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_compare(commands)
+    _add_model_commands(commands)
+    methods = commands.add_parser("methods", help="list the learners", description="List learners.")
+    methods.set_defaults(run=_methods)
+    return parser
+
+
+_DATA_HELP = (
+    "a CSV, TSV or Parquet table, a .npy or .npz file (keys X, y, groups, time, feature_names, "
+    "target_names, image_shape), or one of digits, wine, iris, breast_cancer"
+)
+
+
+def _add_compare(commands: Any) -> None:
+    command = commands.add_parser(
+        "compare",
+        help="which distance should I use on my data, and is it worth it?",
+        description="Compare learned distances with the best plain one on held-out folds, and say "
+        "which to use.",
+    )
+    command.set_defaults(run=_compare)
+    add = command.add_argument
+    add("data", metavar="DATA", help=_DATA_HELP)
+    _add_target(command)
+    add("--groups", metavar="COL", help="rows with equal values are never on both sides of a fold")
+    add("--time", metavar="COL", help="train on the past, test on what follows")
+    add("--test", metavar="FILE", help="a fixed test file instead of folds")
+    add("--methods", metavar="A,B", help="learners to compare (see: nearfar methods)")
+    add("--scoring", metavar="NAME", help="a scorer of scikit-learn, such as f1_macro")
+    _add_scale(command, "auto")
+    add("--repeats", type=_number(int, 1), metavar="N", help="run so many × 5 folds, however long")
+    add(
+        "--time-budget",
+        type=_number(float, 1),
+        metavar="SECONDS",
+        help="stop then; default 120 unless --repeats is given",
+    )
+    add("--tuning", choices=("full", "holdout", "k"), help="how much is tried inside each fold")
+    add(
+        "--min-gain",
+        type=_number(float, 0),
+        default=0.05,
+        metavar="SHARE",
+        help="least relative gain worth a recommendation (default 0.05)",
+    )
+    add("--seed", type=_number(int, 0), default=0, metavar="N", help="seed of the folds (0)")
+    add("--jobs", type=_number(int, 1), metavar="N", help="worker processes at once (all cores)")
+    add(
+        "--in-process",
+        action="store_true",
+        help="no worker processes: quicker to start, but nothing can be killed or measured",
+    )
+    add("--no-context", action="store_true", help="leave out trees and logistic regression")
+    add("--no-rows", action="store_true", help="keep the values of rows out of the report")
+    add("--out", type=Path, metavar="FILE", help="the HTML report (default report.html)")
+    add("--json", type=Path, metavar="FILE", help="every number, fold by fold")
+    add("--resume", action="store_true", help="go on with an interrupted comparison")
+    add("--force", action="store_true", help="overwrite files that exist")
+
+
+def _add_model_commands(commands: Any) -> None:
+    fit = commands.add_parser(
+        "fit",
+        help="fit one method and save the chain from raw table to neighbours",
+        description="Tune k and the method's settings by cross-validation, fit on all rows, save.",
+    )
+    fit.set_defaults(run=_fit)
+    fit.add_argument("data", metavar="DATA", help=_DATA_HELP)
+    _add_target(fit)
+    fit.add_argument("--method", required=True, metavar="NAME", help="see: nearfar methods")
+    _add_scale(fit, "auto")
+    fit.add_argument("--save", type=Path, required=True, metavar="MODEL", help="the model file")
+    fit.add_argument("--force", action="store_true", help="overwrite it if it exists")
+
+    transform = commands.add_parser(
+        "transform",
+        help="map rows with a saved model",
+        description="Map rows into the space where the learned distance is the Euclidean one.",
+    )
+    transform.set_defaults(run=_transform)
+    transform.add_argument("model", type=Path, metavar="MODEL")
+    transform.add_argument("--input", required=True, metavar="FILE", help="rows to map")
+    transform.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help=".parquet, .csv, .npy"
+    )
+    transform.add_argument("--force", action="store_true", help="overwrite it if it exists")
+
+    neighbors = commands.add_parser(
+        "neighbors",
+        help="nearest rows by the learned distance",
+        description="For each query the nearest rows of an index, by the learned distance, as CSV.",
+    )
+    neighbors.set_defaults(run=_neighbors)
+    neighbors.add_argument("model", type=Path, metavar="MODEL")
+    neighbors.add_argument("--index", required=True, metavar="FILE", help="rows to find")
+    neighbors.add_argument("--query", required=True, metavar="FILE", help="rows to find them for")
+    neighbors.add_argument("-k", type=_number(int, 1), default=5, metavar="N", help="how many (5)")
+    neighbors.add_argument("-o", "--output", type=Path, metavar="FILE", help="a CSV file")
+    neighbors.add_argument("--force", action="store_true", help="overwrite it if it exists")
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    labels = command.add_mutually_exclusive_group()
+    labels.add_argument("--target", metavar="COL", help="the column with the labels")
+    labels.add_argument("--labels", metavar="FILE", help="a file with the labels")
+    command.add_argument("--keep", action="append", default=[], metavar="COL", help="use it anyway")
+    command.add_argument("--drop", action="append", default=[], metavar="COL", help="leave it out")
+
+
+def _add_scale(command: argparse.ArgumentParser, default: str) -> None:
+    command.add_argument(
+        "--scale",
+        choices=("auto", "none", "standard", "unit"),
+        default=default,
+        help="scaling before the learners; auto tunes it (default)",
+    )
+
+
+def _number(kind: type, low: float) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not low <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} must be at least {low:g}")
+        return value
+
+    return parse
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,959 @@
+"""Tables as users have them: CSV, TSV, Parquet, NumPy files and the embedded sets.
+
+Whatever had to be decided while reading (the separator's decimal comma, a guessed target, rows
+left out) is kept in ``Table.messages``. Rows are counted from 0, lines of a file from 1.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.extras import require
+
+EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
+
+# A target is guessed from these names only.
+_TARGET_NAMES = ("target", "label", "class", "y")
+_KEYS = {
+    "X": ("x", "data"),
+    "y": ("y", "target", "labels"),
+    "groups": ("groups",),
+    "time": ("time",),
+}
+_TEXT = (".csv", ".tsv", ".txt")
+_PARQUET = (".parquet", ".pq")
+_ARRAYS = (".npy", ".npz")
+_ELSE = {
+    ".xlsx": "Save the sheet as CSV first.",
+    ".xls": "Save the sheet as CSV first.",
+    ".ods": "Save the sheet as CSV first.",
+    ".gz": "Unpack it first.",
+    ".zip": "Unpack it first.",
+    ".pkl": "Pickles can run code and are not opened; save it as Parquet or .npz.",
+    ".pickle": "Pickles can run code and are not opened; save it as Parquet or .npz.",
+    ".joblib": "Pickles can run code and are not opened; save it as Parquet or .npz.",
+    ".json": "Save it as CSV or Parquet first.",
+    ".arff": "Save it as CSV first.",
+}
+# pandas also reads "None" as missing, which would silently remove a class of that name.
+_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
+_MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
+
+
+@dataclass
+class Table:
+    """Rows, their labels, and what was decided while reading them.
+
+    Attributes
+    ----------
+    name : str
+        'wine', or the file's name.
+    X : DataFrame or ndarray of shape (n_samples, n_features)
+        A DataFrame from CSV, TSV and Parquet, else an array of floats.
+    y : ndarray of shape (n_samples,) or None
+        Labels as they are in the file.
+    target : str or None
+        Where the labels come from: a column, a key or a file.
+    groups, groups_name : ndarray and str, or None
+        The group of each row.
+    time, time_name : ndarray of int64 or float64 and str, or None
+        Numbers to sort the rows by; dates are microseconds since 1970.
+    feature_names : list of str or None
+        Names of an array's columns.
+    class_names : list of str or None
+        Names of the classes, in the order of the sorted labels.
+    image_shape : tuple of int or None
+        (height, width) or (height, width, 3) where each row is an image.
+    messages : list of str
+        What was decided and must be said.
+    """
+
+    name: str
+    X: Any
+    y: NDArray[Any] | None = None
+    target: str | None = None
+    groups: NDArray[Any] | None = None
+    groups_name: str | None = None
+    time: NDArray[Any] | None = None
+    time_name: str | None = None
+    feature_names: list[str] | None = None
+    class_names: list[str] | None = None
+    image_shape: tuple[int, ...] | None = None
+    messages: list[str] = field(default_factory=list)
+
+
+def read_table(
+    source: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    groups: str | None = None,
+    time: str | None = None,
+    need_target: bool = True,
+) -> Table:
+    """Read a file or an embedded set.
+
+    A text table may be separated by commas, semicolons or tabs (decimal commas go with the last
+    two), and may lack a header. Its empty cells, "NA", "NaN", "null" and "?" are missing values.
+
+    An ``.npy`` file holds X. An ``.npz`` file has the keys ``X`` or ``data``; ``y``, ``target`` or
+    ``labels``; and optionally ``groups``, ``time``, ``feature_names``, ``target_names`` (of the
+    sorted labels) and ``image_shape``. X of shape (n, height, width) or (n, height, width, 3) holds
+    images. Pickled (object) arrays are never opened. NumPy files and embedded sets need no pandas.
+
+    Parameters
+    ----------
+    source : str or path
+        A .csv, .tsv, .txt, .parquet, .npy or .npz file, or one of ``EMBEDDED``. A file of that
+        name goes before the embedded set.
+    target : str, optional
+        Column, or key of an .npz, with the labels. None takes the one column named target, label,
+        class or y, in capitals or not. In a file without header, columns are "column 0", "column
+        1", ...; the number alone does too. With ``labels``, a column of that file.
+    labels : str or path, optional
+        A file with the labels alone: .npy, .npz, .txt with one a line, .csv, .tsv or .parquet.
+    groups, time : str, optional
+        Columns (or keys) with the group of each row and with its time: numbers or dates. They are
+        removed from X.
+    need_target : bool, default=True
+        Raise when there is no target, and leave out rows without one. False keeps every row, and
+        all columns that are not named here stay in X.
+
+    Returns
+    -------
+    Table
+        What was read.
+
+    Examples
+    --------
+    >>> wine = read_table("wine")
+    >>> wine.X.shape, wine.feature_names[0], wine.class_names
+    ((178, 13), 'alcohol', ['class_0', 'class_1', 'class_2'])
+    """
+    path = _locate(source)
+    wanted = {"target": None if labels is not None else target, "groups": groups, "time": time}
+    if path is None:
+        table = _from_embedded(os.fspath(source), wanted)
+    elif path.suffix.lower() in _ARRAYS:
+        table = _from_arrays(path.name, _read_arrays(path), wanted, path.name)
+    else:
+        table = _from_frame(path, wanted, guess=need_target and labels is None)
+    n = len(table.X)
+    if n == 0:
+        raise ValueError(f"{table.name} has no rows.")
+    if labels is not None:
+        if table.y is not None:
+            table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
+        table.y, table.target = _read_labels(labels, n, target, table.messages)
+        _say_target_stays(table)
+    if table.y is None and need_target:
+        _ask_for_target(table)
+    kept = np.arange(n)
+    if table.y is not None and need_target:
+        kept = _leave_out_unlabelled(table)
+        table.y = _tidy(table.y)
+    table.class_names = _names_of_classes(table)
+    if table.groups is not None:
+        table.groups = _check_groups(table.groups, table.groups_name or "", kept)
+        count = len(np.unique(table.groups))
+        table.messages.append(f"Groups: '{table.groups_name}', {count} groups; not a feature.")
+    if table.time is not None:
+        table.time = _as_time(table.time, table.time_name or "", kept, table.messages)
+        table.messages.append(f"Time: '{table.time_name}'; not a feature.")
+    return table
+
+
+def did_you_mean(name: object, names: Iterable[object]) -> str:
+    """`` Did you mean 'class'?`` with a space before it, or nothing.
+
+    >>> did_you_mean("Clas", ["age", "class"])
+    " Did you mean 'class'?"
+    """
+    by_lower = {str(known).lower(): str(known) for known in names}
+    close = get_close_matches(str(name).lower(), by_lower, n=1)
+    return f" Did you mean '{by_lower[close[0]]}'?" if close else ""
+
+
+def listed(names: Iterable[object], limit: int = 20) -> str:
+    """Quoted names, the first few of many.
+
+    >>> listed(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    quoted = [f"'{name}'" for name in names]
+    more = f" and {len(quoted) - limit} more" if len(quoted) > limit else ""
+    return ", ".join(quoted[:limit]) + more
+
+
+# Where the data is
+
+
+def _locate(source: str | os.PathLike[str]) -> Path | None:
+    """The file, or None for an embedded set."""
+    text = os.fspath(source)
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"The data should be a file or one of {listed(EMBEDDED)}; got {text!r}.")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
+        raise ValueError(f"nearfar reads no URLs: download {text} and give the file's path.")
+    path = Path(text).expanduser()
+    if text in EMBEDDED and not path.is_file():
+        return None
+    if path.is_dir():
+        raise ValueError(f"{text} is a directory; give one file of it.")
+    if not path.exists():
+        near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, [*near, *EMBEDDED])
+        raise ValueError(f"There is no file {text}.{hint} Embedded sets: {', '.join(EMBEDDED)}.")
+    suffix = path.suffix.lower()
+    if suffix not in (*_TEXT, *_PARQUET, *_ARRAYS):
+        known = "Known are .csv, .tsv, .txt, .parquet, .npy and .npz."
+        hides = f" It hides the embedded set '{text}'." if text in EMBEDDED else ""
+        what = f"the ending '{suffix}' is" if suffix else "a file name without ending is"
+        raise ValueError(f"{text}: {what} not known. {_ELSE.get(suffix, known)}{hides}")
+    return path
+
+
+def _from_embedded(name: str, wanted: dict[str, str | None]) -> Table:
+    for option, column in wanted.items():
+        if column is not None and (option != "target" or column.lower() not in _TARGET_NAMES):
+            own = "has its own classes" if option == "target" else f"has no {option}"
+            raise ValueError(f"--{option} {column}: the embedded set '{name}' {own}.")
+    from sklearn import datasets
+
+    bunch = getattr(datasets, f"load_{name}")()
+    return Table(
+        name,
+        bunch.data,
+        bunch.target,
+        "class",
+        feature_names=[str(column) for column in bunch.feature_names],
+        class_names=[str(label) for label in bunch.target_names],
+        image_shape=bunch.images.shape[1:] if name == "digits" else None,
+    )
+
+
+# NumPy files
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz by key; an .npy is X."""
+    try:
+        with path.open("rb") as file:
+            if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
+                raise ValueError("it does not start like one")
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"X": loaded}
+            return {key: loaded[key] for key in loaded.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                f"{path.name} holds an object array or a pickle. Pickles can run code and are not "
+                "opened; save numbers as floats and names with dtype=str."
+            ) from error
+        raise ValueError(f"{path.name} is damaged or no NumPy file: {error}.") from error
+
+
+def _from_arrays(
+    name: str, arrays: dict[str, Any], wanted: dict[str, str | None], where: str
+) -> Table:
+    found = {role: _pick(arrays, role, None, where) for role in ("X", "y", "groups", "time")}
+    found["y"] = _pick(arrays, "y", wanted["target"], where)
+    table = Table(name, None, messages=[])
+    if found["X"] is None:
+        shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
+        raise ValueError(
+            f"{where} has no key 'X' or 'data'; its keys are: {shapes}. "
+            "Save it with numpy.savez(file, X=X, y=y)."
+        )
+    table.X, table.image_shape = _points(np.asarray(arrays[found["X"]]), where, table.messages)
+    n, p = table.X.shape
+    if "image_shape" in arrays:
+        table.image_shape = _image_shape(arrays["image_shape"], p, where)
+    if "feature_names" in arrays:
+        table.feature_names = _strings(arrays["feature_names"])
+        if len(table.feature_names) != p:
+            raise ValueError(
+                f"{where}: feature_names has {len(table.feature_names)} names for {p} columns."
+            )
+    if found["y"] is not None:
+        table.y, table.target = _vector(arrays[found["y"]], found["y"], n, where), found["y"]
+    if "target_names" in arrays:
+        table.class_names = _strings(arrays["target_names"])
+    for role in ("groups", "time"):
+        key = _pick(arrays, role, wanted[role], where)
+        if key is not None:
+            setattr(table, role, _vector(arrays[key], key, n, where))
+            setattr(table, f"{role}_name", key)
+    return table
+
+
+def _pick(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
+    """The key that plays a role."""
+    if asked is not None and asked in arrays:
+        return asked
+    if asked is not None:
+        option = "target" if role == "y" else role
+        raise ValueError(
+            f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
+            f"It has {listed(arrays)}; {role} can be saved beside X in an .npz file."
+        )
+    keys = [key for key in arrays if key.lower() in _KEYS[role]]
+    if len(keys) > 1:
+        raise ValueError(
+            f"{where} has several keys for {role}: {listed(keys)}. "
+            + ("Name one with --target." if role == "y" else "Keep one of them.")
+        )
+    return keys[0] if keys else None
+
+
+def _points(
+    X: NDArray[Any], where: str, messages: list[str]
+) -> tuple[NDArray[Any], tuple[int, ...] | None]:
+    """Rows of floats, and the shape of an image where each row is one."""
+    if X.dtype.names:
+        raise ValueError(f"{where}: X is a structured array; save the table as CSV or Parquet.")
+    if X.dtype.kind not in "biuf":
+        kind = {"c": "complex numbers", "U": "strings", "S": "strings"}.get(X.dtype.kind)
+        raise ValueError(
+            f"{where}: X should hold real numbers; got {kind or X.dtype}. Columns of other kinds "
+            "go into a CSV or Parquet file."
+        )
+    if X.ndim < 2:
+        raise ValueError(
+            f"{where}: X should have a row for each sample and a column for each feature; got "
+            f"shape {X.shape}. For a single feature use X.reshape(-1, 1)."
+        )
+    shape = X.shape[1:]
+    X = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+    if 0 in shape:
+        raise ValueError(f"{where}: X has shape {X.shape}, no columns.")
+    if len(shape) == 1:
+        return X, None
+    X = X.reshape(len(X), -1)
+    sizes = " × ".join(map(str, shape))
+    if len(shape) == 3 and shape[2] == 1:
+        shape = shape[:2]
+    if (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)) and min(shape[:2]) > 1:
+        messages.append(f"X has rows of {sizes} numbers: read as images, flattened.")
+        return X, tuple(shape)
+    messages.append(f"X has rows of {sizes} numbers: flattened.")
+    return X, None
+
+
+def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
+    shape = tuple(int(size) for size in np.ravel(value))
+    if len(shape) == 3 and shape[2] == 1:
+        shape = shape[:2]
+    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not fits or int(np.prod(shape)) != n_features:
+        raise ValueError(
+            f"{where}: image_shape should be (height, width) or (height, width, 3) with "
+            f"{n_features} numbers in all; got {shape}."
+        )
+    return shape
+
+
+def _vector(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
+    vector = np.asarray(values)
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.ndim != 1:
+        hint = " Of one-hot rows take .argmax(axis=1)." if vector.ndim == 2 else ""
+        raise ValueError(
+            f"{where}: '{key}' should have one value a row; got shape {vector.shape}.{hint}"
+        )
+    if len(vector) != n:
+        raise ValueError(f"{where}: '{key}' has {len(vector)} values for {n} rows.")
+    return np.char.decode(vector, "utf-8") if vector.dtype.kind == "S" else vector
+
+
+def _strings(values: Any) -> list[str]:
+    array = np.ravel(values)
+    return (
+        np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(str)
+    ).tolist()
+
+
+# Tables with columns
+
+
+def _from_frame(path: Path, wanted: dict[str, str | None], *, guess: bool) -> Table:
+    messages: list[str] = []
+    if path.suffix.lower() in _PARQUET:
+        frame, repeated = _read_parquet(path, wanted, messages), set[str]()
+    else:
+        frame, repeated = _read_delimited(path, messages)
+    headerless = frame.columns[0] == "column 0"
+    for option, name in wanted.items():
+        if name is None:
+            continue
+        if headerless and re.fullmatch(r"\d+", name) and int(name) < frame.shape[1]:
+            name = wanted[option] = f"column {int(name)}"
+        if name not in frame.columns:
+            raise ValueError(
+                f"--{option} {name}: {path.name} has no such column."
+                f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
+            )
+        if name in repeated:
+            raise ValueError(f"--{option} {name}: {path.name} has two columns of that name.")
+    column = wanted["target"]
+    if column is None and guess:
+        matches = [name for name in frame.columns if name.lower() in _TARGET_NAMES]
+        if len(matches) > 1 or (matches and matches[0] in repeated):
+            raise ValueError(
+                f"Which column of {path.name} is the target? Several are named like one: "
+                f"{listed(matches)}. Name it with --target."
+            )
+        if matches:
+            column = matches[0]
+            messages.append(f"Target: column '{column}', guessed from its name.")
+    used = {"target": column, "groups": wanted["groups"], "time": wanted["time"]}
+    for option in ("groups", "time"):
+        if column is not None and used[option] == column:
+            raise ValueError(f"Column '{column}' cannot be the target and the {option} at once.")
+    frame = _leave_out_unnamed(frame, set(used.values()), messages)
+    vectors = {
+        role: None if name is None else np.asarray(frame[name]) for role, name in used.items()
+    }
+    X = frame.drop(columns=[name for name in used.values() if name is not None])
+    if X.shape[1] == 0:
+        raise ValueError(
+            f"{path.name} has no column left for the features: it has only "
+            f"{listed(frame.columns)}. Separators looked for: commas, semicolons, tabs."
+        )
+    return Table(
+        path.name,
+        X,
+        vectors["target"],
+        used["target"],
+        vectors["groups"],
+        used["groups"],
+        vectors["time"],
+        used["time"],
+        messages=messages,
+    )
+
+
+def _read_parquet(path: Path, wanted: dict[str, str | None], messages: list[str]) -> Any:
+    pd = require("pandas", "app")
+    pa = require("pyarrow", "app")
+    try:
+        frame = pd.read_parquet(path, engine="pyarrow")
+    except (ValueError, OSError, TypeError, NotImplementedError, pa.ArrowException) as error:
+        raise ValueError(f"{path.name} is damaged or no Parquet file: {error}") from error
+    if frame.columns.nlevels > 1:
+        raise ValueError(f"{path.name} has column names of several levels; give them plain names.")
+    for name in [name for name in frame.index.names if name is not None]:
+        if name in wanted.values():
+            frame = frame.reset_index(name)
+        else:
+            messages.append(f"The index '{name}' is left out.")
+    frame = frame.reset_index(drop=True)
+    frame.columns = [str(name) for name in frame.columns]
+    if frame.shape[1] == 0:
+        raise ValueError(f"{path.name} has no columns.")
+    return frame
+
+
+def _read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
+    """A frame from CSV, TSV or text, and the column names that came twice."""
+    pd = require("pandas", "app")
+    text = _decode(path, messages)
+    head = _head(text)
+    separator = _separator(head)
+    rows = _sample(head, separator, 200)
+    if len(rows[0]) == 1:
+        wide = [row for other in _SEPARATORS for row in _sample(head, other, 50) if len(row) > 1]
+        found = f"its first line has one cell, '{rows[0][0][:60]}'"
+        found += f", later ones have {len(wide[0])}" if wide else ", and so have the others"
+        raise ValueError(
+            f"{path.name} is no table: {found}. The first line should hold the column names, "
+            "separated by commas, semicolons or tabs."
+        )
+    headerless = _first_row_is_data(rows)
+    if headerless:
+        names = [f"column {i}" for i in range(len(rows[0]))]
+        messages.append(
+            f"The first line holds data, no names: columns are called 'column 0' to '{names[-1]}'."
+        )
+    else:
+        names = [name.strip() for name in rows[0]]
+        if len(rows) == 1:
+            raise ValueError(f"{path.name} has a header of {len(names)} columns and no rows.")
+    names = _check_widths(path, text, separator, names, rows, headerless, messages)
+    names, repeated = _unique_names(names, messages)
+    comma = separator != "," and _has_decimal_commas(rows[1:])
+    if comma:
+        messages.append("Numbers are read with decimal commas.")
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(text.encode()),
+            sep=separator,
+            header=None if headerless else 0,
+            names=names,
+            index_col=False,
+            decimal="," if comma else ".",
+            na_values=list(_MISSING),
+            keep_default_na=False,
+            skipinitialspace=True,
+            low_memory=False,
+        )
+    except ValueError as error:  # pandas' ParserError is one
+        hint = " Is a quotation mark left open?" if "inside string" in str(error) else ""
+        raise ValueError(f"{path.name} cannot be read as a table: {error}.{hint}") from error
+    _tidy_text(pd, frame, comma, messages)
+    filled = np.flatnonzero(frame.notna().any(axis=1))
+    last = int(filled[-1]) + 1 if len(filled) else 0
+    if last < len(frame):
+        messages.append(f"{_count(len(frame) - last, 'empty row')} at the end left out.")
+        frame = frame.iloc[:last]
+    if len(frame) == 0:
+        raise ValueError(f"{path.name} has {len(names)} columns and no filled row.")
+    return frame, repeated
+
+
+def _decode(path: Path, messages: list[str]) -> str:
+    raw = path.read_bytes()
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = raw.decode("utf-16", errors="replace")
+    elif b"\0" in raw[:4096]:
+        raise ValueError(f"{path.name} is no text file; is its ending right?")
+    else:
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+            messages.append(f"{path.name} is not in UTF-8; it is read as Latin-1.")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise ValueError(f"{path.name} is empty.")
+    if re.match(r"\s*<(!doctype|html)", text[:200], re.IGNORECASE):
+        raise ValueError(f"{path.name} is a web page, no table.")
+    return text
+
+
+def _head(text: str) -> list[str]:
+    """The first lines; more than rows are looked at, since quoted cells may hold line ends."""
+    return [f"{line}\n" for line in text.split("\n", 1000)[:1000]]
+
+
+def _sample(head: Sequence[str], separator: str, limit: int) -> list[list[str]]:
+    """The first rows, blank lines skipped."""
+    reader = csv.reader(head, delimiter=separator, skipinitialspace=True)
+    try:
+        return list(islice((row for row in reader if row), limit))
+    except csv.Error as error:
+        raise ValueError(
+            f"Line {reader.line_num} cannot be read: {error}. Is a quotation mark left open?"
+        ) from error
+
+
+def _separator(head: Sequence[str]) -> str:
+    # Decimal commas and commas in text are common, semicolons and tabs inside a name are not.
+    best, best_share = ",", 0.0
+    for separator in _SEPARATORS:
+        widths = [len(row) for row in _sample(head, separator, 50)]
+        if widths and widths[0] > 1:
+            share = sum(width in (widths[0], widths[0] + 1) for width in widths) / len(widths)
+            if share > max(best_share, 0.9):
+                return separator
+            if share > best_share:
+                best, best_share = separator, share
+    return best
+
+
+def _first_row_is_data(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a file has no header.
+
+    Its first line must be numbers, or at least half of them with a text that comes again in the
+    same column ("5.1,3.5,1.4,0.2,setosa"). Numbers can be names, though: 0, 1, 2, ... as pandas
+    writes them, years or wavelengths. They run in steps of one, or eight and more of them rise,
+    and the next line does not.
+    """
+    first = rows[0]
+    numbers = _numbers(first)
+    if len(numbers) < max(1, len(first) / 2):
+        return False
+    words = [(i, cell) for i, cell in enumerate(first) if cell.strip() and not _numbers([cell])]
+    again = any(cell in (row[i] for row in rows[1:] if i < len(row)) for i, cell in words)
+    if len(numbers) < len(first) and not again:
+        return False
+    return not _runs(numbers) or (len(rows) > 1 and _runs(_numbers(rows[1])))
+
+
+def _numbers(cells: Sequence[str]) -> list[float]:
+    """What of the cells is a number, with a decimal point or comma."""
+    found = []
+    for cell in cells:
+        with suppress(ValueError):
+            found.append(float(cell.strip().replace(",", ".")))
+    return found
+
+
+def _runs(numbers: Sequence[float]) -> bool:
+    steps = np.diff(numbers)
+    if len(steps) < 7:
+        return len(steps) >= 2 and bool(np.all(steps == 1))
+    return bool(np.all(steps > 0) or np.all(steps < 0))
+
+
+def _check_widths(
+    path: Path,
+    text: str,
+    separator: str,
+    names: list[str],
+    rows: Sequence[Sequence[str]],
+    headerless: bool,
+    messages: list[str],
+) -> list[str]:
+    """Names for every column of the rows; rows with too many cells raise."""
+    width = len(names)
+    if not headerless and all(len(row) == width + 1 for row in rows[1:]):
+        # Row names as R writes them have no name; nor has what stands behind a last separator.
+        behind = all(not row[-1].strip() for row in rows[1:])
+        names = [*names, ""] if behind else ["", *names]
+        width += 1
+    if '"' in text:
+        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+        widths = [(reader.line_num, len(row)) for row in reader if row]
+    else:
+        lines = enumerate(text.split("\n"), start=1)
+        widths = [(number, line.count(separator) + 1) for number, line in lines if line]
+    short = []
+    for line, found in widths[0 if headerless else 1 :]:
+        if found > width:
+            raise ValueError(
+                f"{path.name}, line {line}: {found} cells where the first line has {width}. "
+                "The first line should hold the column names, and a text with "
+                f"{_SEPARATORS[separator]} in it needs quotation marks."
+            )
+        if found < width:
+            short.append(line)
+    if short:
+        messages.append(
+            f"{_count(len(short), 'line')} with fewer than {width} cells (first: line {short[0]}); "
+            "the rest of them counts as missing."
+        )
+    return names
+
+
+def _unique_names(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
+    """A name for each column, no two the same, and the names that came twice."""
+    names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+    repeated = {name for name, count in Counter(names).items() if count > 1}
+    if not repeated:
+        return names, repeated
+    unique: list[str] = []
+    for name in names:
+        new, number = name, 0
+        while new in unique or (number and new in names):
+            number += 1
+            new = f"{name}.{number}"
+        unique.append(new)
+    for name in sorted(repeated):
+        new = unique[names.index(name, names.index(name) + 1)]
+        messages.append(f"{names.count(name)} columns are named '{name}'; the second is '{new}'.")
+    return unique, repeated
+
+
+def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
+    cells = [cell.strip() for row in rows for cell in row]
+    commas = sum(bool(re.fullmatch(r"[+-]?\d+,\d+([eE][+-]?\d+)?", cell)) for cell in cells)
+    points = sum(bool(re.fullmatch(r"[+-]?\d+\.\d+([eE][+-]?\d+)?", cell)) for cell in cells)
+    return commas > points
+
+
+def _tidy_text(pd: Any, frame: Any, comma: bool, messages: list[str]) -> None:
+    """Strip cells, make '?' a missing value, and turn what is then numbers into numbers."""
+    marks = 0
+    for name in frame.columns:
+        if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":
+            continue
+        column = frame[name].str.strip()
+        unknown = column == "?"
+        marks += int(unknown.sum())
+        column = column.mask(unknown | (column == ""))
+        words = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
+        rest = column.mask(words)
+        numbers = pd.to_numeric(rest.str.replace(",", ".") if comma else rest, errors="coerce")
+        # With few different numbers they may be levels, and the word another one.
+        if numbers.notna().sum() == rest.notna().sum() and (
+            numbers.nunique() > 10 or (numbers.notna().any() and not words.any())
+        ):
+            column = numbers
+            if words.any():
+                example = frame[name][words].iloc[0].strip()
+                messages.append(f"Column '{name}': '{example}' among numbers counts as missing.")
+        frame[name] = column
+    if marks:
+        messages.append(f"{_count(marks, 'cell')} with '?' read as missing.")
+
+
+def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) -> Any:
+    """Without the row numbers that pandas and R write, and without empty unnamed columns."""
+    numbers, empty = [], []
+    for i, name in enumerate(frame.columns):
+        if name in named or not re.fullmatch(r"Unnamed: \d+(\.\d+)?", name):
+            continue
+        if frame[name].isna().all():
+            empty.append(name)
+        elif i == 0 or frame[name].is_unique:
+            numbers.append(name)
+    if numbers:
+        messages.append(
+            f"Column without a name left out (row numbers or names): {listed(numbers)}."
+        )
+    if empty:
+        messages.append(f"Empty column without a name left out: {listed(empty)}.")
+    return frame.drop(columns=[*numbers, *empty])
+
+
+# Labels, groups, time
+
+
+def _ask_for_target(table: Table) -> NoReturn:
+    if not hasattr(table.X, "columns"):
+        raise ValueError(
+            f"{table.name} has no labels. Give a file with one label a row with --labels FILE, or "
+            "save an .npz with keys X and y."
+        )
+    columns = table.X.columns
+    header = " Its first line holds data, no names." if columns[0] == "column 0" else ""
+    raise ValueError(
+        f"Which column of {table.name} is the target? Name it with --target, for instance --target "
+        f"'{columns[-1]}' (the last column), or give a file of labels with --labels.{header} "
+        f"Its columns are {listed(columns)}."
+    )
+
+
+def _say_target_stays(table: Table) -> None:
+    names = [name for name in getattr(table.X, "columns", ()) if name.lower() in _TARGET_NAMES]
+    if names:
+        table.messages.append(
+            f"Labels come from {table.target}; {listed(names)} stays in X as a feature."
+        )
+
+
+def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
+    """Remove rows without a label; return the numbers of those kept."""
+    assert table.y is not None
+    missing = _missing(table.y)
+    kept = np.flatnonzero(~missing)
+    if len(kept) == 0:
+        raise ValueError(f"{table.name}: the target '{table.target}' is missing in every row.")
+    if len(kept) == len(missing):
+        return kept
+    rows = np.flatnonzero(missing).tolist()
+    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    table.messages.append(
+        f"{_count(len(rows), 'row')} without a target left out (row {shown}); "
+        "rows are counted without them from here on."
+    )
+    framed = hasattr(table.X, "iloc")
+    table.X = table.X.iloc[kept].reset_index(drop=True) if framed else table.X[kept]
+    table.y = table.y[kept]
+    for role in ("groups", "time"):
+        if getattr(table, role) is not None:
+            setattr(table, role, getattr(table, role)[kept])
+    return kept
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
+    if values.dtype.kind == "U":
+        return values == ""
+    if values.dtype.kind != "O":
+        return np.zeros(len(values), bool)
+    return np.fromiter((_is_missing(value) for value in values), bool, len(values))
+
+
+def _is_missing(value: Any) -> bool:
+    # NaN differs from itself; pandas.NA compares to NA, which has no truth value.
+    try:
+        return value is None or value == "" or bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
+def _tidy(y: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as integers (pandas makes floats of them beside a gap), text as str."""
+    if y.dtype.kind == "f" and np.all(np.abs(y) < 2**53) and np.all(y == np.floor(y)):
+        return y.astype(np.int64)
+    if y.dtype.kind == "O" and all(isinstance(label, str) for label in y):
+        return y.astype(str)
+    return y
+
+
+def _names_of_classes(table: Table) -> list[str] | None:
+    """Names in the order of the sorted labels."""
+    names = table.class_names
+    if names is None or table.y is None:
+        return None
+    present = np.unique(table.y)
+    if len(present) == len(names):
+        return names
+    if present.dtype.kind in "iu" and present[0] >= 0 and present[-1] < len(names):
+        return [names[code] for code in present]
+    table.messages.append(
+        f"target_names has {len(names)} names for {len(present)} classes; not used."
+    )
+    return None
+
+
+def _check_groups(groups: NDArray[Any], name: str, kept: NDArray[np.intp]) -> NDArray[Any]:
+    missing = _missing(groups)
+    if missing.any():
+        raise ValueError(
+            f"The groups '{name}' are missing in {_count(int(missing.sum()), 'row')} (first: row "
+            f"{kept[np.argmax(missing)]}); every row needs its group."
+        )
+    return _tidy(groups) if groups.dtype.kind != "O" else groups.astype(str)
+
+
+def _as_time(
+    values: NDArray[Any], name: str, kept: NDArray[np.intp], messages: list[str]
+) -> NDArray[Any]:
+    """Numbers that sort as the times do."""
+    missing = _missing(values)
+    if missing.any():
+        raise ValueError(
+            f"The time '{name}' is missing in {_count(int(missing.sum()), 'row')} (first: row "
+            f"{kept[np.argmax(missing)]}); every row needs its time."
+        )
+    if values.dtype.kind in "biu":
+        return values.astype(np.int64)
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]").astype(np.int64)
+    if values.dtype.kind == "m":
+        return values.astype("timedelta64[us]").astype(np.int64)
+    if values.dtype.kind == "f":
+        numbers, bad = values.astype(np.float64), ~np.isfinite(values)
+    else:
+        numbers, bad = _parse_dates(values, messages)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(
+            f"The time '{name}' has no number or date in row {kept[row]}: {str(values[row])!r}. "
+            "Dates such as 2024-03-31 or 2024-03-31 17:00 do."
+        )
+    return numbers
+
+
+def _parse_dates(
+    values: NDArray[Any], messages: list[str]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Microseconds of texts or date objects, and where there are none."""
+    pd = require("pandas", "app")
+    column = pd.Series([str(value) for value in values])
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    if np.isfinite(numbers).all():
+        return numbers, np.zeros(len(numbers), bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about formats it could not infer
+        dates = pd.to_datetime(column, errors="coerce", utc=True)
+        by_day = pd.to_datetime(column, errors="coerce", utc=True, dayfirst=True)
+        if not dates.isna().any() and not by_day.isna().any() and not dates.equals(by_day):
+            example = column[(dates != by_day).idxmax()]
+            messages.append(f"Dates such as '{example}' are read month first.")
+        if dates.isna().any():
+            mixed = pd.to_datetime(column, errors="coerce", utc=True, format="mixed")
+            dates = min((dates, by_day, mixed), key=lambda tried: int(tried.isna().sum()))
+    bad = dates.isna().to_numpy()
+    return dates.dt.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64), bad
+
+
+def _read_labels(
+    source: str | os.PathLike[str], n: int, column: str | None, messages: list[str]
+) -> tuple[NDArray[Any], str]:
+    """One label for each row, from a file of its own."""
+    path = _locate(source)
+    if path is None:
+        raise ValueError(f"--labels {source}: give a file with one label a row.")
+    suffix = path.suffix.lower()
+    if suffix in _ARRAYS:
+        arrays = _read_arrays(path)
+        key = "X" if suffix == ".npy" else _pick(arrays, "y", column, path.name)
+        if key is None and len(arrays) == 1:
+            key = next(iter(arrays))
+        if key is None:
+            raise ValueError(
+                f"{path.name} has no key 'y', 'target' or 'labels'; it has {listed(arrays)}."
+            )
+        return _vector(arrays[key], "labels" if key == "X" else key, n, path.name), path.name
+    if suffix in _PARQUET:
+        frame = _read_parquet(path, {"target": column}, messages)
+        name = _label_column(list(frame.columns), column, path)
+        return _vector(frame[name], name, n, path.name), path.name
+    text = _decode(path, messages)
+    rows = [[line] for line in text.split("\n")]
+    if suffix != ".txt":
+        rows = list(csv.reader(io.StringIO(text), delimiter=_separator(_head(text))))
+    rows = [[cell.strip() for cell in row] for row in rows]
+    i, first = 0, rows[0]
+    if max(map(len, rows)) > 1:
+        rows = [row for row in rows[1:] if row]
+        i = first.index(_label_column(first, column, path))
+    else:
+        while len(rows) > n and not any(rows[-1]):
+            rows.pop()
+        # One line more than the data has rows, or a name that targets have: a header.
+        if len(rows) == n + 1 or (first and first[0].lower() in (*_TARGET_NAMES, "labels")):
+            rows.pop(0)
+    if len(rows) != n:
+        raise ValueError(f"{path.name} has {len(rows)} labels for {n} rows of data.")
+    return _parse_labels([row[i] if i < len(row) else "" for row in rows]), path.name
+
+
+def _label_column(names: list[str], column: str | None, path: Path) -> str:
+    if column is not None:
+        if column not in names:
+            raise ValueError(
+                f"--target {column}: {path.name} has no such column."
+                f"{did_you_mean(column, names)} Its columns are {listed(names)}."
+            )
+        return column
+    real = [name for name in names if name and not name.startswith("Unnamed: ")]
+    matches = [name for name in real if name.lower() in (*_TARGET_NAMES, "labels")]
+    if len(real) == 1 or len(matches) == 1:
+        return (matches or real)[0]
+    raise ValueError(
+        f"Which column of {path.name} holds the labels? Name it with --target. "
+        f"Its columns are {listed(names)}."
+    )
+
+
+def _parse_labels(cells: Sequence[str]) -> NDArray[Any]:
+    labels = [None if cell in _MISSING or cell == "?" else cell for cell in cells]
+    present = [label for label in labels if label is not None]
+    numbers = _numbers(present)
+    # With leading zeros, or longer than a float can tell apart, a number is a name.
+    names = any(re.match(r"[+-]?(0\d|\d{16})", label) for label in present)
+    if names or not present or len(numbers) < len(present):
+        return np.array(labels, dtype=object)
+    values = iter(numbers)
+    return np.array([np.nan if label is None else next(values) for label in labels])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,81 @@
+"""From a raw table to neighbours in one fitted Pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from nearfar.datasets.tables import Table
+from nearfar.evaluation.columns import choose_columns
+from nearfar.evaluation.folds import Problem, tune
+from nearfar.evaluation.judgement import percent
+from nearfar.evaluation.measures import choose_measure
+from nearfar.evaluation.methods import Scale, baselines, learners
+from nearfar.evaluation.traps import check_target
+from nearfar.neighbors.knn import KNNClassifier
+
+
+def fit_chain(
+    table: Table,
+    method: str,
+    *,
+    scale: Scale = "auto",
+    keep: Sequence[Any] = (),
+    drop: Sequence[Any] = (),
+) -> tuple[Pipeline, list[str]]:
+    """Tune a method as the comparison does inside a fold, and fit it on all rows.
+
+    Returns
+    -------
+    Pipeline
+        Steps ``prepare`` (for tables), ``scale``, ``learner``, ``knn``, as far as they do
+        something.
+    list of str
+        What was left out and chosen.
+    """
+    plain = {one.name: one for one in baselines()}
+    chosen = plain[method] if method in plain else learners(method, scale)[0]
+    classes, codes = check_target(table.y, table.target or "y")
+    columns = choose_columns(table.X, feature_names=table.feature_names, keep=keep, drop=drop)
+    X = table.X
+    used = [*columns.numeric, *columns.categorical]
+    X = X[used].reset_index(drop=True) if hasattr(X, "iloc") else np.asarray(X, dtype=np.float64)
+    measure = choose_measure(None, classes, np.bincount(codes))
+    problem = Problem(X, classes, codes, columns.preprocessor(), measure)
+    choice = tune(problem, chosen, np.arange(len(codes)), "full")
+    steps = choice.setting.steps(problem.prepare)
+    chain = Pipeline([*steps, ("knn", KNNClassifier(n_neighbors=choice.k or 1))])
+    notes = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
+    error = "" if choice.error is None else f"; {measure.name} inside {percent(choice.error)}"
+    notes.append(f"{chosen.label}: {choice.setting.label}, k = {choice.k}{error}.")
+    return chain.fit(X, classes[codes]), notes
+
+
+def map_rows(chain: Pipeline, table: Table, name: str) -> NDArray[np.floating[Any]]:
+    """Rows of a table in the space of the learned distance."""
+    X, steps = table.X, chain[:-1]
+    wanted = getattr(chain, "feature_names_in_", None)
+    if wanted is not None:
+        if not hasattr(X, "iloc"):
+            raise ValueError(
+                f"{name} has no column names; the model was fitted on a table with the columns "
+                f"{', '.join(map(str, wanted[:10]))}{' ...' * (len(wanted) > 10)}."
+            )
+        missing = [str(column) for column in wanted if column not in X.columns]
+        if missing:
+            raise ValueError(
+                f"{name} lacks the column(s) {', '.join(missing[:10])}"
+                f"{' ...' * (len(missing) > 10)} that the model was fitted on."
+            )
+        X = X[list(wanted)]
+    else:
+        X = np.asarray(X, dtype=np.float64)
+        if X.shape[1] != chain.n_features_in_:
+            raise ValueError(
+                f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
+            )
+    return np.asarray(steps.transform(X) if len(steps) else X)

@@ -1,0 +1,226 @@
+"""From errors fold by fold to one of three sentences.
+
+A learner is recommended only if its gain over the reference is shown (the corrected interval lies
+off zero and Holm's p over all learners is below 5 %) and worth having (``min_gain``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
+
+Verdict = Literal["use", "keep", "unsure"]
+
+
+@dataclass(frozen=True)
+class Comparand:
+    """A learner beside the reference."""
+
+    error: float
+    #: Learner minus reference: below zero is a gain.
+    difference: Estimate
+    p: float
+    p_holm: float
+    recommended: bool
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict, the learner it is about, and every learner's numbers."""
+
+    verdict: Verdict
+    #: The learner to use; of the others the one that came nearest.
+    method: str | None
+    reference_error: float
+    comparands: dict[str, Comparand] = field(default_factory=dict)
+
+
+def judge(
+    reference_error: float,
+    errors: Mapping[str, float],
+    differences: Mapping[str, Estimate],
+    *,
+    min_gain: float = 0.05,
+    confidence: float = 0.95,
+) -> Judgement:
+    """Weigh all learners against the reference.
+
+    Parameters
+    ----------
+    reference_error : float
+        Mean error of the reference.
+    errors, differences : mapping
+        For each learner its mean error and the paired difference to the reference.
+    min_gain : float
+        Least gain worth a recommendation, relative to the reference's error.
+    """
+    names = list(errors)
+    p = {name: differences[name].p_below_zero() for name in names}
+    adjusted = dict(zip(names, holm(list(p.values())), strict=True))
+    comparands = {}
+    for name in names:
+        difference = differences[name]
+        shown = difference.interval(confidence)[1] < 0 and adjusted[name] <= 1 - confidence
+        worth = -difference.mean > min_gain * reference_error
+        comparands[name] = Comparand(
+            errors[name], difference, p[name], float(adjusted[name]), bool(shown and worth)
+        )
+    by_error = sorted(names, key=lambda name: errors[name])
+    chosen = [name for name in by_error if comparands[name].recommended]
+    if chosen:
+        return Judgement("use", chosen[0], reference_error, comparands)
+    if not by_error:
+        return Judgement("unsure", None, reference_error)
+    best = by_error[0]
+    # Nothing to decide where the best learner's gain is not even seen.
+    if _may_gain(comparands[best], reference_error, min_gain):
+        return Judgement("unsure", best, reference_error, comparands)
+    return Judgement("keep", best, reference_error, comparands)
+
+
+def _may_gain(comparand: Comparand, reference_error: float, min_gain: float) -> bool:
+    if not comparand.difference.degrees > 0:
+        return reference_error > 0  # no interval: nothing is known
+    return -comparand.difference.mean > min_gain * reference_error
+
+
+def sentence(
+    judgement: Judgement,
+    *,
+    labels: Mapping[str, str],
+    reference_label: str,
+    measure: str,
+    n_rows: int,
+    fit_seconds: Mapping[str, float],
+    n_train: int,
+    min_gain: float,
+    nested_error: float | None,
+    confidence: float = 0.95,
+) -> str:
+    """The answer in words."""
+    base = judgement.reference_error
+    if judgement.method is None:
+        return (
+            f"Cannot tell: no learner was tested on enough folds to be judged. {reference_label} "
+            f"makes {percent(base)} {measure}."
+        )
+    name, found = labels[judgement.method], judgement.comparands[judgement.method]
+    gain = -found.difference.mean
+    low, high = (-bound for bound in reversed(found.difference.interval(confidence)))
+    known = found.difference.degrees > 0
+    wide = f"{confidence:.0%} interval {points(low)} to {points(high)}".replace("%", " %")
+    if judgement.verdict == "use":
+        text = (
+            f"Use {name}: {percent(found.error)} {measure} instead of {percent(base)} for the best "
+            f"plain distance, a gain of {points(gain)} points ({wide}; Holm p "
+            f"{p_text(found.p_holm)})."
+        )
+        if nested_error is not None:
+            text += (
+                f" Expect about {percent(nested_error)} on new data: that is the {measure} when "
+                "the method too is chosen inside each training fold."
+            )
+        seconds = fit_seconds.get(judgement.method)
+        if seconds is not None:
+            text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} rows."
+        return text
+    if judgement.verdict == "keep":
+        text = f"Keep {reference_label} ({percent(base)} {measure}): "
+        if base == 0:
+            return text + "it makes no mistakes that a learner could remove."
+        if gain > 0:
+            return text + (
+                f"the best learner, {name}, gains {points(gain)} points ({wide}), less than the "
+                f"{percent(min_gain)} of it that were asked for."
+            )
+        return text + (
+            f"no learner does better; the best, {name}, makes {percent(found.error)}, "
+            f"{points(-gain)} points more (gain: {wide})."
+        )
+    if not known:
+        return (
+            f"Cannot tell: {name} makes {percent(found.error)} {measure}, {reference_label} "
+            f"{percent(base)}, but fewer than two folds are done, so there is no interval. Give it "
+            "more time."
+        )
+    needed = rows_to_decide(found.difference, n_rows, confidence)
+    if low > 0:  # the interval alone would do; Holm's correction for several learners does not
+        rows = f"with {len(judgement.comparands)} learners tried, Holm p is {p_text(found.p_holm)}"
+        return (
+            f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
+            f"({percent(found.error)} against {percent(base)}; {wide}), but {rows}. Compare it "
+            "alone on new data, or on more rows."
+        )
+    if needed <= 100 * n_rows:
+        rows = f"if the difference is real, roughly {_round_rows(needed):,} rows would show it"
+    else:
+        rows = "more than a hundred times as many rows would be needed to show it"
+    return (
+        f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
+        f"({percent(found.error)} against {percent(base)}), but the {wide} includes zero; {rows} "
+        f"(there are {n_rows:,}). Until then keep {reference_label}."
+    )
+
+
+def context_notes(
+    clearer: Sequence[tuple[str, float]], measure: str, compared_with: str
+) -> list[str]:
+    """What to add when a classifier that is no distance predicts clearly better."""
+    return [
+        f"{label} makes {percent(error)} {measure}, clearly less than {compared_with}: if labels "
+        "are all you need, use it. A distance is for neighbours, not for accuracy."
+        for label, error in clearer
+    ]
+
+
+def _round_rows(rows: float) -> int:
+    digits = max(0, int(np.floor(np.log10(rows))) - 1)
+    return int(np.ceil(rows / 10**digits) * 10**digits)
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent.
+
+    >>> percent(0.0213)
+    '2.1 %'
+    """
+    return f"{100 * fraction:.1f} %"
+
+
+def points(fraction: float) -> str:
+    """A difference of fractions in percentage points, with a real minus sign.
+
+    >>> points(-0.0123), points(0.0044)
+    ('−1.2', '0.4')
+    """
+    small = 0 < abs(fraction) < 0.00095
+    text = f"{100 * fraction:.2f}" if small else f"{100 * fraction:.1f}"
+    return text.replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    """A p-value in three digits; in four where three would hide on which side of 5 % it lies.
+
+    >>> p_text(0.0004), p_text(0.0312), p_text(0.0502)
+    ('< 0.001', '0.031', '0.0502')
+    """
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.4f}" if 0.05 < p < 0.0505 else f"{p:.3f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds with two digits that mean something.
+
+    >>> seconds_text(0.0123), seconds_text(3.14159), seconds_text(125.0)
+    ('0.012 s', '3.1 s', '125 s')
+    """
+    if seconds >= 10:
+        return f"{seconds:.0f} s"
+    digits = max(0, 1 - int(np.floor(np.log10(max(seconds, 1e-4)))))
+    return f"{seconds:.{digits}f} s"

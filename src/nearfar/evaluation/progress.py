@@ -1,0 +1,77 @@
+"""What is shown while a comparison runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+
+class Progress:
+    """Shows nothing; what shows something derives from it."""
+
+    #: Seconds between ticks.
+    every = 1.0
+
+    def say(self, line: str) -> None:
+        """A line about the data, a warning or the plan."""
+
+    def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
+        """Names, labels and roles of the methods, and how many folds each will run."""
+
+    def more(self, n_folds: int) -> None:
+        """There will be more folds than was said."""
+
+    def working(self, method: str) -> None:
+        """A method has begun a task."""
+
+    def fold_done(self, method: str, n_done: int, error: float) -> None:
+        """A method has finished a fold; its mean error so far."""
+
+    def ended(self, method: str, status: str, reason: str | None) -> None:
+        """A method is done, failed or was stopped."""
+
+    def tick(self) -> None:
+        """Called about once a second."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class PlainProgress(Progress):
+    """Plain lines: what was said, and a line whenever a tenth of the folds is done."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._labels: dict[str, str] = {}
+        self._total = self._done = self._shown = 0
+
+    def say(self, line: str) -> None:
+        """Print the line."""
+        print(line, file=self._stream or sys.stderr, flush=True)
+
+    def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
+        """Remember how much there is to do."""
+        self._labels = {name: label for name, label, _ in methods}
+        self._total = n_folds * len(methods)
+
+    def more(self, n_folds: int) -> None:
+        """Count anew."""
+        self._total = n_folds * len(self._labels)
+        self._shown = 10 * self._done // max(1, self._total)
+
+    def fold_done(self, method: str, n_done: int, error: float) -> None:
+        """Print a line now and then."""
+        self._done += 1
+        tenth = 10 * self._done // max(1, self._total)
+        if tenth > self._shown:
+            self._shown = tenth
+            label = self._labels.get(method, method)
+            self.say(
+                f"  {self._done}/{self._total} folds; last: {label}, fold {n_done}, mean error "
+                f"so far {100 * error:.1f} %"
+            )
+
+    def ended(self, method: str, status: str, reason: str | None) -> None:
+        """Print failures at once."""
+        if status == "failed":
+            self.say(f"  {self._labels.get(method, method)} failed: {reason}")

@@ -1,0 +1,270 @@
+"""Who is trained on and who is tested: outer folds, and the splits inside a training fold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    KFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+    check_cv,
+)
+
+Rows = NDArray[np.intp]
+#: How much is tried inside a training fold.
+Tuning = Literal["full", "holdout", "k"]
+N_SPLITS = 5
+INNER_SPLITS = {"full": 3, "holdout": 1, "k": 1}
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split of the rows."""
+
+    repeat: int
+    fold: int
+    train: Rows
+    test: Rows
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """All folds, how they were made in words, and what was checked."""
+
+    folds: list[Fold]
+    n_splits: int
+    words: str
+    notes: list[str]
+    #: scikit-learn's constructor of the same folds, for the lines that repeat the run.
+    code: str | None
+
+    @property
+    def test_share(self) -> float:
+        """Test rows for each training row, averaged over the folds."""
+        return float(np.mean([len(fold.test) / len(fold.train) for fold in self.folds]))
+
+
+def make_scheme(
+    codes: Rows,
+    *,
+    repeats: int,
+    seed: int = 0,
+    groups: NDArray[Any] | None = None,
+    time: NDArray[Any] | None = None,
+    n_test_rows: int = 0,
+    cv: Any = None,
+    X: Any = None,
+) -> Scheme:
+    """The folds for the data at hand.
+
+    Parameters
+    ----------
+    codes : ndarray of int
+        Class of each row.
+    repeats : int
+        How often the rows are shuffled and split anew.
+    groups, time : ndarray, optional
+        Groups that stay together; times, so that the past predicts the future.
+    n_test_rows : int
+        The last so many rows are a fixed test set.
+    cv : int, splitter or iterable, optional
+        The user's own folds.
+    """
+    n = len(codes)
+    if n_test_rows:
+        cut = n - n_test_rows
+        folds = [Fold(0, 0, np.arange(cut), np.arange(cut, n))]
+        scheme = Scheme(folds, 1, f"one fixed test set of {n_test_rows} rows", [], None)
+    elif cv is not None and not isinstance(cv, int | np.integer):
+        place = np.zeros((n, 1)) if X is None else X
+        splits = list(check_cv(cv, codes, classifier=True).split(place, codes, groups))
+        size = _splits_a_repeat(cv, len(splits))
+        folds = [
+            Fold(i // size, i % size, np.asarray(a), np.asarray(b))
+            for i, (a, b) in enumerate(splits)
+        ]
+        scheme = Scheme(folds, size, f"the folds given ({len(folds)})", [], None)
+    elif time is not None:
+        folds = list(_time_folds(time, N_SPLITS if cv is None else int(cv)))
+        scheme = Scheme(
+            folds,
+            len(folds),
+            f"{len(folds)} folds in time: the past predicts what follows",
+            [],
+            None,
+        )
+    else:
+        wanted = N_SPLITS if cv is None else int(cv)
+        scheme = _shuffled(codes, groups, wanted, repeats, seed)
+    if time is not None and groups is not None and not n_test_rows:
+        scheme = _without_shared_groups(scheme, groups)
+    _check(scheme, codes, n)
+    if groups is not None:
+        scheme.notes.append(_check_groups(scheme, groups))
+    return scheme
+
+
+def _splits_a_repeat(cv: Any, n_folds: int) -> int:
+    """Folds that test every row once, where the splitter says how many these are."""
+    n_repeats = getattr(cv, "n_repeats", 1)
+    return n_folds // n_repeats if n_folds % n_repeats == 0 else n_folds
+
+
+def _shuffled(
+    codes: Rows, groups: NDArray[Any] | None, n_splits: int, repeats: int, seed: int
+) -> Scheme:
+    notes = []
+    largest = int(np.bincount(codes).max())
+    units, what = (largest, "rows in the largest class")
+    if groups is not None:
+        units, what = len(np.unique(groups)), "groups"
+    if units < 2:
+        raise ValueError(f"There is only one of {what}: nothing can be held out.")
+    if units < n_splits:
+        notes.append(f"Only {units} {what}: {units} folds instead of {n_splits}.")
+        n_splits = units
+    if repeats < 1:
+        raise ValueError(f"repeats={repeats} must be 1 or more.")
+    place = np.zeros((len(codes), 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # small classes are warned about by name
+        if groups is None:
+            splitter = RepeatedStratifiedKFold(
+                n_splits=n_splits, n_repeats=repeats, random_state=seed
+            )
+            splits = list(splitter.split(place, codes))
+            kind, code = "stratified", repr(splitter)
+        else:
+            splits = [
+                split
+                for repeat in range(repeats)
+                for split in StratifiedGroupKFold(
+                    n_splits, shuffle=True, random_state=seed + repeat
+                ).split(place, codes, groups)
+            ]
+            kind, code = "group-wise stratified", None
+    folds = [Fold(i // n_splits, i % n_splits, a, b) for i, (a, b) in enumerate(splits)]
+    words = f"{repeats} × {n_splits}-fold, {kind}, shuffled, seed {seed}"
+    return Scheme(folds, n_splits, words, notes, code)
+
+
+def _time_folds(time: NDArray[Any], n_splits: int) -> Iterator[Fold]:
+    order = np.argsort(time, kind="stable")
+    if len(order) <= n_splits:
+        raise ValueError(f"{len(order)} rows are too few for {n_splits} folds in time.")
+    for i, (train, test) in enumerate(TimeSeriesSplit(n_splits).split(order)):
+        rows, held = order[train], order[test]
+        # Rows of the same moment as the first test row are not the past.
+        rows = rows[time[rows] < time[held].min()]
+        if len(rows):
+            yield Fold(0, i, np.sort(rows), np.sort(held))
+
+
+def _without_shared_groups(scheme: Scheme, groups: NDArray[Any]) -> Scheme:
+    """Leave the training rows out whose group is tested."""
+    folds = [
+        Fold(f.repeat, f.fold, f.train[~np.isin(groups[f.train], groups[f.test])], f.test)
+        for f in scheme.folds
+    ]
+    words = scheme.words + "; training rows of tested groups left out"
+    return Scheme(folds, scheme.n_splits, words, scheme.notes, None)
+
+
+def _check(scheme: Scheme, codes: Rows, n: int) -> None:
+    if not scheme.folds:
+        raise ValueError("There is no fold: the times leave no row to train on.")
+    for fold in scheme.folds:
+        where = f"fold {fold.fold} of repeat {fold.repeat}"
+        for rows in (fold.train, fold.test):
+            if len(rows) == 0:
+                raise ValueError(
+                    f"{where} has {len(fold.train)} training and {len(fold.test)} "
+                    "test rows; it needs both."
+                )
+            if rows.min() < 0 or rows.max() >= n:
+                raise ValueError(f"{where} names rows outside 0 to {n - 1}.")
+        if len(np.intersect1d(fold.train, fold.test)):
+            raise ValueError(f"{where} has rows that are both trained on and tested.")
+        if len(np.unique(codes[fold.train])) < 2:
+            raise ValueError(
+                f"{where} has a single class among its {len(fold.train)} training rows."
+            )
+
+
+def _check_groups(scheme: Scheme, groups: NDArray[Any]) -> str:
+    """Assert that no group is on both sides, and say so."""
+    for fold in scheme.folds:
+        shared = np.intersect1d(groups[fold.train], groups[fold.test])
+        if len(shared):
+            raise ValueError(
+                f"Group {shared.tolist()[0]!r} is trained on and tested in fold {fold.fold} of "
+                f"repeat {fold.repeat}."
+            )
+    return (
+        f"Groups: {len(np.unique(groups))}; none is on both sides of any of the "
+        f"{len(scheme.folds)} folds (checked)."
+    )
+
+
+def inner_splits(
+    tuning: Tuning,
+    codes: Rows,
+    groups: NDArray[Any] | None = None,
+    time: NDArray[Any] | None = None,
+) -> list[tuple[Rows, Rows]]:
+    """Splits of a training fold for tuning: the same for every method, by the rules outside."""
+    n, full = len(codes), tuning == "full"
+    place = np.zeros((n, 1))
+    if time is not None:
+        order = np.argsort(time, kind="stable")
+        splits = list(TimeSeriesSplit(3).split(order)) if full and n > 3 else []
+        if not splits:
+            cut = max(1, round(0.75 * n))
+            splits = [(np.arange(cut), np.arange(cut, n))]
+        return [
+            (a, b)
+            for a, b in ((order[a], order[b]) for a, b in splits)
+            if len(b) and len(np.unique(codes[a])) > 1
+        ]
+    splitter = inner_splitter(tuning, codes, groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return [
+            (a, b)
+            for a, b in splitter.split(place, codes, groups)
+            if len(a) and len(b) and len(np.unique(codes[a])) > 1
+        ]
+
+
+def inner_splitter(tuning: Tuning, codes: Rows, groups: NDArray[Any] | None = None) -> Any:
+    """scikit-learn's splitter for tuning, for data without times.
+
+    Where the training rows are all of one group, rows of it are split.
+    """
+    full = tuning == "full"
+    n_groups = 0 if groups is None else len(np.unique(groups))
+    if n_groups >= 2:
+        if full and n_groups >= 3:
+            return StratifiedGroupKFold(3, shuffle=True, random_state=0)
+        return GroupShuffleSplit(1, test_size=0.25, random_state=0)
+    counts = np.bincount(codes)
+    counts = counts[counts > 0]
+    if full:
+        if counts.max() >= 3:
+            return StratifiedKFold(3, shuffle=True, random_state=0)
+        return KFold(3, shuffle=True, random_state=0)
+    held = int(np.ceil(0.25 * len(codes)))
+    if counts.min() >= 2 and held >= len(counts) and len(codes) - held >= len(counts):
+        return StratifiedShuffleSplit(1, test_size=0.25, random_state=0)
+    return ShuffleSplit(1, test_size=0.25, random_state=0)

@@ -1,0 +1,146 @@
+"""Progress in a terminal that can show it: a table that fills, in colour. Needs rich."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from nearfar.evaluation.comparison import Comparison, footnotes
+from nearfar.evaluation.progress import Progress
+from nearfar.extras import require
+
+_VERDICT_STYLE = {"use": "bold green", "keep": "bold cyan", "unsure": "bold yellow"}
+
+
+class LiveProgress(Progress):
+    """A live table: a row for each method with its bar and its error so far."""
+
+    every = 0.25
+
+    def __init__(self, budget: float | None) -> None:
+        self._console = require("rich.console", "app").Console()
+        self._live: Any = None
+        self._budget, self._began = budget, monotonic()
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._n_folds = 0
+
+    def say(self, line: str) -> None:
+        """Print the line above the table."""
+        style = "yellow" if line.startswith("Warning") else None
+        self._console.print(line, style=style, highlight=False, markup=False)
+
+    def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
+        """Start the table."""
+        self._n_folds = n_folds
+        self._rows = {
+            name: {"label": label, "role": role, "done": 0, "error": None, "state": ""}
+            for name, label, role in methods
+        }
+        live = require("rich.live", "app")
+        self._live = live.Live(
+            self._table(), console=self._console, refresh_per_second=4, transient=True
+        )
+        self._live.start()
+
+    def more(self, n_folds: int) -> None:
+        """Lengthen the bars."""
+        self._n_folds = n_folds
+
+    def working(self, method: str) -> None:
+        """Mark the method as running."""
+        if method in self._rows:
+            self._rows[method]["state"] = "running"
+            self._show()
+
+    def fold_done(self, method: str, n_done: int, error: float) -> None:
+        """Move its bar."""
+        if method in self._rows:
+            row = self._rows[method]
+            row["done"], row["error"], row["state"] = n_done, error, ""
+            self._show()
+
+    def ended(self, method: str, status: str, reason: str | None) -> None:
+        """Say how it ended."""
+        if method in self._rows:
+            self._rows[method]["state"] = status if reason is None else f"{status}: {reason[:60]}"
+            self._show()
+
+    def tick(self) -> None:
+        """Keep the clock going."""
+        self._show()
+
+    def close(self) -> None:
+        """Take the table away: the final one follows."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(self._table())
+
+    def _table(self) -> Any:
+        table = require("rich.table", "app").Table(box=None, pad_edge=False)
+        bar = require("rich.progress_bar", "app").ProgressBar
+        spent = monotonic() - self._began
+        limit = "" if self._budget is None else f" of {self._budget:g}"
+        table.add_column(f"{spent:.0f}{limit} s")
+        table.add_column("folds", min_width=20)
+        table.add_column("")
+        table.add_column("error", justify="right")
+        table.add_column("")
+        for row in self._rows.values():
+            error = "" if row["error"] is None else f"{100 * row['error']:.1f} %"
+            style = "red" if row["state"].startswith("failed") else "dim"
+            label = row["label"] if row["role"] == "learner" else f"[dim]{row['label']}[/dim]"
+            table.add_row(
+                label,
+                bar(total=max(1, self._n_folds), completed=row["done"], width=20),
+                f"{row['done']}/{self._n_folds}",
+                error,
+                f"[{style}]{_plain(row['state'])}[/{style}]",
+            )
+        return table
+
+
+def show(comparison: Comparison) -> None:
+    """The final table and the answer, in colour."""
+    console = require("rich.console", "app").Console()
+    table = require("rich.table", "app").Table(box=None, pad_edge=False, header_style="bold")
+    document = comparison.document
+    protocol = document["protocol"]
+    console.print(
+        f"\n{protocol['measure'].capitalize()} on held-out rows; {protocol['scheme']}.\n",
+        highlight=False,
+        markup=False,
+    )
+    for i, name in enumerate(
+        ["method", "error", "95 %", "difference", "95 %", "Holm p", "folds", "fit s", "MB"]
+    ):
+        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i > 0)
+    failed = []
+    for method, cells in comparison.cells():
+        style = {"reference": "bold", "context": "dim", "baseline": "dim"}.get(method["role"])
+        if method["error"] is None:
+            failed.append(f"{cells[0]} {cells[1]}")
+            continue
+        if method["recommended"]:
+            style = "bold green"
+        table.add_row(*(_plain(cell) for cell in cells), style=style)
+    console.print(table)
+    for line in failed:
+        console.print(line, style="red", highlight=False, markup=False)
+    for line in footnotes(document):
+        console.print(line, style="dim", highlight=False, markup=False)
+    answer = document["answer"]
+    console.print()
+    console.print(
+        answer["text"], style=_VERDICT_STYLE[answer["verdict"]], highlight=False, markup=False
+    )
+    for note in answer["notes"]:
+        console.print(f"  - {note}", highlight=False, markup=False)
+
+
+def _plain(text: str) -> str:
+    escape: Any = require("rich.markup", "app").escape
+    return str(escape(text))

@@ -1,0 +1,246 @@
+"""The document of a comparison, with its gaps filled and the questions that sections share."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nearfar.report.words import cut, number
+
+FORMAT = 1
+Method = dict[str, Any]
+
+_EMPTY: dict[str, Any] = {
+    "created": "",
+    "command": "",
+    "seconds": None,
+    "status": "complete",
+    "versions": {},
+    "machine": "",
+    "data": {
+        "name": "",
+        "n_rows": None,
+        "n_features": None,
+        "features": [],
+        "target": None,
+        "classes": [],
+        "class_counts": [],
+        "dropped": [],
+        "groups": None,
+        "time": None,
+        "test": None,
+        "image_shape": None,
+        "messages": [],
+    },
+    "warnings": [],
+    "protocol": {
+        "scheme": "",
+        "n_splits": None,
+        "repeats": None,
+        "seed": 0,
+        "min_gain": None,
+        "confidence": 0.95,
+        "measure": "error",
+        "measure_note": "",
+        "tuning": "",
+        "tuning_note": "",
+        "time_budget": None,
+        "plan": [],
+        "notes": [],
+    },
+    "folds": [],
+    "common_folds": [],
+    "methods": [],
+    "nested": None,
+    "answer": {"verdict": "unsure", "method": None, "text": "", "notes": []},
+    "best": None,
+    "code": "",
+    "held_out": {"rows": [], "true": [], "predicted": {}, "neighbors": {}, "labels": {}},
+    "maps": {"rule": "", "rows": [], "classes": [], "methods": {}},
+    "weights": {},
+    "histories": {},
+    "rows": None,
+    "images": None,
+}
+_EMPTY_METHOD: Method = {
+    "name": "",
+    "label": "",
+    "role": "learner",
+    "status": "done",
+    "reason": None,
+    "folds_done": 0,
+    "error": None,
+    "interval": None,
+    "difference": None,
+    "difference_interval": None,
+    "p_holm": None,
+    "fit_seconds": None,
+    "tune_seconds": None,
+    "predict_seconds": None,
+    "peak_mb": None,
+    "not_converged": 0,
+    "recommended": False,
+    "results": [],
+}
+
+
+class Comparison:
+    """Read access to a document; every key of the format is there, empty where unknown.
+
+    Parameters
+    ----------
+    document : dict
+        What a comparison produced, format 1. It is not changed.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        if not isinstance(document, dict):
+            raise TypeError(
+                f"document should be the dict of a comparison; got {type(document).__name__}."
+            )
+        if document.get("format") != FORMAT:
+            raise ValueError(
+                f"The document has format {cut(repr(document.get('format')), 40)}; this version "
+                f"of nearfar draws format {FORMAT}. Draw it with the nearfar that made it, or "
+                "compare again."
+            )
+        self.document = _filled(document, _EMPTY)
+        if self.document["rows"] is not None:
+            self.document["rows"] = _filled(self.document["rows"], {"columns": [], "values": {}})
+        self.methods: list[Method] = [
+            _filled(method, _EMPTY_METHOD) for method in self.document["methods"]
+        ]
+        self.by_name = {method["name"]: method for method in self.methods}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.document[key]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is known of the data."""
+        return self.document["data"]
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """How the methods were compared."""
+        return self.document["protocol"]
+
+    @property
+    def confidence(self) -> str:
+        """The level of the intervals, as "95 %"."""
+        return f"{100 * (number(self.protocol['confidence']) or 0.95):.3g}\u00a0%"
+
+    @property
+    def measure(self) -> str:
+        """What the errors are, as the head of a column."""
+        name = cut(self.protocol["measure"], 40) or "error"
+        return name[0].upper() + name[1:]
+
+    @property
+    def learners(self) -> list[Method]:
+        """The learners that have results, in the order of the document."""
+        return [m for m in self.methods if m["role"] == "learner" and _has_results(m)]
+
+    @cached_property
+    def reference(self) -> Method | None:
+        """The baseline that the others are compared with."""
+        return next((m for m in self.methods if m["role"] == "reference"), None)
+
+    @cached_property
+    def best(self) -> Method | None:
+        """The learner that is shown beside the reference: the best one."""
+        named = self.by_name.get(self.document["best"])
+        if named is not None and named in self.learners:
+            return named
+        ranked = [m for m in self.learners if number(m["error"]) is not None]
+        return min(ranked, key=lambda m: m["error"], default=None)
+
+    @property
+    def shows_rows(self) -> bool:
+        """False when the user asked that no contents of rows be shown."""
+        return self.document["rows"] is not None
+
+    def random(self) -> np.random.Generator:
+        """A generator seeded like the comparison: the same document gives the same report."""
+        seed = self.protocol["seed"]
+        return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
+
+    def label(self, name: str) -> str:
+        """How a method is called in the report."""
+        method = self.by_name.get(name)
+        return cut((method and method["label"]) or name, 60)
+
+    def class_name(self, code: Any) -> str:
+        """The name of a class, from its code."""
+        classes = self.data["classes"]
+        if isinstance(code, int) and 0 <= code < len(classes):
+            return cut(classes[code], 40) or "(empty)"
+        return "unknown"
+
+    def column_name(self, name: Any) -> str:
+        """The name of a column, short enough for a table."""
+        return cut(name, 30) or "(no name)"
+
+    def row_values(self, row: Any, columns: list[int], length: int = 24) -> list[str] | None:
+        """Some columns of a row; None when the row is not in the document."""
+        if not self.shows_rows:
+            return None
+        values = self.document["rows"]["values"].get(str(row))
+        if values is None:
+            return None
+        return [cut(values[c], length) if c < len(values) else "" for c in columns]
+
+    def row_image(self, row: Any) -> Any:
+        """The pixels of a row, or None."""
+        if not self.shows_rows or not self.document["images"]:
+            return None
+        return self.document["images"].get(str(row))
+
+    def telling_columns(self, limit: int) -> list[int]:
+        """The columns of the rows that the best learner weighs most, then the first ones."""
+        if not self.shows_rows:
+            return []
+        columns = self.document["rows"]["columns"]
+        position = {name: i for i, name in reversed(list(enumerate(columns)))}
+        ranked = [position[name] for name in self.heaviest_features() if name in position]
+        return list(dict.fromkeys([*ranked, *range(len(columns))]))[:limit]
+
+    def heaviest_features(self) -> list[str]:
+        """The features of the best learner by their mean weight, or none."""
+        weights = self.document["weights"].get(self.best["name"]) if self.best else None
+        shares = mean_shares(weights)
+        if weights is None or shares is None:
+            return []
+        return [weights["features"][i] for i in np.argsort(-shares, kind="stable")]
+
+
+def mean_shares(weights: Any) -> Any:
+    """The mean over folds of each feature's share; None when there is none."""
+    table = shares_by_fold(weights)
+    return None if table is None else table.mean(axis=0)
+
+
+def shares_by_fold(weights: Any) -> Any:
+    """Shares as an array (folds, features), without folds that are missing; or None."""
+    if not weights or not weights.get("features"):
+        return None
+    width = len(weights["features"])
+    folds = [fold for fold in weights.get("folds") or [] if fold and len(fold) == width]
+    table = np.array([[number(share) or 0.0 for share in fold] for fold in folds])
+    return table if table.size else None
+
+
+def _has_results(method: Method) -> bool:
+    return method["status"] in ("done", "unfinished") and bool(method["results"])
+
+
+def _filled(value: Any, default: Any) -> Any:
+    """``value`` with the keys it lacks; a shallow copy down to the keys of ``default``."""
+    if value is None:
+        return deepcopy(default)
+    if not isinstance(default, dict) or not isinstance(value, dict):
+        return value
+    return {**value, **{key: _filled(value.get(key), default[key]) for key in default}}

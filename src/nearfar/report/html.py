@@ -1,0 +1,165 @@
+"""One self-contained HTML file from the document of a comparison."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from nearfar.extras import require
+from nearfar.report import sections
+from nearfar.report.comparison import Comparison
+from nearfar.report.maps import chosen_points, maps_view
+from nearfar.report.markup import Markup, breakable
+from nearfar.report.neighbours import neighbours_view, sampled_rows
+from nearfar.report.words import cut, moment
+
+
+def render(document: dict[str, Any]) -> str:
+    """Draw the report of a comparison.
+
+    The page needs no network: style, script, charts and pictures are inside, and a content
+    security policy forbids it to load anything. It stays under 5 MB whatever the data: at most
+    5,000 points, 25 classes, 20 features and 12 sampled rows are drawn, and long texts are cut.
+
+    Parameters
+    ----------
+    document : dict
+        What a comparison produced (``nearfar compare --json``), format 1. Where it holds
+        nothing for a section, the section says so. When ``document["rows"]`` is None, no value
+        or picture of any row is shown.
+
+    Returns
+    -------
+    str
+        The page.
+
+    Examples
+    --------
+    >>> page = render({"format": 1, "answer": {"verdict": "keep", "text": "Keep <Euclidean>."}})
+    >>> "Keep &lt;Euclidean&gt;." in page
+    True
+    """
+    comparison = Comparison(document)
+    # Last of all: no half of a surrogate pair may reach the file.
+    return _template().render(_page(comparison)).encode("utf-8", "replace").decode("utf-8")
+
+
+def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write the report to a file.
+
+    The page goes to a temporary file first, so that a reader never sees half of it.
+
+    Parameters
+    ----------
+    document : dict
+        What a comparison produced.
+    path : path-like
+        Where the report goes.
+    force : bool, default=False
+        Replace a file that is there. Otherwise that raises ``FileExistsError``.
+
+    Returns
+    -------
+    Path
+        Where the report is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> write({"format": 1}, Path(folder.name) / "report.html").name
+    'report.html'
+    >>> folder.cleanup()
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it, like report.html.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"The folder {target.parent} of {target.name} does not exist; create it first."
+        )
+    _refuse_existing(target, force)
+    page = render(document)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(page, encoding="utf-8", newline="\n")
+        _refuse_existing(target, force)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def rows_to_show(document: dict[str, Any]) -> list[int]:
+    """The rows whose contents the report of this document can show.
+
+    A comparison asks for them before it fills ``document["rows"]`` and ``document["images"]``,
+    which may then leave out all others.
+
+    Parameters
+    ----------
+    document : dict
+        The document, with ``held_out`` and ``maps``.
+
+    Returns
+    -------
+    list of int
+        Row numbers, sorted.
+
+    Examples
+    --------
+    >>> rows_to_show({"format": 1})
+    []
+    """
+    comparison = Comparison(document)
+    rows = comparison["maps"]["rows"]
+    drawn = [rows[i] for i in chosen_points(comparison)]
+    return sorted({*drawn, *sampled_rows(comparison)})
+
+
+def _page(comparison: Comparison) -> dict[str, Any]:
+    """Everything the template asks for."""
+    return {
+        "name": cut(comparison.data["name"], 60) or "data",
+        "made": moment(comparison["created"]),
+        "version": cut(comparison["versions"].get("nearfar"), 40),
+        "style": Markup(_asset("report.css")),
+        "script": Markup(_asset("report.js")),
+        "answer": sections.answer_view(comparison),
+        "data": sections.data_view(comparison),
+        "leaderboard": sections.leaderboard_view(comparison),
+        "paired": sections.paired_view(comparison),
+        "neighbours": neighbours_view(comparison),
+        "classes": sections.classes_view(comparison),
+        "maps": maps_view(comparison),
+        "weights": sections.weights_view(comparison),
+        "cost": sections.cost_view(comparison),
+        "protocol": sections.protocol_view(comparison),
+    }
+
+
+def _template() -> Any:
+    jinja2 = require("jinja2", "app")
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = breakable
+    return environment.from_string(_asset("report.html.jinja"))
+
+
+def _asset(name: str) -> str:
+    return resources.files("nearfar.report").joinpath(name).read_text("utf-8")
+
+
+def _refuse_existing(target: Path, force: bool) -> None:
+    if target.exists() and not force:
+        raise FileExistsError(
+            f"{target} exists and was left as it is; pass force=True (--force on the command "
+            "line) to replace it, or choose another name."
+        )

@@ -1,0 +1,501 @@
+"""nearfar.compare from data to answer: its rules, its traps, its workers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_iris, load_wine
+from sklearn.preprocessing import StandardScaler
+
+from nearfar import LDA, RCA, compare
+from nearfar.base import LearnerTags, LinearLearner
+
+QUICK = {"repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+
+
+def methods_of(result):
+    return {method["name"]: method for method in result.document["methods"]}
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return compare(
+        X,
+        y,
+        methods={"lda": LDA(), "rca": RCA()},
+        repeats=2,
+        context=False,
+        isolate=False,
+        verbose=False,
+    )
+
+
+# What comes out
+
+
+def test_the_document_is_plain_data(wine):
+    text = json.dumps(wine.document, allow_nan=False)
+    assert json.loads(text) == wine.document
+
+
+def test_the_reference_is_the_best_baseline_inside_each_training_fold(wine):
+    rows = methods_of(wine)
+    baselines = [rows[name] for name in ("raw", "standardised", "cosine", "whitened")]
+    for fold, result in enumerate(rows["reference"]["results"]):
+        inner = [row["results"][fold]["inner_error"] for row in baselines]
+        chosen = baselines[int(np.argmin(inner))]
+        assert result["baseline"] == chosen["name"]
+        assert result["error"] == chosen["results"][fold]["error"]
+
+
+def test_the_reference_is_not_chosen_by_its_test_error():
+    # Choosing the baseline with the lowest test error in each fold would be optimistic.
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5)), rng.integers(0, 2, 60)
+    rows = methods_of(compare(X, y, methods=["lda"], **QUICK))
+    per_fold = np.array(
+        [
+            [result["error"] for result in rows[name]["results"]]
+            for name in ("raw", "standardised", "cosine", "whitened")
+        ]
+    )
+    reference = [result["error"] for result in rows["reference"]["results"]]
+    assert np.mean(reference) > per_fold.min(axis=0).mean()
+
+
+def test_nested_selection_picks_by_inner_error_and_counts_the_outer(wine):
+    rows = methods_of(wine)
+    candidates = [rows["reference"], rows["lda"], rows["rca"]]
+    errors, chosen = [], []
+    for fold in range(10):
+        inner = [row["results"][fold]["inner_error"] for row in candidates]
+        best = candidates[int(np.argmin(inner))]
+        chosen.append(best["name"])
+        errors.append(best["results"][fold]["error"])
+    nested = wine.document["nested"]
+    assert nested["error"] == pytest.approx(np.mean(errors))
+    assert nested["chosen"] == {name: chosen.count(name) for name in set(chosen)}
+
+
+def test_differences_are_paired_and_corrected(wine):
+    rows = methods_of(wine)
+    errors = {
+        name: np.array([result["error"] for result in rows[name]["results"]])
+        for name in ("reference", "lda")
+    }
+    difference = errors["lda"] - errors["reference"]
+    assert rows["lda"]["difference"] == pytest.approx(difference.mean())
+    share = np.mean([f["n_test"] / f["n_train"] for f in wine.document["folds"]])
+    half = 2.2621571628 * np.sqrt((0.1 + share) * difference.var(ddof=1))  # t, 9 degrees
+    assert rows["lda"]["difference_interval"] == pytest.approx(
+        [difference.mean() - half, difference.mean() + half]
+    )
+
+
+def test_the_table_and_the_folds_are_frames(wine):
+    assert isinstance(wine.table, pd.DataFrame) and wine.table.loc["lda", "folds_done"] == 10
+    assert len(wine.folds) == 10 * len(wine.table)
+    assert wine.best in ("reference", "lda", "rca")
+
+
+def test_it_shows_itself(wine):
+    text = str(wine)
+    assert wine.answer in text and "Euclidean, standardised" in text and "10/10" in text
+    html = wine._repr_html_()
+    assert "<table>" in html and wine.answer.split(":")[0] in html
+
+
+def test_names_of_the_user_are_escaped_in_a_notebook():
+    X, y = load_iris(return_X_y=True)
+    result = compare(X, y, methods={"<b>x</b>": LDA()}, **QUICK)
+    assert "<b>x</b>" not in result._repr_html_()
+
+
+def test_files_are_not_overwritten(wine, tmp_path):
+    path = wine.to_json(tmp_path / "a.json")
+    assert json.loads(path.read_text())["best"] == wine.best
+    with pytest.raises(FileExistsError, match="a.json exists"):
+        wine.to_json(path)
+    wine.to_json(path, force=True)
+    report = wine.to_html(tmp_path / "a.html")
+    with pytest.raises(FileExistsError):
+        wine.to_html(report)
+
+
+def run_lines(code, **names):
+    """Run printed lines; what they print, as a number."""
+    lines = code.replace("print(", "printed.append(")
+    space = {"printed": [], **names}
+    exec(compile(lines, "lines", "exec"), space)
+    return float(space["printed"][-1])
+
+
+@pytest.mark.parametrize("tuning", ["full", "holdout", "k"])
+def test_the_printed_lines_give_the_same_error(tuning):
+    X, y = load_wine(return_X_y=True)
+    result = compare(
+        X,
+        y,
+        methods=["lda"],
+        repeats=1,
+        tuning=tuning,
+        min_gain=0.0,
+        context=False,
+        isolate=False,
+        verbose=False,
+    )
+    error = methods_of(result)[result.best]["error"]
+    assert run_lines(result.code, X=X, y=y) == pytest.approx(error, abs=1e-12)
+
+
+def test_the_printed_lines_of_a_learner_on_a_table_with_groups():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200) * 100})
+    frame["c"] = np.where(rng.random(200) < 0.5, "u", "v")
+    frame.loc[::17, "a"] = np.nan
+    y = (frame["a"].fillna(0) > 0).astype(int).to_numpy()
+    groups = np.repeat(np.arange(50), 4)
+    result = compare(frame, y, methods=["lda"], groups=groups, **QUICK)
+    error = methods_of(result)[result.best]["error"]
+    lines = result.code.replace("X[train]", "X.iloc[train]").replace("X[test]", "X.iloc[test]")
+    assert run_lines(lines, data=frame, y=y, groups=groups) == pytest.approx(error, abs=1e-12)
+
+
+# Kinds of data
+
+
+def test_images_are_kept_as_images():
+    X = np.random.default_rng(0).random((40, 4, 4))
+    result = compare(X, np.arange(40) % 2, methods=["lda"], **QUICK)
+    assert result.document["data"]["image_shape"] == [4, 4]
+    first = next(iter(result.document["images"].values()))
+    assert np.shape(first) == (4, 4) and np.max(first) <= 255
+
+
+def test_rows_can_be_kept_out():
+    from nearfar.datasets.tables import read_table
+    from nearfar.evaluation.compare import compare_tables
+
+    options = {key: value for key, value in QUICK.items() if key != "verbose"}
+    result = compare_tables(read_table("iris"), methods=["lda"], show_rows=False, **options)
+    assert result.document["rows"] is None and result.document["images"] is None
+
+
+def test_a_fixed_test_set_gives_an_interval_over_its_rows():
+    X, y = load_wine(return_X_y=True)
+    train = np.arange(178) % 3 > 0
+    test = (X[~train], y[~train])
+    result = compare(X[train], y[train], test=test, methods=["lda"], **QUICK)
+    assert len(result.document["folds"]) == 1
+    row = methods_of(result)["lda"]
+    assert row["difference_interval"][0] < row["difference"] < row["difference_interval"][1]
+    # By hand: paired losses of the rows.
+    held = result.document["held_out"]
+    true = np.array(held["true"])
+    wrong = {name: np.array(held["predicted"][name]) != true for name in ("lda", "reference")}
+    losses = wrong["lda"].astype(float) - wrong["reference"]
+    assert row["difference"] == pytest.approx(losses.mean())
+    half = 2.0 * losses.std(ddof=1) / np.sqrt(len(losses))
+    assert row["difference_interval"][1] - row["difference"] == pytest.approx(half, rel=0.01)
+
+
+def test_unbalanced_classes_get_the_balanced_error():
+    rng = np.random.default_rng(0)
+    y = np.r_[np.zeros(180, int), np.ones(20, int)]
+    X = rng.normal(size=(200, 3)) + y[:, None]
+    result = compare(X, y, methods=["lda"], **QUICK | {"context": True})
+    assert result.document["protocol"]["measure"] == "balanced error"
+    assert methods_of(result)["majority"]["error"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.random.default_rng(0).random(60)}, "continuous"),
+        ({"y": np.zeros(60)}, "class"),
+        ({"y": None}, "y is None"),
+        ({"y": np.arange(59) % 2}, "60 rows, but y has 59"),
+        ({"X": np.zeros((0, 3)), "y": []}, "row|empty|label"),
+        ({"X": np.zeros(60)}, "shape"),
+        ({"groups": np.arange(59)}, "groups has 59"),
+        ({"groups": [None] * 60}, "groups has a missing value in row 0"),
+        ({"repeats": 0}, "repeats=0"),
+        ({"repeats": 1.5}, "repeats=1.5"),
+        ({"time_budget": -1}, "time_budget=-1"),
+        ({"min_gain": 5}, "min_gain=5"),
+        ({"tuning": "much"}, "tuning='much'"),
+        ({"scale": "huge"}, "scale='huge'"),
+        ({"scoring": "nonsense"}, "scoring='nonsense'"),
+        ({"methods": "nonsense"}, "no method 'nonsense'"),
+        ({"test": (np.zeros((5, 2)), np.zeros(5))}, "test data have 2 features"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(change, message):
+    rng = np.random.default_rng(0)
+    arguments = {"X": rng.normal(size=(60, 3)), "y": np.arange(60) % 2, **QUICK} | change
+    with pytest.raises(ValueError, match=message):
+        compare(arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+def test_infinite_values_are_refused_before_anything_runs():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    X[7, 1] = np.inf
+    with pytest.raises(ValueError, match="inf"):
+        compare(X, np.arange(60) % 2, **QUICK)
+
+
+# Traps
+
+
+def test_random_folds_on_grouped_data_would_be_wildly_optimistic():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 10)
+    y = (np.arange(40) % 2)[groups]  # a label for each group, at random
+    X = rng.normal(size=(40, 6))[groups] + 0.1 * rng.normal(size=(400, 6))
+    naive = compare(X, y, methods=["lda"], **QUICK)
+    honest = compare(X, y, methods=["lda"], groups=groups, **QUICK)
+    assert methods_of(naive)["reference"]["error"] < 0.05
+    assert methods_of(honest)["reference"]["error"] > 0.35
+    notes = honest.document["protocol"]["notes"]
+    assert any("Groups: 40; none is on both sides" in note for note in notes)
+
+
+def test_duplicated_rows_are_warned_about():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 4)), rng.integers(0, 2, 100)
+    result = compare(np.vstack([X, X]), np.r_[y, y], methods=["lda"], **QUICK)
+    assert methods_of(result)["raw"]["error"] < 0.3  # labels are random: it remembers the copies
+    assert [w["kind"] for w in result.document["warnings"]] == ["duplicates"]
+    assert not compare(X, y, methods=["lda"], **QUICK).document["warnings"]
+
+
+def test_an_id_column_is_left_out():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": np.arange(200), "a": rng.normal(size=200)})
+    y = np.repeat([0, 1], 100)  # rows come sorted by class: the number tells it
+    result = compare(frame, y, methods=["lda"], **QUICK)
+    assert result.document["data"]["dropped"][0][0] == "id"
+    assert methods_of(result)["reference"]["error"] > 0.35
+    kept = compare(frame, y, methods=["lda"], keep=["id"], **QUICK)
+    assert methods_of(kept)["reference"]["error"] < 0.05
+
+
+def test_a_copy_of_the_target_is_named():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "outcome": rng.integers(0, 3, 200)})
+    y = frame["outcome"].map({0: "x", 1: "y", 2: "z"})
+    result = compare(frame, y, methods=["lda"], **QUICK)
+    texts = [w["text"] for w in result.document["warnings"] if w["kind"] == "telling column"]
+    assert len(texts) == 1 and "outcome" in texts[0]
+    without = compare(frame, y, methods=["lda"], drop=["outcome"], **QUICK)
+    assert not without.document["warnings"]
+
+
+def test_small_classes_are_named():
+    X = np.random.default_rng(0).normal(size=(63, 3))
+    y = np.r_[["big"] * 30, ["large"] * 30, ["tiny"] * 3]
+    result = compare(X, y, methods=["lda"], **QUICK)
+    assert "tiny" in result.document["warnings"][0]["text"]
+
+
+# Workers
+
+
+class Slow(LDA):
+    def fit(self, X, y=None):
+        time.sleep(600)
+
+
+class Crash(LDA):
+    def fit(self, X, y=None):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Refuse(LDA):
+    def fit(self, X, y=None):
+        print("chatter on standard output")
+        raise ValueError("I do not like\nthis data.")
+
+
+class Hungry(LinearLearner):
+    learner_tags = LearnerTags(kind="supervision")
+
+    def fit(self, X, y=None):
+        rows = self._check_X(X, reset=True)
+        np.ones(50_000_000)  # 400 MB, gone at once
+        self.components_ = np.eye(rows.shape[1])
+        return self
+
+
+@pytest.fixture(scope="module")
+def isolated():
+    X, y = load_iris(return_X_y=True)
+    methods = {
+        "lda": LDA(),
+        "slow": Slow(),
+        "crash": Crash(),
+        "refuse": Refuse(),
+        "hungry": Hungry(),
+    }
+    began = time.monotonic()
+    result = compare(
+        X, y, methods=methods, time_budget=25, repeats=1, tuning="k", context=False, verbose=False
+    )
+    return result, methods_of(result), time.monotonic() - began
+
+
+def test_a_method_that_hangs_is_killed_at_the_deadline(isolated):
+    result, rows, seconds = isolated
+    assert seconds < 30
+    assert (rows["slow"]["status"], rows["slow"]["folds_done"]) == ("unfinished", 0)
+    assert result.document["status"] == "time budget reached"
+    assert any("Slow did not finish" in note for note in result.document["answer"]["notes"])
+
+
+def test_a_crash_is_a_row_with_a_reason(isolated):
+    rows = isolated[1]
+    assert rows["crash"]["status"] == "failed" and "SIGSEGV" in rows["crash"]["reason"]
+    assert rows["refuse"]["reason"] == "ValueError: I do not like this data."
+
+
+def test_peak_memory_is_that_of_the_method(isolated):
+    rows = isolated[1]
+    assert 380 < rows["hungry"]["peak_mb"] < 450
+    assert rows["lda"]["peak_mb"] < 100
+
+
+def test_what_runs_elsewhere_gives_the_same_numbers(isolated):
+    X, y = load_iris(return_X_y=True)
+    here = methods_of(compare(X, y, methods={"lda": LDA()}, **QUICK))
+    for name in ("lda", "raw", "reference"):
+        assert here[name]["error"] == isolated[1][name]["error"]
+
+
+SCRIPT = """
+import sys
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_iris
+from nearfar import compare
+
+class Mine(TransformerMixin, BaseEstimator):
+    "Not importable: defined in a script, and no guard around what follows."
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+    def transform(self, X):
+        return X * 2.0
+
+X, y = load_iris(return_X_y=True)
+result = compare(X, y, methods={"mine": Mine()}, repeats=1, tuning="k", context=False, n_jobs=2)
+print(result.document["methods"][0]["status"], len(result.document["methods"]))
+print({m["name"]: m["status"] for m in result.document["methods"]}["mine"])
+"""
+
+
+def test_a_script_without_a_guard_may_define_its_own_learner(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-1] == "done", done.stderr
+    assert "Plan:" in done.stderr
+
+
+INTERRUPTED = """
+import _thread, threading, sys, time
+from sklearn.datasets import load_iris
+from nearfar import LDA, compare
+from nearfar.evaluation import schedule
+
+X, y = load_iris(return_X_y=True)
+record = schedule.Schedule._record
+def stop_after(self, run, fold, value):
+    record(self, run, fold, value)
+    if sys.argv[2] == "stop" and sum(len(r.results) for r in self.runs.values()) == 12:
+        raise KeyboardInterrupt
+schedule.Schedule._record = stop_after
+result = compare(X, y, methods={"lda": LDA()}, repeats=2, tuning="k", context=False, isolate=False,
+                 journal=sys.argv[1])
+print(result.document["status"], sum(m["folds_done"] for m in result.document["methods"]))
+print([(m["name"], m["error"]) for m in result.document["methods"]])
+"""
+
+
+def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path):
+    journal = tmp_path / "run.journal"
+
+    def run(word):
+        command = [sys.executable, "-c", textwrap.dedent(INTERRUPTED), journal, word]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    first = run("stop")
+    assert first.stdout.startswith("interrupted")
+    lines = journal.read_text().splitlines()
+    assert len(lines) == 13
+    # Half a line, as when the power fails, costs that fold only.
+    journal.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:40])
+    second = run("go")
+    assert second.stdout.startswith("complete 60")
+    assert "  50/50 folds" in second.stderr
+    assert not journal.exists()
+    anew = run("go")
+    assert anew.stdout == second.stdout
+
+
+def test_a_journal_of_another_comparison_is_refused(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    journal = tmp_path / "run.journal"
+    journal.write_text('{"nearfar_journal": 1, "fingerprint": "x", "tuning": "k"}\n')
+    with pytest.raises(ValueError, match="another comparison"):
+        compare(X, y, methods=["lda"], journal=journal, **QUICK)
+    journal.write_text("hello")
+    with pytest.raises(ValueError, match="not a journal"):
+        compare(X, y, methods=["lda"], journal=journal, **QUICK)
+
+
+class Unscaled(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        return np.full((len(X), 2), np.nan)
+
+
+def test_a_learner_that_gives_nan_fails_with_a_sentence():
+    X, y = load_iris(return_X_y=True)
+    rows = methods_of(compare(X, y, methods={"nan": Unscaled()}, **QUICK))
+    assert rows["nan"]["reason"] == "ValueError: transform gave NaN or infinity."
+
+
+def test_every_method_may_fail_and_there_is_still_a_document():
+    X, y = load_iris(return_X_y=True)
+    result = compare(X, y, methods={"refuse": Refuse()}, **QUICK)
+    answer = result.document["answer"]
+    assert answer["verdict"] == "unsure" and "no learner was tested" in answer["text"]
+    assert any("I do not like" in note for note in answer["notes"])
+    assert isinstance(str(result), str)
+
+
+def test_a_pipeline_and_a_classifier_may_be_compared():
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+
+    X, y = load_iris(return_X_y=True)
+    methods = {
+        "pipe": make_pipeline(StandardScaler(), LDA()),
+        "knn": KNeighborsClassifier(7),
+    }
+    rows = methods_of(compare(X, y, methods=methods, **QUICK))
+    assert rows["pipe"]["error"] < 0.1 and rows["knn"]["error"] < 0.1
+    assert rows["knn"]["results"][0]["k"] is None and rows["pipe"]["results"][0]["k"] is not None
