@@ -12,18 +12,23 @@ import os
 import re
 import warnings
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.datasets.delimited import (
+    MISSING,
+    as_numbers,
+    decode,
+    head_of,
+    read_delimited,
+    separator_of,
+)
+from nearfar.datasets.words import count, did_you_mean, listed
 from nearfar.extras import require
 
 EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
@@ -51,10 +56,6 @@ _ELSE = {
     ".json": "Save it as CSV or Parquet first.",
     ".arff": "Save it as CSV first.",
 }
-# pandas also reads "None" as missing, which would silently remove a class of that name.
-_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
-_MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
-_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 
 
 @dataclass
@@ -178,28 +179,6 @@ def read_table(
         table.time = _as_time(table.time, table.time_name or "", kept, table.messages)
         table.messages.append(f"Time: '{table.time_name}'; not a feature.")
     return table
-
-
-def did_you_mean(name: object, names: Iterable[object]) -> str:
-    """`` Did you mean 'class'?`` with a space before it, or nothing.
-
-    >>> did_you_mean("Clas", ["age", "class"])
-    " Did you mean 'class'?"
-    """
-    by_lower = {str(known).lower(): str(known) for known in names}
-    close = get_close_matches(str(name).lower(), by_lower, n=1)
-    return f" Did you mean '{by_lower[close[0]]}'?" if close else ""
-
-
-def listed(names: Iterable[object], limit: int = 20) -> str:
-    """Quoted names, the first few of many.
-
-    >>> listed(["a", "b", "c"], limit=2)
-    "'a', 'b' and 1 more"
-    """
-    quoted = [f"'{name}'" for name in names]
-    more = f" and {len(quoted) - limit} more" if len(quoted) > limit else ""
-    return ", ".join(quoted[:limit]) + more
 
 
 # Where the data is
@@ -400,7 +379,7 @@ def _from_frame(path: Path, wanted: dict[str, str | None], *, guess: bool) -> Ta
     if path.suffix.lower() in _PARQUET:
         frame, repeated = _read_parquet(path, wanted, messages), set[str]()
     else:
-        frame, repeated = _read_delimited(path, messages)
+        frame, repeated = read_delimited(path, messages)
     headerless = frame.columns[0] == "column 0"
     for option, name in wanted.items():
         if name is None:
@@ -473,240 +452,6 @@ def _read_parquet(path: Path, wanted: dict[str, str | None], messages: list[str]
     return frame
 
 
-def _read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
-    """A frame from CSV, TSV or text, and the column names that came twice."""
-    pd = require("pandas", "app")
-    text = _decode(path, messages)
-    head = _head(text)
-    separator = _separator(head)
-    rows = _sample(head, separator, 200)
-    if len(rows[0]) == 1:
-        wide = [row for other in _SEPARATORS for row in _sample(head, other, 50) if len(row) > 1]
-        found = f"its first line has one cell, '{rows[0][0][:60]}'"
-        found += f", later ones have {len(wide[0])}" if wide else ", and so have the others"
-        raise ValueError(
-            f"{path.name} is no table: {found}. The first line should hold the column names, "
-            "separated by commas, semicolons or tabs."
-        )
-    headerless = _first_row_is_data(rows)
-    if headerless:
-        names = [f"column {i}" for i in range(len(rows[0]))]
-        messages.append(
-            f"The first line holds data, no names: columns are called 'column 0' to '{names[-1]}'."
-        )
-    else:
-        names = [name.strip() for name in rows[0]]
-        if len(rows) == 1:
-            raise ValueError(f"{path.name} has a header of {len(names)} columns and no rows.")
-    names = _check_widths(path, text, separator, names, rows, headerless, messages)
-    names, repeated = _unique_names(names, messages)
-    comma = separator != "," and _has_decimal_commas(rows[1:])
-    if comma:
-        messages.append("Numbers are read with decimal commas.")
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(text.encode()),
-            sep=separator,
-            header=None if headerless else 0,
-            names=names,
-            index_col=False,
-            decimal="," if comma else ".",
-            na_values=list(_MISSING),
-            keep_default_na=False,
-            skipinitialspace=True,
-            low_memory=False,
-        )
-    except ValueError as error:  # pandas' ParserError is one
-        hint = " Is a quotation mark left open?" if "inside string" in str(error) else ""
-        raise ValueError(f"{path.name} cannot be read as a table: {error}.{hint}") from error
-    _tidy_text(pd, frame, comma, messages)
-    filled = np.flatnonzero(frame.notna().any(axis=1))
-    last = int(filled[-1]) + 1 if len(filled) else 0
-    if last < len(frame):
-        messages.append(f"{_count(len(frame) - last, 'empty row')} at the end left out.")
-        frame = frame.iloc[:last]
-    if len(frame) == 0:
-        raise ValueError(f"{path.name} has {len(names)} columns and no filled row.")
-    return frame, repeated
-
-
-def _decode(path: Path, messages: list[str]) -> str:
-    raw = path.read_bytes()
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = raw.decode("utf-16", errors="replace")
-    elif b"\0" in raw[:4096]:
-        raise ValueError(f"{path.name} is no text file; is its ending right?")
-    else:
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = raw.decode("latin-1")
-            messages.append(f"{path.name} is not in UTF-8; it is read as Latin-1.")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.strip():
-        raise ValueError(f"{path.name} is empty.")
-    if re.match(r"\s*<(!doctype|html)", text[:200], re.IGNORECASE):
-        raise ValueError(f"{path.name} is a web page, no table.")
-    return text
-
-
-def _head(text: str) -> list[str]:
-    """The first lines; more than rows are looked at, since quoted cells may hold line ends."""
-    return [f"{line}\n" for line in text.split("\n", 1000)[:1000]]
-
-
-def _sample(head: Sequence[str], separator: str, limit: int) -> list[list[str]]:
-    """The first rows, blank lines skipped."""
-    reader = csv.reader(head, delimiter=separator, skipinitialspace=True)
-    try:
-        return list(islice((row for row in reader if row), limit))
-    except csv.Error as error:
-        raise ValueError(
-            f"Line {reader.line_num} cannot be read: {error}. Is a quotation mark left open?"
-        ) from error
-
-
-def _separator(head: Sequence[str]) -> str:
-    # Decimal commas and commas in text are common, semicolons and tabs inside a name are not.
-    best, best_share = ",", 0.0
-    for separator in _SEPARATORS:
-        widths = [len(row) for row in _sample(head, separator, 50)]
-        if widths and widths[0] > 1:
-            share = sum(width in (widths[0], widths[0] + 1) for width in widths) / len(widths)
-            if share > max(best_share, 0.9):
-                return separator
-            if share > best_share:
-                best, best_share = separator, share
-    return best
-
-
-def _first_row_is_data(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a file has no header.
-
-    Its first line must be numbers, or at least half of them with a text that comes again in the
-    same column ("5.1,3.5,1.4,0.2,setosa"). Numbers can be names, though: 0, 1, 2, ... as pandas
-    writes them, years or wavelengths. They run in steps of one, or eight and more of them rise,
-    and the next line does not.
-    """
-    first = rows[0]
-    numbers = _numbers(first)
-    if len(numbers) < max(1, len(first) / 2):
-        return False
-    words = [(i, cell) for i, cell in enumerate(first) if cell.strip() and not _numbers([cell])]
-    again = any(cell in (row[i] for row in rows[1:] if i < len(row)) for i, cell in words)
-    if len(numbers) < len(first) and not again:
-        return False
-    return not _runs(numbers) or (len(rows) > 1 and _runs(_numbers(rows[1])))
-
-
-def _numbers(cells: Sequence[str]) -> list[float]:
-    """What of the cells is a number, with a decimal point or comma."""
-    found = []
-    for cell in cells:
-        with suppress(ValueError):
-            found.append(float(cell.strip().replace(",", ".")))
-    return found
-
-
-def _runs(numbers: Sequence[float]) -> bool:
-    steps = np.diff(numbers)
-    if len(steps) < 7:
-        return len(steps) >= 2 and bool(np.all(steps == 1))
-    return bool(np.all(steps > 0) or np.all(steps < 0))
-
-
-def _check_widths(
-    path: Path,
-    text: str,
-    separator: str,
-    names: list[str],
-    rows: Sequence[Sequence[str]],
-    headerless: bool,
-    messages: list[str],
-) -> list[str]:
-    """Names for every column of the rows; rows with too many cells raise."""
-    width = len(names)
-    if not headerless and all(len(row) == width + 1 for row in rows[1:]):
-        # Row names as R writes them have no name; nor has what stands behind a last separator.
-        behind = all(not row[-1].strip() for row in rows[1:])
-        names = [*names, ""] if behind else ["", *names]
-        width += 1
-    if '"' in text:
-        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
-        widths = [(reader.line_num, len(row)) for row in reader if row]
-    else:
-        lines = enumerate(text.split("\n"), start=1)
-        widths = [(number, line.count(separator) + 1) for number, line in lines if line]
-    short = []
-    for line, found in widths[0 if headerless else 1 :]:
-        if found > width:
-            raise ValueError(
-                f"{path.name}, line {line}: {found} cells where the first line has {width}. "
-                "The first line should hold the column names, and a text with "
-                f"{_SEPARATORS[separator]} in it needs quotation marks."
-            )
-        if found < width:
-            short.append(line)
-    if short:
-        messages.append(
-            f"{_count(len(short), 'line')} with fewer than {width} cells (first: line {short[0]}); "
-            "the rest of them counts as missing."
-        )
-    return names
-
-
-def _unique_names(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
-    """A name for each column, no two the same, and the names that came twice."""
-    names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
-    repeated = {name for name, count in Counter(names).items() if count > 1}
-    if not repeated:
-        return names, repeated
-    unique: list[str] = []
-    for name in names:
-        new, number = name, 0
-        while new in unique or (number and new in names):
-            number += 1
-            new = f"{name}.{number}"
-        unique.append(new)
-    for name in sorted(repeated):
-        new = unique[names.index(name, names.index(name) + 1)]
-        messages.append(f"{names.count(name)} columns are named '{name}'; the second is '{new}'.")
-    return unique, repeated
-
-
-def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
-    cells = [cell.strip() for row in rows for cell in row]
-    commas = sum(bool(re.fullmatch(r"[+-]?\d+,\d+([eE][+-]?\d+)?", cell)) for cell in cells)
-    points = sum(bool(re.fullmatch(r"[+-]?\d+\.\d+([eE][+-]?\d+)?", cell)) for cell in cells)
-    return commas > points
-
-
-def _tidy_text(pd: Any, frame: Any, comma: bool, messages: list[str]) -> None:
-    """Strip cells, make '?' a missing value, and turn what is then numbers into numbers."""
-    marks = 0
-    for name in frame.columns:
-        if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":
-            continue
-        column = frame[name].str.strip()
-        unknown = column == "?"
-        marks += int(unknown.sum())
-        column = column.mask(unknown | (column == ""))
-        words = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
-        rest = column.mask(words)
-        numbers = pd.to_numeric(rest.str.replace(",", ".") if comma else rest, errors="coerce")
-        # With few different numbers they may be levels, and the word another one.
-        if numbers.notna().sum() == rest.notna().sum() and (
-            numbers.nunique() > 10 or (numbers.notna().any() and not words.any())
-        ):
-            column = numbers
-            if words.any():
-                example = frame[name][words].iloc[0].strip()
-                messages.append(f"Column '{name}': '{example}' among numbers counts as missing.")
-        frame[name] = column
-    if marks:
-        messages.append(f"{_count(marks, 'cell')} with '?' read as missing.")
-
-
 def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) -> Any:
     """Without the row numbers that pandas and R write, and without empty unnamed columns."""
     numbers, empty = [], []
@@ -764,7 +509,7 @@ def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
     rows = np.flatnonzero(missing).tolist()
     shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     table.messages.append(
-        f"{_count(len(rows), 'row')} without a target left out (row {shown}); "
+        f"{count(len(rows), 'row')} without a target left out (row {shown}); "
         "rows are counted without them from here on."
     )
     framed = hasattr(table.X, "iloc")
@@ -825,7 +570,7 @@ def _check_groups(groups: NDArray[Any], name: str, kept: NDArray[np.intp]) -> ND
     missing = _missing(groups)
     if missing.any():
         raise ValueError(
-            f"The groups '{name}' are missing in {_count(int(missing.sum()), 'row')} (first: row "
+            f"The groups '{name}' are missing in {count(int(missing.sum()), 'row')} (first: row "
             f"{kept[np.argmax(missing)]}); every row needs its group."
         )
     return _tidy(groups) if groups.dtype.kind != "O" else groups.astype(str)
@@ -838,7 +583,7 @@ def _as_time(
     missing = _missing(values)
     if missing.any():
         raise ValueError(
-            f"The time '{name}' is missing in {_count(int(missing.sum()), 'row')} (first: row "
+            f"The time '{name}' is missing in {count(int(missing.sum()), 'row')} (first: row "
             f"{kept[np.argmax(missing)]}); every row needs its time."
         )
     if values.dtype.kind in "biu":
@@ -905,10 +650,10 @@ def _read_labels(
         frame = _read_parquet(path, {"target": column}, messages)
         name = _label_column(list(frame.columns), column, path)
         return _vector(frame[name], name, n, path.name), path.name
-    text = _decode(path, messages)
+    text = decode(path, messages)
     rows = [[line] for line in text.split("\n")]
     if suffix != ".txt":
-        rows = list(csv.reader(io.StringIO(text), delimiter=_separator(_head(text))))
+        rows = list(csv.reader(io.StringIO(text), delimiter=separator_of(head_of(text))))
     rows = [[cell.strip() for cell in row] for row in rows]
     i, first = 0, rows[0]
     if max(map(len, rows)) > 1:
@@ -944,16 +689,12 @@ def _label_column(names: list[str], column: str | None, path: Path) -> str:
 
 
 def _parse_labels(cells: Sequence[str]) -> NDArray[Any]:
-    labels = [None if cell in _MISSING or cell == "?" else cell for cell in cells]
+    labels = [None if cell in MISSING or cell == "?" else cell for cell in cells]
     present = [label for label in labels if label is not None]
-    numbers = _numbers(present)
+    numbers = as_numbers(present)
     # With leading zeros, or longer than a float can tell apart, a number is a name.
     names = any(re.match(r"[+-]?(0\d|\d{16})", label) for label in present)
     if names or not present or len(numbers) < len(present):
         return np.array(labels, dtype=object)
     values = iter(numbers)
     return np.array([np.nan if label is None else next(values) for label in labels])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

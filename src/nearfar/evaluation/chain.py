@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from nearfar.datasets.tables import Table
-from nearfar.evaluation.columns import choose_columns
+from nearfar.datasets.words import listed
+from nearfar.evaluation.columns import choose_columns, columns_of
 from nearfar.evaluation.folds import Problem, tune
 from nearfar.evaluation.judgement import percent
 from nearfar.evaluation.measures import choose_measure
@@ -41,9 +43,7 @@ def fit_chain(
     chosen = plain[method] if method in plain else learners(method, scale)[0]
     classes, codes = check_target(table.y, table.target or "y")
     columns = choose_columns(table.X, feature_names=table.feature_names, keep=keep, drop=drop)
-    X = table.X
-    used = [*columns.numeric, *columns.categorical]
-    X = X[used].reset_index(drop=True) if hasattr(X, "iloc") else np.asarray(X, dtype=np.float64)
+    X = columns.select(table.X)
     measure = choose_measure(None, classes, np.bincount(codes))
     problem = Problem(X, classes, codes, columns.preprocessor(), measure)
     choice = tune(problem, chosen, np.arange(len(codes)), "full")
@@ -57,25 +57,20 @@ def fit_chain(
 
 def map_rows(chain: Pipeline, table: Table, name: str) -> NDArray[np.floating[Any]]:
     """Rows of a table in the space of the learned distance."""
-    X, steps = table.X, chain[:-1]
-    wanted = getattr(chain, "feature_names_in_", None)
-    if wanted is not None:
-        if not hasattr(X, "iloc"):
-            raise ValueError(
-                f"{name} has no column names; the model was fitted on a table with the columns "
-                f"{', '.join(map(str, wanted[:10]))}{' ...' * (len(wanted) > 10)}."
-            )
-        missing = [str(column) for column in wanted if column not in X.columns]
-        if missing:
-            raise ValueError(
-                f"{name} lacks the column(s) {', '.join(missing[:10])}"
-                f"{' ...' * (len(missing) > 10)} that the model was fitted on."
-            )
-        X = X[list(wanted)]
-    else:
-        X = np.asarray(X, dtype=np.float64)
-        if X.shape[1] != chain.n_features_in_:
-            raise ValueError(
-                f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
-            )
+    prepare = chain.named_steps.get("prepare")
+    is_table = isinstance(prepare, ColumnTransformer) and hasattr(prepare, "feature_names_in_")
+    if is_table and not hasattr(table.X, "iloc"):
+        raise ValueError(
+            f"{name} has no column names; the model was fitted on a table with "
+            f"{listed(prepare.feature_names_in_)}."
+        )
+    try:
+        X = columns_of(prepare).select(table.X) if is_table else np.asarray(table.X, np.float64)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    if X.shape[1] != chain.n_features_in_:
+        raise ValueError(
+            f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
+        )
+    steps = chain[:-1]
     return np.asarray(steps.transform(X) if len(steps) else X)

@@ -15,7 +15,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from nearfar.datasets.tables import did_you_mean, listed
+from nearfar.datasets.words import did_you_mean, listed
 from nearfar.extras import require
 
 MAX_LEVELS = 100
@@ -143,6 +143,12 @@ class Columns:
             for i, categories in enumerate(levels, start=len(self.numeric)):
                 found += [i] * len(categories)
         return found
+
+
+def columns_of(fitted: ColumnTransformer) -> Columns:
+    """The columns that a fitted preprocessor of a table takes."""
+    used = {name: tuple(columns) for name, _, columns in fitted.transformers_}
+    return Columns(used.get("numeric", ()), used.get("categorical", ()), (), True)
 
 
 def choose_columns(

@@ -192,7 +192,7 @@ def compare_tables(
     rows = _join(table, test)
     measure = choose_measure(scoring, classes, np.bincount(all_codes, minlength=len(classes)))
     problem = Problem(
-        _numbers(rows, columns),
+        columns.select(rows),
         classes,
         all_codes,
         columns.preprocessor(),
@@ -297,7 +297,7 @@ def compare_tables(
         name: {"features": list(columns.names), "folds": shares}
         for name, shares in document["weights"].items()
     }
-    document |= _shown(rows, columns, table, document) if show_rows else _HIDDEN
+    document |= _shown(problem.X, columns, table, document) if show_rows else _HIDDEN
     return Comparison(document)
 
 
@@ -387,14 +387,6 @@ def _join(table: Table, test: Table | None) -> Any:
     if missing:
         raise ValueError(f"The test data lack the column(s) {', '.join(missing[:10])}.")
     return pandas.concat([table.X, test.X[list(table.X.columns)]], ignore_index=True)
-
-
-def _numbers(rows: Any, columns: Columns) -> Any:
-    """The data as methods see them: frames with the columns in use, arrays as floats."""
-    if hasattr(rows, "iloc"):
-        return rows[[*columns.numeric, *columns.categorical]].reset_index(drop=True)
-    array = np.asarray(rows)
-    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 
 
 def _scheme(problem: Problem, repeats: int, *, n_test: int, seed: int, cv: Any) -> Scheme:
@@ -501,14 +493,12 @@ def _shown(rows: Any, columns: Columns, table: Table, document: dict[str, Any]) 
             "rows": {"columns": [], "values": {}},
             "images": {str(row): images[i].tolist() for i, row in enumerate(chosen)},
         }
-    used = [*columns.numeric, *columns.categorical][:50]
     names = [str(name) for name in columns.names[:50]]
     if hasattr(rows, "iloc"):
-        values = [[_text(v) for v in row] for row in rows[used].iloc[chosen].to_numpy(object)]
+        cells = rows.iloc[chosen].to_numpy(object)[:, :50]
     else:
-        values = [
-            [_text(v) for v in row] for row in np.asarray(rows)[chosen][:, : len(used)].tolist()
-        ]
+        cells = rows[chosen][:, list(columns.numeric[:50])]
+    values = [[_text(value) for value in row] for row in cells.tolist()]
     return {
         "rows": {
             "columns": names,
