@@ -97,6 +97,12 @@ def _compare(options: argparse.Namespace) -> int:
         print(f"\nReport: {result.to_html(out, force=True)}")
     else:
         print("\nFor the HTML report: pip install 'nearfar[app]'")
+    protocol = result.document["protocol"]
+    if budget is not None:
+        print(
+            "The same folds and settings again, however long it takes: add "
+            f"--repeats {protocol['repeats']} --tuning {protocol['tuning']}"
+        )
     if options.json is not None:
         print(f"Numbers: {result.to_json(options.json, force=True)}")
     if journal.exists():

@@ -273,7 +273,11 @@ def compare_tables(
             "tuning_note": TUNING_WORDS[schedule.plan.tuning],
             "time_budget": time_budget,
             "plan": list(schedule.plan.lines),
-            "notes": list(schedule.scheme.notes),
+            "notes": [
+                *schedule.scheme.notes,
+                f"The same folds and settings again: repeats={schedule.plan.repeats}, "
+                f"tuning={schedule.plan.tuning!r}, random_state={random_state}.",
+            ],
         },
         "folds": [
             {

@@ -52,7 +52,8 @@ class ProcessPool:
         """Start the process of a method; its first event is "ready" or "failed"."""
         log = open(self._folder / f"{len(self._processes)}.log", "wb")  # noqa: SIM115
         process = subprocess.Popen(
-            [sys.executable, "-m", "nearfar.evaluation.worker"],
+            # -P: a random.py in the current folder is none of the worker's business.
+            [sys.executable, "-P", "-m", "nearfar.evaluation.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

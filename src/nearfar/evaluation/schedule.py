@@ -116,8 +116,8 @@ class Schedule:
             self._make_plan()
 
     def _loop(self) -> None:
-        if self.tuning is not None and (self.repeats is not None or self.budget is None):
-            self._make_plan()
+        if self.budget is None or (self.tuning is not None and self.repeats is not None):
+            self._make_plan()  # nothing to find out
         while True:
             self._give_tasks()
             if self._n_working() == 0 and not self._extend():
@@ -152,10 +152,11 @@ class Schedule:
 
     def _next(self) -> Run | None:
         """The idle method that is furthest behind."""
-        idle = []
-        for run in self.runs.values():
-            if run.stage in ("waiting", "ready") and self._task(run) is not None:
-                idle.append(run)
+        idle = [
+            run
+            for run in self.runs.values()
+            if run.stage in ("waiting", "ready") and self._task(run) is not None
+        ]
         # What cannot finish in time anyway must not hold up what can.
         return min(
             idle,

@@ -11,6 +11,8 @@ import pickle
 import signal
 import struct
 import sys
+import threading
+import time
 import traceback
 from pathlib import Path
 from typing import IO, Any
@@ -68,6 +70,7 @@ def peak_bytes(pid: int | str = "self") -> int | None:
 def main() -> None:
     """Serve until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us decides
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     inward = os.fdopen(os.dup(0), "rb")
     outward = os.fdopen(os.dup(1), "wb")
     # What a method prints must not run into the messages.
@@ -100,6 +103,13 @@ def main() -> None:
             answer = {"kind": "failed", "reason": reason(error), "trace": traceback.format_exc()}
         answer["peak"] = _above(base)
         send(outward, answer)
+
+
+def _end_with_parent(parent: int) -> None:
+    """End when the one who started us has gone, even in the middle of a fit."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _above(base: int | None) -> float | None:
