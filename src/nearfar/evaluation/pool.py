@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ _ONE_THREAD = dict.fromkeys(
     ),
     "1",
 )
+# Elsewhere a fork is unsafe once numerical libraries are loaded, or unknown.
+_FORKS = sys.platform == "linux"
 Event = tuple[str, dict[str, Any]]
 
 
@@ -37,50 +40,48 @@ class ProcessPool:
     """A process for each method; events come in the order they happen.
 
     Not multiprocessing: its spawned children run the user's script again unless that is guarded,
-    cannot load classes defined in a notebook, and read the number of BLAS threads too late.
+    cannot load classes defined in a notebook, and read the number of BLAS threads too late. On
+    Linux the processes are forked from a fresh one that has imported everything and done nothing,
+    which saves more than a second and 150 MB for each method.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="nearfar-"))
-        self._problem = self._folder / "problem.pickle"
-        self._problem.write_bytes(dumps(problem))
+        path = self._folder / "problem.pickle"
+        path.write_bytes(dumps(problem))
+        self._paths = {"sys_path": sys.path, "problem": str(path)}
         self._events: queue.Queue[Event] = queue.Queue()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, _Spawned | _Forked] = {}
         self._bases: dict[str, int | None] = {}
+        self._template: _Template | None = None
+        self._n_started = 0
 
     def start(self, method: Method) -> None:
         """Start the process of a method; its first event is "ready" or "failed"."""
-        log = open(self._folder / f"{len(self._processes)}.log", "wb")  # noqa: SIM115
-        process = subprocess.Popen(
-            # -P: a random.py in the current folder is none of the worker's business.
-            [sys.executable, "-P", "-m", "nearfar.evaluation.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,
-        )
-        log.close()
-        self._processes[method.name] = process
-        threading.Thread(
-            target=self._listen, args=(method.name, process, Path(log.name)), daemon=True
-        ).start()
+        log = self._folder / f"{self._n_started}.log"
+        self._n_started += 1
         try:
-            assert process.stdin is not None
-            send(process.stdin, {"sys_path": sys.path, "problem": str(self._problem)})
+            process = self._process(log)
+            self._processes[method.name] = process
             send(process.stdin, method)
         except BrokenPipeError:
             pass  # it died: its end is an event
-        except Exception as error:
+        except Exception as error:  # what cannot be pickled, for one
             self._events.put((method.name, {"kind": "failed", "reason": reason(error)}))
-            self.stop(method.name)
+            return
+        threading.Thread(target=self._listen, args=(method.name, process, log), daemon=True).start()
+
+    def _process(self, log: Path) -> _Spawned | _Forked:
+        if not _FORKS:
+            return _Spawned(self._paths, log)
+        if self._template is None:
+            self._template = _Template(self._paths, self._folder / "template.log")
+        return self._template.fork(log)
 
     def give(self, name: str, kind: str, arguments: dict[str, Any]) -> None:
         """Hand a task to the process of a method."""
-        stream = self._processes[name].stdin
-        assert stream is not None
         with suppress(BrokenPipeError):  # it died: its end is an event
-            send(stream, {"kind": kind, "arguments": arguments})
+            send(self._processes[name].stdin, {"kind": kind, "arguments": arguments})
 
     def next_event(self, timeout: float | None) -> Event | None:
         """The next event, or None when none came in time."""
@@ -102,14 +103,16 @@ class ProcessPool:
         """Kill what is left."""
         for name in list(self._processes):
             self.stop(name)
+        if self._template is not None:
+            self._template.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _listen(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        assert process.stdout is not None
+    def _listen(self, name: str, process: _Spawned | _Forked, log: Path) -> None:
         while True:
             try:
                 event = receive(process.stdout)
             except Exception:  # the pipe is closed
+                _kill(process)  # it has ended, or can no longer be heard
                 code = process.wait()
                 self._events.put((name, {"kind": "died", "reason": _death(code, log)}))
                 return
@@ -154,20 +157,102 @@ class LocalPool:
         """Nothing to do."""
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+class _Spawned:
+    """A process started from nothing."""
+
+    def __init__(self, paths: dict[str, Any], log: Path) -> None:
+        with open(log, "wb") as file:
+            self._process = _popen([], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self.stdin, self.stdout = self._process.stdin, self._process.stdout
+        self.pid = self._process.pid
+        send(self.stdin, paths)
+
+    def wait(self) -> int:
+        """Its exit code."""
+        return self._process.wait()
+
+
+class _Template:
+    """A process that has imported everything, to be forked."""
+
+    def __init__(self, paths: dict[str, Any], log: Path) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs, open(log, "wb") as file:
+            number = theirs.fileno()
+            self._process = _popen([str(number)], stdout=file, stderr=file, pass_fds=(number,))
+        self._lock = threading.Lock()
+        try:
+            with self._control.makefile("wb") as outward, self._control.makefile("rb") as inward:
+                send(outward, paths)
+                receive(inward)
+        except (EOFError, OSError) as error:
+            raise RuntimeError(_death(self._process.wait(), log)) from error
+
+    def fork(self, log: Path) -> _Forked:
+        """A new process."""
+        ours, theirs = socket.socketpair()
+        with theirs, open(log, "wb") as file:
+            return _Forked(self._ask(b"fork", [theirs.fileno(), file.fileno()]), ours, self)
+
+    def exit_status(self, pid: int) -> int:
+        """How a process ended; waits for it."""
+        return self._ask(pid.to_bytes(8, "little"), [])
+
+    def _ask(self, data: bytes, fds: list[int]) -> int:
+        with self._lock:
+            socket.send_fds(self._control, [data], fds)
+            answer = self._control.recv(8, socket.MSG_WAITALL)
+        if len(answer) < 8:
+            raise RuntimeError("the process that starts the workers has died")
+        return int.from_bytes(answer, "little")
+
+    def close(self) -> None:
+        """End it."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class _Forked:
+    """A process forked from the template."""
+
+    def __init__(self, pid: int, channel: socket.socket, template: _Template) -> None:
+        self.pid = pid
+        self.stdin, self.stdout = channel.makefile("wb"), channel.makefile("rb")
+        channel.close()  # open until both files are closed
+        self._template = template
+
+    def wait(self) -> int:
+        """Its exit code; a signal is negative, as subprocess has it."""
+        try:
+            return os.waitstatus_to_exitcode(self._template.exit_status(self.pid))
+        except (OSError, RuntimeError):
+            return 0  # the template was closed: everything was told to end
+
+
+def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        # -P: a random.py in the current folder is none of the worker's business.
+        [sys.executable, "-P", "-m", "nearfar.evaluation.worker", *arguments],
+        env=os.environ | _ONE_THREAD | {"PYTHONPATH": path},
+        start_new_session=True,
+        **options,
+    )
+
+
+def _kill(process: _Spawned | _Forked) -> None:
     try:
-        # A session of its own: what it started goes with it.
         if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)  # what it started goes with it
         else:
-            process.kill()
+            os.kill(process.pid, signal.SIGTERM)
     except (ProcessLookupError, PermissionError):
         pass
-    process.wait()
     for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
+        with suppress(OSError):
+            stream.close()
 
 
 def _death(code: int, log: Path) -> str:

@@ -1,19 +1,18 @@
-"""``python -m nearfar.evaluation.worker``: one method's process, fed through its standard input.
+"""``python -m nearfar.evaluation.worker``: the process of a method.
 
 Messages are pickles, each behind its length. They come from the process that started this one.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import signal
+import socket
 import struct
 import sys
 import threading
 import time
-import traceback
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,28 +67,74 @@ def peak_bytes(pid: int | str = "self") -> int | None:
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve one method; or with a socket's number as argument, be the template of many."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us decides
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    if len(sys.argv) > 1:
+        _be_template(socket.socket(fileno=int(sys.argv[1])))
+        return
     inward = os.fdopen(os.dup(0), "rb")
     outward = os.fdopen(os.dup(1), "wb")
-    # What a method prints must not run into the messages.
-    os.dup2(2, 1)
-    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), write_through=True)
+    os.dup2(2, 1)  # what a method prints must not run into the messages
     try:
-        paths = receive(inward)
-        sys.path[:] = paths["sys_path"]
-        problem = pickle.loads(Path(paths["problem"]).read_bytes())
-        method = receive(inward)
-        from nearfar.evaluation.folds import pilot, run_fold
-
-        base = peak_bytes()
-        send(outward, {"kind": "ready", "base": base})
+        problem = _load_problem(receive(inward))
     except EOFError:
         return
     except BaseException as error:
-        send(outward, {"kind": "failed", "reason": reason(error), "trace": traceback.format_exc()})
+        send(outward, {"kind": "failed", "reason": reason(error)})
         return
+    _serve(problem, inward, outward)
+
+
+def _load_problem(paths: dict[str, Any]) -> Any:
+    sys.path[:] = paths["sys_path"]
+    from nearfar.evaluation import folds  # noqa: F401  all that is needed, before any task
+
+    return pickle.loads(Path(paths["problem"]).read_bytes())
+
+
+def _be_template(control: socket.socket) -> None:
+    """Import and load once, then fork a process for each method that is asked for.
+
+    Nothing runs here that could leave threads or locks behind. A request comes with the socket and
+    the log of the new process and is answered by its pid; a pid is answered by its exit status.
+    """
+    with control.makefile("rb") as inward, control.makefile("wb") as outward:
+        problem = _load_problem(receive(inward))
+        send(outward, "loaded")
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, 8, 2)
+        if not data:
+            return
+        if not fds:
+            answer = os.waitpid(int.from_bytes(data, "little"), 0)[1]
+        else:
+            answer = os.fork()
+            if answer == 0:
+                os.setsid()
+                os.dup2(fds[1], 2)
+                os.dup2(2, 1)
+                control.close()
+                _serve(problem, os.fdopen(os.dup(fds[0]), "rb"), os.fdopen(fds[0], "wb"))
+                os._exit(0)
+            for fd in fds:
+                os.close(fd)
+        control.sendall(answer.to_bytes(8, "little"))
+
+
+def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
+    """Receive a method, then do its tasks until there are no more."""
+    from nearfar.evaluation.folds import pilot, run_fold
+
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    try:
+        method = receive(inward)
+    except EOFError:
+        return
+    except BaseException as error:
+        send(outward, {"kind": "failed", "reason": reason(error)})
+        return
+    base = peak_bytes()
+    send(outward, {"kind": "ready", "base": base})
     while True:
         try:
             task = receive(inward)
@@ -100,7 +145,7 @@ def main() -> None:
             value = work(problem, method, **task["arguments"])
             answer: dict[str, Any] = {"kind": "done", "value": value}
         except BaseException as error:
-            answer = {"kind": "failed", "reason": reason(error), "trace": traceback.format_exc()}
+            answer = {"kind": "failed", "reason": reason(error)}
         answer["peak"] = _above(base)
         send(outward, answer)
 
