@@ -13,6 +13,7 @@ Whole comparisons, 5 × 5 folds with full tuning, on simulated data of 500 rows:
 from __future__ import annotations
 
 import argparse
+import json
 from functools import partial
 
 import numpy as np
@@ -52,7 +53,7 @@ def two_classes(rng, n_rows, n_noise, separation):
 
 
 def one_run(scenario, seed):
-    """(recommended?, verdict, error of the reference, error of the true learner)."""
+    """What came of one comparison."""
     from nearfar import compare
 
     rng = np.random.default_rng([seed, 7])
@@ -78,9 +79,17 @@ def one_run(scenario, seed):
         verbose=False,
     )
     rows = {row["name"]: row for row in result.document["methods"]}
-    verdict = result.document["answer"]["verdict"]
-    other = rows["jiggle2"]["error"] if methods else np.nan
-    return verdict == "use", verdict, rows["reference"]["error"], other
+    return {
+        "used": result.document["answer"]["verdict"] == "use",
+        "holm": any(row["recommended"] and row["p_holm"] <= 0.05 for row in rows.values()),
+        "reference": rows["reference"]["error"],
+        "learner": rows["jiggle2"]["error"] if methods else np.nan,
+        "rows": {
+            name: [row["difference"], *row["difference_interval"], row["p"]]
+            for name, row in rows.items()
+            if row["role"] == "learner"
+        },
+    }
 
 
 # Chosen by true_errors: 20 % for the best plain distance (cosine) and 15 % for the learner.
@@ -118,20 +127,26 @@ def rates(scenario, runs, jobs=1, start=0):
     found = Parallel(n_jobs=jobs)(
         delayed(one_run)(scenario, seed) for seed in range(start, start + runs)
     )
-    return float(np.mean([used for used, *_ in found])), found
+    return float(np.mean([run["used"] for run in found])), found
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", help="where the outcomes of all runs go")
     parser.add_argument("--scenario", choices=("labels", "learners", "gain"))
     options = parser.parse_args()
     print("true errors, raw, cosine and with the good learner:", true_errors().round(4))
     for scenario in [options.scenario] if options.scenario else ["labels", "learners", "gain"]:
         rate, found = rates(scenario, options.runs, options.jobs)
-        reference, other = np.nanmean([row[2:] for row in found], axis=0)
-        print(
-            f"{scenario}: recommended in {rate:.1%} of {options.runs} runs; mean error "
-            f"{reference:.3f} plain, {other:.3f} learner"
+        holm, reference, learner = (
+            float(np.mean([run[key] for run in found])) for key in ("holm", "reference", "learner")
         )
+        print(
+            f"{scenario}: recommended in {rate:.1%} of {options.runs} runs (Holm's p below 5 % "
+            f"in {holm:.1%}); mean error {reference:.3f} plain, {learner:.3f} learner"
+        )
+        if options.json:
+            with open(f"{options.json}-{scenario}.json", "w") as file:
+                json.dump(found, file)

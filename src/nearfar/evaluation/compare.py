@@ -66,8 +66,8 @@ def compare(
     training fold, for the plain distances as for the learners. The *reference* is the best of four
     plain distances (raw, standardised, cosine, whitened), chosen inside each training fold. A
     learner is recommended only if the corrected resampled interval of its paired difference to the
-    reference lies off zero, Holm's p over all learners is at most 5 %, and the gain exceeds
-    ``min_gain``.
+    reference lies off zero and the gain exceeds ``min_gain``; Holm's p over all learners is given
+    beside it.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """From errors fold by fold to one of three sentences.
 
 A learner is recommended only if its gain over the reference is shown (the corrected interval lies
-off zero and Holm's p over all learners is below 5 %) and worth having (``min_gain``).
+off zero) and worth having (``min_gain``). Holm's p over all learners is given beside it; where it
+exceeds 5 % the sentence asks for a confirmation on new rows.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def judge(
     comparands = {}
     for name in names:
         difference = differences[name]
-        shown = difference.interval(confidence)[1] < 0 and adjusted[name] <= 1 - confidence
+        shown = difference.interval(confidence)[1] < 0
         worth = -difference.mean > min_gain * reference_error
         comparands[name] = Comparand(
             errors[name], difference, p[name], float(adjusted[name]), bool(shown and worth)
@@ -125,6 +126,11 @@ def sentence(
                 f" Expect about {percent(nested_error)} on new data: that is the {measure} when "
                 "the method too is chosen inside each training fold."
             )
+        if found.p_holm > 1 - confidence:
+            text += (
+                f" With {len(judgement.comparands)} learners tried, Holm's p is above "
+                f"{percent(1 - confidence)}: confirm it on new rows."
+            )
         seconds = fit_seconds.get(judgement.method)
         if seconds is not None:
             text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} rows."
@@ -149,13 +155,6 @@ def sentence(
             "more time."
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
-    if low > 0:  # the interval alone would do; Holm's correction for several learners does not
-        rows = f"with {len(judgement.comparands)} learners tried, Holm p is {p_text(found.p_holm)}"
-        return (
-            f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
-            f"({percent(found.error)} against {percent(base)}; {wide}), but {rows}. Compare it "
-            "alone on new data, or on more rows."
-        )
     if needed <= 100 * n_rows:
         rows = f"if the difference is real, roughly {_round_rows(needed):,} rows would show it"
     else:
