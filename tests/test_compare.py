@@ -147,6 +147,7 @@ def test_the_printed_lines_give_the_same_error(tuning):
         y,
         methods=["lda"],
         repeats=1,
+        cv=2,
         tuning=tuning,
         min_gain=0.0,
         context=False,
@@ -157,17 +158,47 @@ def test_the_printed_lines_give_the_same_error(tuning):
     assert run_lines(result.code, X=X, y=y) == pytest.approx(error, abs=1e-12)
 
 
-def test_the_printed_lines_of_a_learner_on_a_table_with_groups():
+def messy(n=200):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200) * 100})
-    frame["c"] = np.where(rng.random(200) < 0.5, "u", "v")
+    frame = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n) * 100})
+    frame["c"] = np.where(rng.random(n) < 0.5, "u", "v")
+    frame["id"] = np.arange(n)
+    frame["kind"] = np.where(frame["a"] + 0.3 * rng.normal(size=n) > 0, "yes", "no")
     frame.loc[::17, "a"] = np.nan
-    y = (frame["a"].fillna(0) > 0).astype(int).to_numpy()
-    groups = np.repeat(np.arange(50), 4)
-    result = compare(frame, y, methods=["lda"], groups=groups, **QUICK)
+    frame["group"] = np.arange(n) // 4
+    frame["day"] = rng.permutation(n) // 3
+    return frame
+
+
+@pytest.mark.parametrize("extra", [{}, {"groups": "group"}, {"time": "day"}, {"test": True}])
+def test_the_printed_lines_run_as_they_are_on_a_file(extra, tmp_path, monkeypatch):
+    from nearfar.datasets import read_table
+    from nearfar.evaluation.compare import compare_tables
+
+    monkeypatch.chdir(tmp_path)
+    messy().to_csv("messy.csv", index=False)
+    messy(80).to_csv("test.csv", index=False)
+    test = read_table("test.csv", target="kind") if extra.pop("test", False) else None
+    table = read_table("messy.csv", target="kind", **extra)
+    options = {key: value for key, value in QUICK.items() if key != "verbose"}
+    options |= {"tuning": "holdout", "min_gain": 0.0}
+    if not test and "time" not in extra:
+        options["cv"] = 2
+    drop = [] if extra else ["group", "day"]
+    result = compare_tables(table, test, methods=["lda"], drop=drop, **options)
     error = methods_of(result)[result.best]["error"]
-    lines = result.code.replace("X[train]", "X.iloc[train]").replace("X[test]", "X.iloc[test]")
-    assert run_lines(lines, data=frame, y=y, groups=groups) == pytest.approx(error, abs=1e-12)
+    assert run_lines(result.code) == pytest.approx(error, abs=1e-12)
+
+
+def test_the_printed_lines_of_own_folds():
+    from sklearn.model_selection import ShuffleSplit
+
+    frame = messy().drop(columns=["group", "day"])
+    y = frame.pop("kind").to_numpy()
+    cv = ShuffleSplit(3, random_state=0)
+    result = compare(frame, y, methods=["lda"], cv=cv, **QUICK)
+    error = methods_of(result)[result.best]["error"]
+    assert run_lines(result.code, X=frame, y=y, cv=cv) == pytest.approx(error, abs=1e-12)
 
 
 # Kinds of data

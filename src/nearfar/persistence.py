@@ -15,7 +15,8 @@ for: its ``__setstate__``, if it has one, gets what the file says.
 
 A file is a zip archive, not compressed: ``nearfar.json`` says what it is, ``schema.json`` and the
 ``.npy`` files are in the format of skops, without its memory addresses and with the public names of
-the classes, so that the same model gives the same bytes and files outlive a move of a module.
+the classes. So the same model gives the same bytes, but for the date, and a file outlives a move of
+a module.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import platform
 import re
 import stat
 import struct
+import sys
 import uuid
 import warnings
 import zipfile
@@ -63,7 +65,7 @@ __all__ = ["ModelFileError", "describe", "load", "save"]
 FORMAT = 1
 
 # What may be in a file, by public name; all learners of the rooms come on top. A type added here
-# must keep no function, must not index memory unchecked, and may need lines in _check_part.
+# must keep no function, must not index memory unchecked, and may need a line in _CHECKS.
 _NEARFAR_TYPES = (
     "nearfar.Chunklets",
     "nearfar.ClassStatistics",
@@ -226,7 +228,7 @@ def save(
         raise
     except Exception as error:
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {_told(error)}") from error
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    draft = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with open(draft, "xb") as file:
             _write(file, information, written, types)
@@ -249,8 +251,8 @@ def load(
 ) -> Any:
     """Read a model from a file, whoever made it.
 
-    The file cannot run code, and takes memory of a few times its own size at most; see the head of
-    this module for what that does and does not promise.
+    The file cannot run code, and takes memory of a few times its own size at most, besides up to
+    300 MB for what is no array; the head of this module says what that does and does not promise.
 
     Parameters
     ----------
@@ -357,7 +359,11 @@ _HINT = (
 @cache
 def _listed_types() -> dict[str, type]:
     names = [*_NEARFAR_TYPES, *_SKLEARN_TYPES, *(f"nearfar.{name}" for name in all_learners())]
-    return {name: _found(*_split(name)) for name in names}
+    return {
+        name: getattr(importlib.import_module(at), last)
+        for name in names
+        for at, last in [_split(name)]
+    }
 
 
 def _known_types(trusted: Sequence[type]) -> dict[str, type]:
@@ -367,17 +373,13 @@ def _known_types(trusted: Sequence[type]) -> dict[str, type]:
         if not isinstance(own, type):
             raise TypeError(f"trusted takes classes, not names or objects; got {own!r}.")
         name = _full_name(own)
-        if _found(own.__module__, own.__qualname__) is not own:
+        if getattr(sys.modules.get(own.__module__), own.__qualname__, None) is not own:
             raise ValueError(
                 f"trusted: {name} cannot be imported by its name; define it at the top of a module."
             )
         if own not in types.values():
             types[name] = own
     return types
-
-
-def _found(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(module), name, None)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -484,7 +486,7 @@ def _check_same(model: Any, read: Any, types: dict[str, type]) -> None:
     name = type(model).__name__
     pairs = zip_longest(_walk(model, types, name), _walk(read, types, name), fillvalue=("", None))
     for (where, a), (other, b) in pairs:
-        if where != other or not _equal(a, b, types):
+        if not _equal(a, b, types):
             raise ModelFileError(f"{where or other} differs.")
 
 
@@ -536,6 +538,8 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
 def _check_free(target: Path, force: bool) -> None:
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; name a file in it.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent} is no folder; make it first.")
     if not force and target.exists():
         raise FileExistsError(f"{target} exists; pass force=True to overwrite it.")
 
@@ -609,13 +613,13 @@ def _compact(node: dict[str, Any], public: dict[str, str], arrays: list[str]) ->
     content = node.get("content")
     if isinstance(content, list):
         compact["content"] = [_compact(value, public, arrays) for value in content]
+    elif node["__loader__"] == "DictNode":
+        inner = {key: _compact(value, public, arrays) for key, value in node["content"].items()}
+        keys = [_compact(key, public, arrays) for key in node["key_types"]["content"]]
+        kinds = _node("ListNode", "builtins.list", content=keys)
+        compact |= {"content": inner, "key_types": kinds}
     elif isinstance(content, dict) and "__loader__" in content:
         compact["content"] = _compact(content, public, arrays)
-    elif isinstance(content, dict) and "key_types" in node:
-        inner = {key: _compact(value, public, arrays) for key, value in content.items()}
-        compact["content"] = inner
-        keys = [_compact(key, public, arrays) for key in node["key_types"]["content"]]
-        compact["key_types"] = _node("ListNode", "builtins.list", content=keys)
     if "shape" in node:
         compact["shape"] = _compact(node["shape"], public, arrays)
     if "file" in node:
@@ -733,7 +737,7 @@ def _read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
         raise ModelFileError(f"not a nearfar model file: it has no {name}.")
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
-        raise ModelFileError(f"{name} is compressed or too large.")
+        raise ModelFileError(f"{name} is too large, or compressed.")
     data = archive.read(name)
     if data.count(b"{") + data.count(b"[") > 4 * _MAX_NODES:
         raise ModelFileError(f"{name} has too many parts.")
@@ -840,10 +844,9 @@ def _children(
     elif loader == "DictNode":
         return _dict_children(node, where, _KEY_TYPES)
     elif loader == "ObjectNode":
-        inner = content if isinstance(content, dict) else {}
-        if inner.get("__loader__") == "DictNode":
-            _dict_children(inner, where, ("builtins.str",))
-        elif inner.get("__loader__") != "JsonNode" or inner.get("content") != "null":
+        if isinstance(content, dict) and content.get("__loader__") == "DictNode":
+            _dict_children(content, where, ("builtins.str",))
+        elif content != _node("JsonNode", "builtins.str", content="null", is_json=True):
             raise ModelFileError(f"{where}: attributes must be a dict.")
         return [(where, content)]
     elif loader == "SliceNode":
@@ -965,7 +968,7 @@ def _check_estimator(part: BaseEstimator) -> None:
     part.get_params(deep=False)  # raises if one is missing
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")
     _need(
-        jobs is None or (type(jobs) is int and abs(jobs) <= _MAX_JOBS),
+        jobs is None or (type(jobs) is not bool and abs(int(jobs)) <= _MAX_JOBS),
         f"n_jobs must be None or an integer up to {_MAX_JOBS}; found {_shown(jobs)}.",
     )
     _need(n is None or (type(n) is int and 0 <= n < 2**31), "n_features_in_ must be a count.")
@@ -991,9 +994,7 @@ def _check_linear(part: LinearLearner) -> None:
     if "_dtype" in state:
         _need(state["_dtype"] in (np.float32, np.float64), "no such dtype.")
     if "_learned" in state:
-        names = state["_learned"]
-        _need(isinstance(names, list) and {"components_", "mean_"} <= set(names), "not solved.")
-        _need({*names, "statistics_"} <= state.keys(), "not solved.")
+        _need({*state["_learned"], "statistics_"} <= state.keys(), "what it learned is missing.")
     if "statistics_" in state:
         statistics = state["statistics_"]
         _need(isinstance(statistics, ClassStatistics), "statistics_ are none.")
@@ -1092,8 +1093,9 @@ def _check_pipeline(part: Pipeline) -> None:
     # A cache folder is read with pickle: a file must not name one.
     _need(part.memory is None, "memory must be None: a file cannot name a cache folder.")
     steps = part.steps
-    _need(isinstance(steps, list) and all(type(step) is tuple for step in steps), "no steps.")
-    _need(all(len(step) == 2 and type(step[0]) is str for step in steps), "no steps.")
+    _need(isinstance(steps, list), "steps are no list.")
+    for step in steps:
+        _need(type(step) is tuple and len(step) == 2 and type(step[0]) is str, "a step is none.")
 
 
 def _check_function(part: FunctionTransformer) -> None:

@@ -84,6 +84,8 @@ class Table:
         (height, width) or (height, width, 3) where each row is an image.
     messages : list of str
         What was decided and must be said.
+    source : str or None
+        The call that reads it again.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Table:
     class_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
     messages: list[str] = field(default_factory=list)
+    source: str | None = None
 
 
 def read_table(
@@ -156,6 +159,9 @@ def read_table(
         table = _from_arrays(path.name, _read_arrays(path), wanted, path.name)
     else:
         table = _from_frame(path, wanted, guess=need_target and labels is None)
+    options = {"target": target, "labels": labels, "groups": groups, "time": time}
+    asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
+    table.source = f"read_table({os.fspath(source)!r}{''.join(asked)})"
     n = len(table.X)
     if n == 0:
         raise ValueError(f"{table.name} has no rows.")

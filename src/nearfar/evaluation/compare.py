@@ -245,7 +245,16 @@ def compare_tables(
     summary = Summary(problem, schedule.runs, schedule.scheme, min_gain=min_gain)
     chosen = summary.rows[summary.best].method
     lines = repeat_lines(
-        table, test, columns, chosen, schedule.scheme, schedule.plan.tuning, problem
+        table,
+        test,
+        columns,
+        chosen,
+        schedule.scheme,
+        schedule.plan.tuning,
+        problem,
+        seed=random_state,
+        keep=keep,
+        drop=drop,
     )
     complete = all(run.status != "unfinished" for run in schedule.runs.values())
     if book is not None and complete:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,22 @@ from nearfar.evaluation.folds import MAX_K, Problem
 from nearfar.evaluation.methods import Method
 from nearfar.evaluation.splits import Scheme, Tuning, inner_splits, inner_splitter
 
-_HOMES = {
-    "nearfar": ("Euclidean", "KNNClassifier", "LDA", "LMNN", "PCA", "RCA"),
-    "sklearn.compose": ("ColumnTransformer",),
-    "sklearn.dummy": ("DummyClassifier",),
-    "sklearn.impute": ("SimpleImputer",),
+# What the lines use besides the estimators of the method.
+_TOOLS = {
+    "nearfar": ("KNNClassifier",),
+    "nearfar.datasets": ("read_table",),
+    "nearfar.evaluation.columns": ("choose_columns",),
+    "nearfar.evaluation.splits": ("inner_splits", "make_scheme"),
     "sklearn.model_selection": (
         "GridSearchCV",
-        "GroupShuffleSplit",
         "KFold",
         "RepeatedStratifiedKFold",
         "ShuffleSplit",
-        "StratifiedGroupKFold",
         "StratifiedKFold",
         "StratifiedShuffleSplit",
         "cross_val_score",
     ),
     "sklearn.pipeline": ("Pipeline",),
-    "sklearn.preprocessing": ("Normalizer", "OneHotEncoder", "OrdinalEncoder", "StandardScaler"),
 }
 
 
@@ -42,6 +41,10 @@ def repeat_lines(
     scheme: Scheme,
     tuning: Tuning,
     problem: Problem,
+    *,
+    seed: int,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
 ) -> str:
     """Lines that tune and test the method as the comparison did, and fit it on all rows."""
     settings = (
@@ -54,93 +57,148 @@ def repeat_lines(
     if votes:
         steps.append(("knn", "KNNClassifier()"))
     train = scheme.folds[0].train
-    guides = [None if side is None else side[train] for side in (problem.groups, problem.time)]
-    inside = inner_splits(tuning, problem.codes[train], *guides)
-    most = min([MAX_K, *(len(part) for part, _ in inside)])
-    ks = f", 'knn__n_neighbors': list(range(1, {most + 1}))" if votes else ""
+    if test is not None or scheme.code is not None:
+        inside = inner_splits(tuning, problem.codes[train])
+        most = min([MAX_K, *(len(part) for part, _ in inside)])
+        k_values = f"list(range(1, {most + 1}))"
+    else:
+        k_values = "list(range(1, most + 1))"  # in each fold as many as its smallest part has rows
+    ks = f", 'knn__n_neighbors': {k_values}" if votes else ""
     grid = [
-        f"    {{'scale': [{_code(s.scale)}], 'learner': [{_code(s.estimator)}]{ks}}},"
-        for s in settings
+        "settings = [",
+        *(
+            f"    {{'scale': [{_code(s.scale)}], 'learner': [{_code(s.estimator)}]{ks}}},"
+            for s in settings
+        ),
+        "]",
     ]
     body = [
-        *_data_lines(table, test, columns),
+        *_data_lines(table, test, keep, drop),
         "pipeline = Pipeline([",
         *(f"    ({name!r}, {text})," for name, text in steps),
         "], memory=mkdtemp())",
-        "settings = [",
-        *grid,
-        "]",
-        *_search_lines(problem, scheme, tuning, train, test is not None),
+        *_search_lines(problem, scheme, tuning, grid, test is not None, seed),
     ]
     text = "\n".join(body)
-    imports = [
-        f"from {home} import {', '.join(used)}"
-        for home, names in _HOMES.items()
-        if (used := [name for name in names if re.search(rf"\b{name}\b", text)])
+    used = [columns.preprocessor(), *(part for s in settings for part in (s.scale, s.estimator))]
+    imports = ["from tempfile import mkdtemp", ""]
+    imports += ["import numpy as np"] * ("np." in text) + _imports(text, used)
+    return "\n".join([*imports, "", text]) + "\n"
+
+
+def _imports(text: str, estimators: list[Any]) -> list[str]:
+    """Lines that import what the text uses."""
+    homes: dict[str, set[str]] = {
+        home: {name for name in names if re.search(rf"\b{name}\b", text)}
+        for home, names in _TOOLS.items()
+    }
+    parts = [part for part in estimators if not isinstance(part, str)]
+    parts += [inner for part in parts for inner in part.get_params(deep=True).values()]
+    for part in parts:
+        if hasattr(part, "get_params"):
+            # sklearn.preprocessing._data is sklearn.preprocessing to the public.
+            home = re.split(r"\._", type(part).__module__)[0]
+            home = "nearfar" if home.startswith("nearfar.") else home
+            homes.setdefault(home, set()).add(type(part).__name__)
+    return [
+        f"from {home} import {', '.join(sorted(homes[home]))}"
+        for home in sorted(homes)
+        if homes[home]
     ]
-    if "np." in text:
-        imports.insert(0, "import numpy as np")
-    if "pd." in text:
-        imports.insert(0, "import pandas as pd")
-    return "\n".join(["from tempfile import mkdtemp", *imports, "", text]) + "\n"
 
 
 def _search_lines(
-    problem: Problem, scheme: Scheme, tuning: Tuning, train: Any, fixed_test: bool
+    problem: Problem,
+    scheme: Scheme,
+    tuning: Tuning,
+    grid: list[str],
+    fixed_test: bool,
+    seed: int,
 ) -> list[str]:
+    train = scheme.folds[0].train
     scoring = problem.measure.scoring
     scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"
-    negated = isinstance(scoring, str) and scoring.startswith("neg_")
-    error = "-" if negated else "1 - "
-    groups = None if problem.groups is None else problem.groups[train]
+    error = "-" if problem.measure.is_negated else "1 - "
     search = f"GridSearchCV(pipeline, settings, scoring={scoring_text}, cv="
+    fit = "search.fit(X, y)  # on all rows, for use"
     if fixed_test:
-        inner = repr(inner_splitter(tuning, problem.codes[train]))
+        inner = _code(inner_splitter(tuning, problem.codes[train]))
         return [
+            *grid,
             f"search = {search}{inner}).fit(X, y)",
             f"print({error}search.score(X_test, y_test))",
         ]
-    if problem.time is not None or (scheme.code is None and groups is None):
+    if scheme.code is not None:
         return [
-            "# The folds are those of the JSON file; inside, the last quarter or thirds in time.",
-            f"search = {search}3).fit(X, y)",
-        ]
-    inner = repr(inner_splitter(tuning, problem.codes[train], groups))
-    if groups is None:
-        return [
-            f"search = {search}{inner})",
+            *grid,
+            f"search = {search}{_code(inner_splitter(tuning, problem.codes[train]))})",
             f"folds = {scheme.code}",
             f"scores = cross_val_score(search, X, y, cv=folds, scoring={scoring_text})",
             f"print({error}scores.mean())",
-            "search.fit(X, y)  # on all rows, for use",
+            fit,
         ]
+    # Folds by group, in time or of the user's own: scikit-learn's search must be told its splits.
+    guides = [
+        (name, side)
+        for name, side in (("groups", problem.groups), ("time", problem.time))
+        if side is not None
+    ]
+    outer = "".join(f", {name}={name}" for name, _ in guides)
+    inner = "".join(f", {name}={name}[fold.train]" for name, _ in guides)
     n_repeats = len(scheme.folds) // scheme.n_splits
+    own = ", cv=cv, X=X" if scheme.words.startswith("the folds given") else ""
+    rows = "X.iloc" if hasattr(problem.X, "iloc") else "X"
     return [
-        f"inner = {inner}",
+        "codes = np.unique(y, return_inverse=True)[1]",
+        f"scheme = make_scheme(codes, repeats={n_repeats}, seed={seed}{outer}{own})",
         "scores = []",
-        f"for repeat in range({n_repeats}):",
-        f"    folds = StratifiedGroupKFold({scheme.n_splits}, shuffle=True, random_state=repeat)",
-        "    for train, test in folds.split(X, y, groups):",
-        "        splits = list(inner.split(X[train], y[train], groups[train]))",
-        f"        search = {search}splits)",
-        "        scores.append(search.fit(X[train], y[train]).score(X[test], y[test]))",
-        f"print({error}sum(scores) / len(scores))",
+        "for fold in scheme.folds:",
+        f"    splits = inner_splits({tuning!r}, codes[fold.train]{inner})",
+        f"    most = min([{MAX_K}, *(len(part) for part, _ in splits)])",
+        *(f"    {line}" for line in grid),
+        f"    search = {search}splits)",
+        f"    search.fit({rows}[fold.train], y[fold.train])",
+        f"    scores.append(search.score({rows}[fold.test], y[fold.test]))",
+        f"print({error}np.mean(scores))",
     ]
 
 
-def _data_lines(table: Table, test: Table | None, columns: Columns) -> list[str]:
-    if table.name in EMBEDDED:
+def _data_lines(
+    table: Table, test: Table | None, keep: Sequence[Any], drop: Sequence[Any]
+) -> list[str]:
+    """Lines that bring X, y and what goes with them."""
+    if table.name in EMBEDDED and table.source is not None and not drop:
         return [
             f"from sklearn.datasets import load_{table.name}",
             "",
             f"X, y = load_{table.name}(return_X_y=True)",
         ]
-    if not hasattr(table.X, "iloc"):
-        lines = ["# X, y: the rows and labels that were compared"]
+    sides = [name for name in ("groups", "time") if getattr(table, name) is not None]
+    if table.source is None:
+        given = ", ".join(["X", "y", *sides]) + (", X_test, y_test" if test is not None else "")
+        lines = [f"# {given}: what was compared, labels as a NumPy array"]
+        source, rows, tested = "X", "X", "X_test"
     else:
-        used = [*columns.numeric, *columns.categorical]
-        lines = ["# data, y: the table and the labels that were compared", f"X = data[{used!r}]"]
-    return lines if test is None else [*lines, "# X_test, y_test: those of the test file"]
+        names = ", ".join(["y", *sides])
+        values = ", ".join(f"table.{name}" for name in ["y", *sides])
+        lines = [f"table = {table.source}", f"{names} = {values}"]
+        source, rows, tested = "table.X", "table.X", "test.X"
+    if not hasattr(table.X, "iloc") and not drop:
+        lines += [] if table.source is None else [f"X = {rows}"]
+        select = "{}"
+    else:
+        asked = "".join(
+            f", {name}={list(values)!r}"
+            for name, values in (("keep", keep), ("drop", drop))
+            if values
+        )
+        lines += [f"columns = choose_columns({source}{asked})", f"X = columns.select({rows})"]
+        select = "columns.select({})"
+    if test is not None:
+        if test.source is not None:
+            lines += [f"test = {test.source}", "y_test = test.y"]
+        lines.append(f"X_test = {select.format(tested)}")
+    return lines
 
 
 def _code(estimator: Any) -> str:
@@ -148,5 +206,6 @@ def _code(estimator: Any) -> str:
     if isinstance(estimator, str):
         return repr(estimator)
     with np.printoptions(threshold=10**6):
-        text = estimator.__repr__(N_CHAR_MAX=10**6)
+        is_splitter = hasattr(estimator, "split")
+        text = repr(estimator) if is_splitter else estimator.__repr__(N_CHAR_MAX=10**6)
     return re.sub(r"\s*\n\s*", " ", text)

@@ -53,14 +53,16 @@ class Measure:
         score = float(scorer(answers, np.zeros((len(true), 1)), classes[true]))
         if not np.isfinite(score):
             raise ValueError(f"scoring gave {score} on a fold of {len(true)} rows.")
-        return -score if self._is_negated() else 1.0 - score
+        return -score if self.is_negated else 1.0 - score
 
     @property
     def by_rows(self) -> bool:
         """Whether it is a mean over rows, or over the classes' means of rows."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
-    def _is_negated(self) -> bool:
+    @property
+    def is_negated(self) -> bool:
+        """Whether the scorer is minus a loss."""
         return isinstance(self.scoring, str) and self.scoring.startswith("neg_")
 
 
