@@ -48,6 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
@@ -238,8 +239,9 @@ def save(
         try:
             read, _ = _load(draft, types, _MAX_BYTES)
             _check_same(model, read, types)
-        except ModelFileError as error:
-            raise ModelFileError(f"{_NOT_BACK}: {error}") from error
+        except Exception as error:
+            reason = str(error) if isinstance(error, ModelFileError) else _told(error)
+            raise ModelFileError(f"{_NOT_BACK}: {reason}") from error
         _check_free(target, force)
         os.replace(draft, target)
     finally:
@@ -359,11 +361,8 @@ _HINT = (
 @cache
 def _listed_types() -> dict[str, type]:
     names = [*_NEARFAR_TYPES, *_SKLEARN_TYPES, *(f"nearfar.{name}" for name in all_learners())]
-    return {
-        name: getattr(importlib.import_module(at), last)
-        for name in names
-        for at, last in [_split(name)]
-    }
+    places = {name: _split(name) for name in names}
+    return {name: getattr(importlib.import_module(at), last) for name, (at, last) in places.items()}
 
 
 def _known_types(trusted: Sequence[type]) -> dict[str, type]:
@@ -656,11 +655,11 @@ def _load(path: Path, types: dict[str, type], max_bytes: int) -> tuple[Any, str 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)
         model = skops.loads(data, trusted=sorted(names))
+    theirs, ours = says["versions"].get("scikit-learn"), _sklearn_version()
     parts = list(_walk(model, types, "model"))
     for _, part in parts:
-        _add_young_parameters(part)
+        _bring_up_to_date(part, theirs != ours)
     _check_parts(parts)
-    theirs, ours = says["versions"].get("scikit-learn"), _sklearn_version()
     if theirs == ours or not any(name.startswith("sklearn.") for name in names):
         return model, None
     return model, (
@@ -935,12 +934,15 @@ def _check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- what was loaded
 
 
-def _add_young_parameters(part: Any) -> None:
-    """Parameters that came with a later version than that of the file take their defaults."""
+def _bring_up_to_date(part: Any, other_sklearn: bool) -> None:
+    """Add what came with a later version than that of the file."""
     if type(part) in _listed_types().values() and isinstance(part, BaseEstimator):
         for name, parameter in inspect.signature(type(part)).parameters.items():
             if name not in vars(part) and parameter.default is not inspect.Parameter.empty:
                 setattr(part, name, parameter.default)
+    if other_sklearn and isinstance(part, SimpleImputer) and "_fit_dtype" in vars(part):
+        # scikit-learn 1.6 had one for both.
+        vars(part).setdefault("_fill_dtype", vars(part)["_fit_dtype"])
 
 
 def _check_parts(parts: list[tuple[str, Any]]) -> None:
@@ -968,7 +970,7 @@ def _check_estimator(part: BaseEstimator) -> None:
     part.get_params(deep=False)  # raises if one is missing
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")
     _need(
-        jobs is None or (type(jobs) is not bool and abs(int(jobs)) <= _MAX_JOBS),
+        jobs is None or (type(jobs) in (int, np.int64) and abs(jobs) <= _MAX_JOBS),
         f"n_jobs must be None or an integer up to {_MAX_JOBS}; found {_shown(jobs)}.",
     )
     _need(n is None or (type(n) is int and 0 <= n < 2**31), "n_features_in_ must be a count.")
@@ -1050,19 +1052,20 @@ def _check_statistics(part: ClassStatistics) -> None:
 
 
 def _check_one_hot(part: OneHotEncoder) -> None:
-    # scikit-learn builds a sparse matrix whose column numbers nobody compares with its width.
+    # scikit-learn builds a sparse matrix whose column numbers nobody compares with its width: here
+    # the numbers of all categories are found as its transform does.
     state = vars(part)
     if "categories_" not in state:
         return
     categories, widths = state["categories_"], state.get("_n_features_outs")
+    drops, grouped = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
     _need(isinstance(categories, list) and isinstance(widths, list), "no lists of categories.")
     assert isinstance(widths, list)
     n = len(categories)
-    drops = state.get("_drop_idx_after_grouping")
-    _need(drops is None or np.shape(drops) == (n,), "categories to drop do not fit.")
-    grouped = state.get("_infrequent_enabled") is not False
     _need(len(widths) == n == state.get("n_features_in_", n), "categories do not fit.")
-    for i, names in enumerate(categories):
+    _need(drops is None or np.shape(drops) == (n,), "categories to drop do not fit.")
+    _need(type(grouped) is bool, "no groups of categories.")
+    for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
         _need(isinstance(names, np.ndarray) and names.ndim == 1, "no list of categories.")
         _need(_is_ordered(names), "categories are not in order.")
         codes = np.arange(len(names))
@@ -1075,8 +1078,10 @@ def _check_one_hot(part: OneHotEncoder) -> None:
         if drops is not None and drops[i] is not None:
             codes = codes[codes != drops[i]]
             codes = codes - (codes > drops[i])
-        _need(type(widths[i]) is int, "no number of categories.")
-        _need(((codes >= 0) & (codes < widths[i])).all(), "categories beyond their number.")
+        found = np.unique(codes)
+        _need(found.dtype.kind == "i" and type(width) is int, "categories without numbers.")
+        fits = found.size == width and (not width or (found[0] == 0 and found[-1] == width - 1))
+        _need(fits, "categories beyond their number.")
 
 
 def _is_ordered(names: NDArray[Any]) -> bool:
