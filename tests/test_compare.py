@@ -170,7 +170,10 @@ def messy(n=200):
     return frame
 
 
-@pytest.mark.parametrize("extra", [{}, {"groups": "group"}, {"time": "day"}, {"test": True}])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {"groups": "group"}, {"time": "day"}, {"test": True}, {"test": True, "groups": "group"}],
+)
 def test_the_printed_lines_run_as_they_are_on_a_file(extra, tmp_path, monkeypatch):
     from nearfar.datasets import read_table
     from nearfar.evaluation.compare import compare_tables
@@ -178,7 +181,8 @@ def test_the_printed_lines_run_as_they_are_on_a_file(extra, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     messy().to_csv("messy.csv", index=False)
     messy(80).to_csv("test.csv", index=False)
-    test = read_table("test.csv", target="kind") if extra.pop("test", False) else None
+    test = read_table("test.csv", target="kind") if extra.get("test") else None
+    extra = {key: value for key, value in extra.items() if key != "test"}
     table = read_table("messy.csv", target="kind", **extra)
     options = {key: value for key, value in QUICK.items() if key != "verbose"}
     options |= {"tuning": "holdout", "min_gain": 0.0}

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss
+from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -154,13 +154,19 @@ def test_measures_are_those_of_scikit_learn(scoring, metric):
 
 def test_scorers_of_probabilities_are_served():
     X, y = load_iris(return_X_y=True)
-    problem = problem_of(X, y, "neg_log_loss")
+    problem = problem_of(X, y, "roc_auc_ovr")
     train, test = np.arange(0, 150, 2), np.arange(1, 150, 2)
     method = learners({"logistic2": LogisticRegression(max_iter=1000)})[0]
     found = run_fold(problem, method, train, test, "k")["error"]
     fitted = LogisticRegression(max_iter=1000).fit(X[train], y[train])
-    assert found == pytest.approx(log_loss(y[test], fitted.predict_proba(X[test])))
-    assert np.isfinite(run_fold(problem, baselines()[0], train, test, "k")["error"])
+    score = roc_auc_score(y[test], fitted.predict_proba(X[test]), multi_class="ovr")
+    assert found == pytest.approx(1 - score)
+    assert 0 <= run_fold(problem, baselines()[0], train, test, "k")["error"] < 0.1
+
+
+def test_losses_without_a_best_value_of_one_are_refused():
+    with pytest.raises(ValueError, match="is minus a loss"):
+        choose_measure("neg_log_loss", np.array(["a", "b"]), np.array([1, 1]))
 
 
 def test_errors_are_balanced_only_when_classes_are_unbalanced():
@@ -216,3 +222,15 @@ def test_methods_of_other_packages_come_by_entry_point(monkeypatch):
 
     monkeypatch.setattr("nearfar.evaluation.methods.entry_points", lambda group: [Point()])
     assert find_learner("stubborn") is Stubborn
+
+
+def test_a_broken_package_of_others_is_said_and_left_out(monkeypatch):
+    class Point:
+        name = "Broken"
+
+        def load(self):
+            raise ImportError("no such thing")
+
+    monkeypatch.setattr("nearfar.evaluation.methods.entry_points", lambda group: [Point()])
+    with pytest.warns(UserWarning, match="'Broken' of another package cannot be loaded"):
+        assert find_learner("lda") is LDA

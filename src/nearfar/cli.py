@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -68,7 +69,8 @@ def _compare(options: argparse.Namespace) -> int:
     table = read_table(options.data, groups=options.groups, time=options.time, **given)
     test = None
     if options.test is not None:
-        test = read_table(options.test, target=table.target if options.labels is None else None)
+        target = table.target if options.labels is None else None
+        test = read_table(options.test, target=target, groups=options.groups)
     result = compare_tables(
         table,
         test,
@@ -100,8 +102,8 @@ def _compare(options: argparse.Namespace) -> int:
     protocol = result.document["protocol"]
     if budget is not None:
         print(
-            "The same folds and settings again, however long it takes: add "
-            f"--repeats {protocol['repeats']} --tuning {protocol['tuning']}"
+            "The same folds and settings again, however long it takes: "
+            f"--repeats {protocol['repeats']} --tuning {protocol['tuning']} without --time-budget"
         )
     if options.json is not None:
         print(f"Numbers: {result.to_json(options.json, force=True)}")
@@ -190,11 +192,19 @@ def _resume_command(options: argparse.Namespace, out: Path) -> str:
 def _fit(options: argparse.Namespace) -> int:
     from nearfar.datasets.tables import read_table
     from nearfar.evaluation.chain import fit_chain
+    from nearfar.extras import require
     from nearfar.persistence import save
 
     if options.save.exists() and not options.force:
         raise ValueError(f"{options.save} exists; choose another --save, or add --force.")
-    table = read_table(options.data, target=options.target, labels=options.labels)
+    require("skops.io", "app")  # before the work, not after
+    table = read_table(
+        options.data,
+        target=options.target,
+        labels=options.labels,
+        groups=options.groups,
+        time=options.time,
+    )
     chain, notes = fit_chain(
         table, options.method, scale=options.scale, keep=options.keep, drop=options.drop
     )
@@ -294,7 +304,7 @@ def _write_array(points: Any, path: Path) -> None:
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from nearfar.evaluation.methods import DEFAULT, known_learners
+    from nearfar.evaluation.methods import DEFAULT, baselines, known_learners
 
     found = known_learners()
     print("Start here (what `nearfar compare` tries):")
@@ -309,6 +319,10 @@ def _methods(options: argparse.Namespace) -> int:
         print(f"\n{room}:")
         for name in names:
             print(_method_line(name, found[name]))
+    print("\nplain distances, for `nearfar fit --method`:")
+    for method in baselines():
+        print(f"  {method.name:<12} {method.label}")
+    print("  reference    the best of these, as tuning finds it")
     return 0
 
 
@@ -317,6 +331,7 @@ def _method_line(name: str, learner: Any) -> str:
     words = [tags.kind, "labels" if tags.supervised else "no labels"]
     words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
+    first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
     return f"  {name.lower():<12} {first} [{', '.join(words)}]"
 
 
@@ -404,6 +419,8 @@ def _add_model_commands(commands: Any) -> None:
     fit.add_argument("data", metavar="DATA", help=_DATA_HELP)
     _add_target(fit)
     fit.add_argument("--method", required=True, metavar="NAME", help="see: nearfar methods")
+    fit.add_argument("--groups", metavar="COL", help="kept together while tuning; no feature")
+    fit.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
     _add_scale(fit, "auto")
     fit.add_argument("--save", type=Path, required=True, metavar="MODEL", help="the model file")
     fit.add_argument("--force", action="store_true", help="overwrite it if it exists")

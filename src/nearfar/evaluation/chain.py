@@ -16,7 +16,7 @@ from nearfar.evaluation.columns import choose_columns, columns_of
 from nearfar.evaluation.folds import Problem, tune
 from nearfar.evaluation.judgement import percent
 from nearfar.evaluation.measures import choose_measure
-from nearfar.evaluation.methods import Scale, baselines, learners
+from nearfar.evaluation.methods import Method, Scale, baselines, learners
 from nearfar.evaluation.traps import check_target
 from nearfar.neighbors.knn import KNNClassifier
 
@@ -31,6 +31,9 @@ def fit_chain(
 ) -> tuple[Pipeline, list[str]]:
     """Tune a method as the comparison does inside a fold, and fit it on all rows.
 
+    The method is a learner, or one of the plain distances ``raw``, ``standardised``, ``cosine`` and
+    ``whitened``; ``reference`` takes the best of these.
+
     Returns
     -------
     Pipeline
@@ -40,12 +43,15 @@ def fit_chain(
         What was left out and chosen.
     """
     plain = {one.name: one for one in baselines()}
+    every = tuple(setting for one in plain.values() for setting in one.settings)
+    plain["reference"] = Method("reference", "Best plain distance", "reference", every)
     chosen = plain[method] if method in plain else learners(method, scale)[0]
     classes, codes = check_target(table.y, table.target or "y")
     columns = choose_columns(table.X, feature_names=table.feature_names, keep=keep, drop=drop)
     X = columns.select(table.X)
     measure = choose_measure(None, classes, np.bincount(codes))
-    problem = Problem(X, classes, codes, columns.preprocessor(), measure)
+    prepare = columns.preprocessor()
+    problem = Problem(X, classes, codes, prepare, measure, table.groups, table.time)
     choice = tune(problem, chosen, np.arange(len(codes)), "full")
     steps = choice.setting.steps(problem.prepare)
     chain = Pipeline([*steps, ("knn", KNNClassifier(n_neighbors=choice.k or 1))])

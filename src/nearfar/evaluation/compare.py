@@ -58,6 +58,7 @@ def compare(
     n_jobs: int | None = None,
     isolate: bool = True,
     journal: str | os.PathLike[str] | None = None,
+    show_rows: bool = True,
     verbose: bool = True,
 ) -> Comparison:
     """Compare learned distances with the best plain one on your data, and say which to use.
@@ -113,6 +114,8 @@ def compare(
         measured, and its crash is a row of the table. False runs all in this process.
     journal : path, optional
         Results are kept there as they come; if it exists, the comparison goes on from it.
+    show_rows : bool, default=True
+        Let the report show values of rows; False keeps them out of the result altogether.
     verbose : bool, default=True
         Print plan and progress to standard error.
 
@@ -153,6 +156,7 @@ def compare(
         isolate=isolate,
         journal=journal,
         progress=PlainProgress() if verbose else Progress(),
+        show_rows=show_rows,
     )
 
 
@@ -197,7 +201,7 @@ def compare_tables(
         all_codes,
         columns.preprocessor(),
         measure,
-        table.groups if test is None else None,
+        _groups(table, test),
         table.time if test is None else None,
         columns.origins,
         len(columns.names),
@@ -301,7 +305,7 @@ def compare_tables(
         "common_folds": summary.common,
         "methods": summary.table(),
         "nested": summary.nested(),
-        "answer": summary.answer(),
+        "answer": _with_caution(summary.answer(), warned),
         "best": summary.best,
         "code": lines,
         **summary.pictures(),
@@ -312,6 +316,15 @@ def compare_tables(
     }
     document |= _shown(problem.X, columns, table, document) if show_rows else _HIDDEN
     return Comparison(document)
+
+
+def _with_caution(answer: dict[str, Any], warned: list[traps.Trap]) -> dict[str, Any]:
+    """The answer with a word on warnings that could make every error too low."""
+    kinds = [trap.kind for trap in warned if trap.kind in ("telling column", "duplicates", "id")]
+    if kinds:
+        note = "See the warnings first: if they are right, every error above is too low."
+        answer["notes"].insert(0, note)
+    return answer
 
 
 _HIDDEN: dict[str, None] = {"rows": None, "images": None}
@@ -400,6 +413,17 @@ def _join(table: Table, test: Table | None) -> Any:
     if missing:
         raise ValueError(f"The test data lack the column(s) {', '.join(missing[:10])}.")
     return pandas.concat([table.X, test.X[list(table.X.columns)]], ignore_index=True)
+
+
+def _groups(table: Table, test: Table | None) -> NDArray[Any] | None:
+    """Groups of all rows; those of a test file without any are one of their own."""
+    if table.groups is None or test is None:
+        return table.groups
+    if test.groups is not None:
+        both = np.concatenate([table.groups.astype(str), test.groups.astype(str)])
+        return np.unique(both, return_inverse=True)[1]
+    codes = np.unique(table.groups, return_inverse=True)[1]
+    return np.concatenate([codes, np.full(len(test.X), -1)])
 
 
 def _scheme(problem: Problem, repeats: int, *, n_test: int, seed: int, cv: Any) -> Scheme:

@@ -204,7 +204,7 @@ def _cells(method: dict[str, Any], total: int) -> list[str]:
     if method["recommended"]:
         label = "→ " + label
     if method["error"] is None:
-        reason = method["reason"] or method["status"]
+        reason = method["reason"] or "no fold was done in time"
         return [label, f"{method['status']}: {reason}", *[""] * 7]
     interval, difference = method["interval"], method["difference_interval"]
     return [

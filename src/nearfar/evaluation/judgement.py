@@ -97,6 +97,7 @@ def sentence(
     reference_label: str,
     measure: str,
     n_rows: int,
+    rows: str = "rows",
     fit_seconds: Mapping[str, float],
     n_train: int,
     min_gain: float,
@@ -107,7 +108,7 @@ def sentence(
     base = judgement.reference_error
     if judgement.method is None:
         return (
-            f"Cannot tell: no learner was tested on enough folds to be judged. {reference_label} "
+            f"Cannot tell: no learner was tested on enough folds to be judged; {reference_label} "
             f"makes {percent(base)} {measure}."
         )
     name, found = labels[judgement.method], judgement.comparands[judgement.method]
@@ -141,8 +142,8 @@ def sentence(
             return text + "it makes no mistakes that a learner could remove."
         if gain > 0:
             return text + (
-                f"the best learner, {name}, gains {points(gain)} points ({wide}), less than the "
-                f"{percent(min_gain)} of it that were asked for."
+                f"the best learner, {name}, gains {points(gain)} points ({wide}), which is less "
+                f"than {percent(min_gain)} of that error, the least worth a change."
             )
         return text + (
             f"no learner does better; the best, {name}, makes {percent(found.error)}, "
@@ -151,17 +152,17 @@ def sentence(
     if not known:
         return (
             f"Cannot tell: {name} makes {percent(found.error)} {measure}, {reference_label} "
-            f"{percent(base)}, but fewer than two folds are done, so there is no interval. Give it "
-            "more time."
+            f"{percent(base)}, but a single fold gives no interval of their difference. Give it "
+            "more time, or with a test file measure the plain error."
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:
-        rows = f"if the difference is real, roughly {_round_rows(needed):,} rows would show it"
+        more = f"if the difference is real, roughly {_round_rows(needed):,} {rows} would show it"
     else:
-        rows = "more than a hundred times as many rows would be needed to show it"
+        more = f"more than a hundred times as many {rows} would be needed to show it"
     return (
         f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
-        f"({percent(found.error)} against {percent(base)}), but the {wide} includes zero; {rows} "
+        f"({percent(found.error)} against {percent(base)}), but the {wide} includes zero; {more} "
         f"(there are {n_rows:,}). Until then keep {reference_label}."
     )
 

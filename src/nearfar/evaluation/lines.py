@@ -12,7 +12,7 @@ from nearfar.datasets.tables import EMBEDDED, Table
 from nearfar.evaluation.columns import Columns
 from nearfar.evaluation.folds import MAX_K, Problem
 from nearfar.evaluation.methods import Method
-from nearfar.evaluation.splits import Scheme, Tuning, inner_splits, inner_splitter
+from nearfar.evaluation.splits import N_SPLITS, Scheme, Tuning, inner_splits, inner_splitter
 
 # What the lines use besides the estimators of the method.
 _TOOLS = {
@@ -22,9 +22,11 @@ _TOOLS = {
     "nearfar.evaluation.splits": ("inner_splits", "make_scheme"),
     "sklearn.model_selection": (
         "GridSearchCV",
+        "GroupShuffleSplit",
         "KFold",
         "RepeatedStratifiedKFold",
         "ShuffleSplit",
+        "StratifiedGroupKFold",
         "StratifiedKFold",
         "StratifiedShuffleSplit",
         "cross_val_score",
@@ -118,15 +120,16 @@ def _search_lines(
     train = scheme.folds[0].train
     scoring = problem.measure.scoring
     scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"
-    error = "-" if problem.measure.is_negated else "1 - "
     search = f"GridSearchCV(pipeline, settings, scoring={scoring_text}, cv="
     fit = "search.fit(X, y)  # on all rows, for use"
     if fixed_test:
-        inner = _code(inner_splitter(tuning, problem.codes[train]))
+        groups = None if problem.groups is None else problem.groups[train]
+        inner = _code(inner_splitter(tuning, problem.codes[train], groups))
+        also = "" if groups is None else ", groups=groups"
         return [
             *grid,
-            f"search = {search}{inner}).fit(X, y)",
-            f"print({error}search.score(X_test, y_test))",
+            f"search = {search}{inner}).fit(X, y{also})",
+            "print(1 - search.score(X_test, y_test))",
         ]
     if scheme.code is not None:
         return [
@@ -134,7 +137,7 @@ def _search_lines(
             f"search = {search}{_code(inner_splitter(tuning, problem.codes[train]))})",
             f"folds = {scheme.code}",
             f"scores = cross_val_score(search, X, y, cv=folds, scoring={scoring_text})",
-            f"print({error}scores.mean())",
+            "print(1 - scores.mean())",
             fit,
         ]
     # Folds by group, in time or of the user's own: scikit-learn's search must be told its splits.
@@ -146,7 +149,11 @@ def _search_lines(
     outer = "".join(f", {name}={name}" for name, _ in guides)
     inner = "".join(f", {name}={name}[fold.train]" for name, _ in guides)
     n_repeats = len(scheme.folds) // scheme.n_splits
-    own = ", cv=cv, X=X" if scheme.words.startswith("the folds given") else ""
+    own = ""
+    if scheme.words.startswith("the folds given"):
+        own = ", cv=cv, X=X"
+    elif problem.time is None and scheme.n_splits != N_SPLITS:
+        own = f", cv={scheme.n_splits}"
     rows = "X.iloc" if hasattr(problem.X, "iloc") else "X"
     return [
         "codes = np.unique(y, return_inverse=True)[1]",
@@ -159,7 +166,7 @@ def _search_lines(
         f"    search = {search}splits)",
         f"    search.fit({rows}[fold.train], y[fold.train])",
         f"    scores.append(search.score({rows}[fold.test], y[fold.test]))",
-        f"print({error}np.mean(scores))",
+        "print(1 - np.mean(scores))",
     ]
 
 

@@ -53,17 +53,12 @@ class Measure:
         score = float(scorer(answers, np.zeros((len(true), 1)), classes[true]))
         if not np.isfinite(score):
             raise ValueError(f"scoring gave {score} on a fold of {len(true)} rows.")
-        return -score if self.is_negated else 1.0 - score
+        return 1.0 - score
 
     @property
     def by_rows(self) -> bool:
         """Whether it is a mean over rows, or over the classes' means of rows."""
         return self.scoring in ("accuracy", "balanced_accuracy")
-
-    @property
-    def is_negated(self) -> bool:
-        """Whether the scorer is minus a loss."""
-        return isinstance(self.scoring, str) and self.scoring.startswith("neg_")
 
 
 def choose_measure(scoring: Any, classes: NDArray[Any], counts: NDArray[np.intp]) -> Measure:
@@ -90,10 +85,12 @@ def choose_measure(scoring: Any, classes: NDArray[Any], counts: NDArray[np.intp]
             f"scoring={scoring!r} is not a scorer of scikit-learn: give a name such as "
             "'balanced_accuracy' or 'f1_macro', or a callable scorer(estimator, X, y)."
         ) from error
-    if isinstance(scoring, str):
-        name = scoring[4:] if scoring.startswith("neg_") else f"1 - {scoring}"
-    else:
-        name = f"1 - {getattr(scoring, '__name__', 'score')}"
+    if isinstance(scoring, str) and scoring.startswith("neg_"):
+        raise ValueError(
+            f"scoring={scoring!r} is minus a loss. Errors here are 1 minus a score: give a scorer "
+            "whose best value is 1, such as 'f1_macro' or 'roc_auc_ovr'."
+        )
+    name = f"1 - {scoring if isinstance(scoring, str) else getattr(scoring, '__name__', 'score')}"
     return Measure(name, scoring, f"{name}, as asked for.")
 
 

@@ -6,6 +6,7 @@ learner may try as much as the reference, which is the best of four baselines.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -226,5 +227,11 @@ def known_learners() -> dict[str, type[Learner]]:
     """Learners of the library, and those that installed packages offer."""
     found = dict(all_learners())
     for point in entry_points(group="nearfar.learners"):
-        found.setdefault(point.name, point.load())
+        try:
+            found.setdefault(point.name, point.load())
+        except Exception as error:  # another package's trouble must not become ours
+            warnings.warn(
+                f"The learner {point.name!r} of another package cannot be loaded: {error}",
+                stacklevel=2,
+            )
     return found

@@ -313,7 +313,7 @@ class Schedule:
         able = [r for r in self.runs.values() if r.alive and self._round(r, least) <= left]
         capacity = left * max(1, self.n_jobs - (len(able) < self._n_alive()))
         rounds = {level: self._rounds(able, level, capacity, left) for level in levels}
-        # The interval is half as long with three repeats as with one: they come first.
+        # The interval is two thirds as long with three repeats as with one: they come first.
         for enough in (min(3, most), 2, 1):
             for level in levels:
                 if rounds[level] >= enough:

@@ -140,12 +140,14 @@ class Summary:
     # Words
 
     def reference_label(self) -> str:
-        """The baseline that the reference mostly was."""
+        """The reference by name: its baseline, where that was the same in every fold."""
         names = [result["baseline"] for result in self.rows[REFERENCE].results.values()]
         if not names:
             return "the plain distance"
         most = max(dict.fromkeys(names), key=names.count)
-        return self.rows[most].method.label
+        label = self.rows[most].method.label
+        # Its error is that of no single row where the choice differed from fold to fold.
+        return label if len(set(names)) == 1 else f"the best plain distance (mostly {label})"
 
     def answer(self) -> dict[str, Any]:
         """Verdict, sentence and notes."""
@@ -159,13 +161,15 @@ class Summary:
             return {"verdict": "unsure", "method": None, "text": text, "notes": []}
         nested = self.nested()
         judgement = self.judgement
+        fixed = len(self.scheme.folds) == 1
         label = self.reference_label()
         text = sentence(
             judgement,
             labels={name: row.method.label for name, row in self.rows.items()},
             reference_label=label,
             measure=self.problem.measure.name,
-            n_rows=len(self.problem.codes),
+            n_rows=len(self.scheme.folds[0].test) if fixed else len(self.problem.codes),
+            rows="test rows" if fixed else "rows",
             fit_seconds={
                 name: _median(row, "fit_seconds") or 0.0 for name, row in self.rows.items()
             },
