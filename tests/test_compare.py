@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
@@ -279,6 +280,12 @@ def test_what_cannot_be_compared_is_said(change, message):
     arguments = {"X": rng.normal(size=(60, 3)), "y": np.arange(60) % 2, **QUICK} | change
     with pytest.raises(ValueError, match=message):
         compare(arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+def test_sparse_data_are_refused_with_a_way_out():
+    X = sparse.csr_matrix(np.eye(60))
+    with pytest.raises(TypeError, match="TruncatedSVD"):
+        compare(X, np.arange(60) % 2, **QUICK)
 
 
 def test_infinite_values_are_refused_before_anything_runs():

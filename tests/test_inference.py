@@ -178,7 +178,7 @@ def test_the_sentence_that_cannot_tell_gives_interval_and_rows():
 
 def test_the_sentence_to_keep_names_the_best_learner():
     worse = words(verdict(noisy(0.20, 0), {"a": noisy(0.22, 1)}))
-    assert worse.startswith("Keep Euclidean, raw (20.0 % error)")
+    assert worse.startswith("Keep Euclidean, raw, 20.0 % error: ")
     assert "no learner does better" in worse and "A" in worse
     little = words(verdict(noisy(0.20, 0, 0.001), {"a": noisy(0.195, 1, 0.001)}))
     assert "less than" in little and "5.0 %" in little

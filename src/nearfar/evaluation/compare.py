@@ -16,6 +16,7 @@ from typing import Any
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from nearfar.datasets.tables import Table
 from nearfar.evaluation import traps
@@ -346,6 +347,11 @@ def _check_numbers(
 def _as_table(X: Any, y: Any, groups: Any, time: Any) -> Table:
     """Arrays or frames as a Table."""
     image_shape = None
+    if sparse.issparse(X):
+        raise TypeError(
+            "X is a sparse matrix, but distances are compared on dense data. Reduce it first, for "
+            "example with sklearn.decomposition.TruncatedSVD."
+        )
     if not hasattr(X, "iloc"):
         X = np.asarray(X)
         if X.ndim in (3, 4):

@@ -137,7 +137,7 @@ def sentence(
             text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} rows."
         return text
     if judgement.verdict == "keep":
-        text = f"Keep {reference_label} ({percent(base)} {measure}): "
+        text = f"Keep {reference_label}, {percent(base)} {measure}: "
         if base == 0:
             return text + "it makes no mistakes that a learner could remove."
         if gain > 0:
@@ -195,12 +195,12 @@ def percent(fraction: float) -> str:
 def points(fraction: float) -> str:
     """A difference of fractions in percentage points, with a real minus sign.
 
-    >>> points(-0.0123), points(0.0044)
-    ('−1.2', '0.4')
+    >>> points(-0.0123), points(0.0044), points(-0.0)
+    ('−1.2', '0.4', '0.0')
     """
     small = 0 < abs(fraction) < 0.00095
     text = f"{100 * fraction:.2f}" if small else f"{100 * fraction:.1f}"
-    return text.replace("-", "−")
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def p_text(p: float) -> str:
