@@ -62,6 +62,17 @@ def test_compare_prints_the_answer_and_writes_report_and_numbers(table, here, ca
     assert sentence in (here / "report.html").read_text()
 
 
+def test_a_terminal_without_a_minus_sign_or_without_a_reader_loses_nothing(here):
+    command = f"{sys.executable} -m nearfar compare iris {' '.join(QUICK)}"
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(
+        f"{command} --out a.html > a.txt", shell=True, env=environment, capture_output=True
+    )
+    assert done.returncode == 0 and (here / "a.html").exists()
+    subprocess.run(f"{command} --out b.html | head -1", shell=True, capture_output=True)
+    assert (here / "b.html").exists() or (here / "b.journal").exists()
+
+
 def test_nothing_is_overwritten_without_force(here, capsys):
     (here / "mine.html").write_text("precious")
     (here / "mine.json").write_text("precious")

@@ -87,6 +87,16 @@ def test_nested_selection_picks_by_inner_error_and_counts_the_outer(wine):
     assert nested["chosen"] == {name: chosen.count(name) for name in set(chosen)}
 
 
+def test_a_classifier_with_one_setting_can_be_chosen_inside():
+    from sklearn.linear_model import LogisticRegression
+
+    X, y = load_wine(return_X_y=True)
+    X = np.c_[X, np.random.default_rng(0).normal(size=(178, 40)) * 1000]
+    methods = {"logit": LogisticRegression(C=1e-3, max_iter=50)}
+    result = compare(X, y, methods=methods, **QUICK)
+    assert methods_of(result)["logit"]["results"][0]["inner_error"] is not None
+
+
 def test_differences_are_paired_and_corrected(wine):
     rows = methods_of(wine)
     errors = {
@@ -269,6 +279,7 @@ def test_unbalanced_classes_get_the_balanced_error():
         ({"time_budget": -1}, "time_budget=-1"),
         ({"min_gain": 5}, "min_gain=5"),
         ({"tuning": "much"}, "tuning='much'"),
+        ({"random_state": None}, "random_state=None"),
         ({"scale": "huge"}, "scale='huge'"),
         ({"scoring": "nonsense"}, "scoring='nonsense'"),
         ({"methods": "nonsense"}, "no method 'nonsense'"),

@@ -797,7 +797,7 @@ def test_file_of_skops_itself_is_refused(tmp_path):
 
 def test_files_cut_short_are_refused(path):
     whole = path.read_bytes()
-    for length in [*range(0, len(whole), 301), len(whole) - 1]:
+    for length in [*range(0, len(whole), 701), len(whole) - 1]:
         path.write_bytes(whole[:length])
         refuses(path, ": ")
 
@@ -805,7 +805,7 @@ def test_files_cut_short_are_refused(path):
 def test_flipped_bytes_are_refused_or_harmless(path):
     whole = path.read_bytes()
     rng = random.Random(0)
-    for _ in range(200):
+    for _ in range(100):
         broken = bytearray(whole)
         broken[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
         path.write_bytes(broken)
@@ -1670,7 +1670,7 @@ def test_mutated_files_raise_one_kind_of_error_or_load(seed, tmp_path):
     outcomes = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for _ in range(150):
+        for _ in range(110):
             write_members(path, mutated(members, rng))
             outcomes.append(loaded_or_refused(path) is None)
     # Most were refused, and not all: the mutations are of both kinds.
@@ -1728,7 +1728,7 @@ attempt("compressed", files={"0.npy": bytes(2**26)}, compression=zipfile.ZIP_DEF
 attempt("compressed", files={"nearfar.json": b" " * 2**26}, compression=zipfile.ZIP_DEFLATED)
 attempt("compressed", files={"schema.json": b" " * 2**26}, compression=zipfile.ZIP_DEFLATED)
 one = node("JsonNode", "builtins.str", content="1", is_json=True)
-attempt("many", files={"schema.json": with_ties(items([one] * 40_000))})
+attempt("many", files={"schema.json": with_ties(items([one] * 20_000))})
 attempt("many", files={"schema.json": with_ties(items([items([])] * 210_000))})
 attempt("many", files={"schema.json": b"[" + b"[]," * 5_000_000 + b"[]]"})
 attempt("many", files={"schema.json": b"[" + b"1.5," * 4_000_000 + b"1]"})

@@ -35,6 +35,12 @@ def test_no_group_is_on_both_sides_and_it_is_said():
     assert "none is on both sides of any of the 15 folds (checked)" in scheme.notes[-1]
 
 
+def test_few_groups_are_split_once():
+    # Five groups can be put into five folds in one way only: repeats would count them again.
+    scheme = make_scheme(CODES, repeats=5, groups=np.arange(120) % 5)
+    assert len(scheme.folds) == 5 and "split once" in scheme.notes[0]
+
+
 def test_folds_that_tear_a_group_apart_are_refused():
     with pytest.raises(ValueError, match="Group 3 is trained on and tested"):
         own = list(KFold(4, shuffle=True, random_state=0).split(CODES))

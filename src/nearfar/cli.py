@@ -25,6 +25,8 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 2 for what cannot be done, 130 when interrupted."""
     began = monotonic()
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a real minus sign is no reason to fail
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -93,10 +95,17 @@ def _compare(options: argparse.Namespace) -> int:
         argv=options.argv,
         show_rows=not options.no_rows,
     )
-    _print_result(result, fancy)
-    # The file is ours: checked before the run, or written by the run that is resumed.
+    # Files first: the terminal may be gone, or not know a character. The report's name is ours:
+    # checked before the run, or written by the run that is resumed.
     if has_report:
-        print(f"\nReport: {result.to_html(out, force=True)}")
+        result.to_html(out, force=True)
+    if options.json is not None:
+        result.to_json(options.json, force=True)
+    if result.complete:
+        journal.unlink(missing_ok=True)
+    _print_result(result, fancy)
+    if has_report:
+        print(f"\nReport: {out}")
     else:
         print("\nFor the HTML report: pip install 'nearfar[app]'")
     protocol = result.document["protocol"]
@@ -106,7 +115,7 @@ def _compare(options: argparse.Namespace) -> int:
             f"--repeats {protocol['repeats']} --tuning {protocol['tuning']} without --time-budget"
         )
     if options.json is not None:
-        print(f"Numbers: {result.to_json(options.json, force=True)}")
+        print(f"Numbers: {options.json}")
     if journal.exists():
         print(f"To go on: {_resume_command(options, out)}")
     return 130 if result.document["status"] == "interrupted" else 0

@@ -233,8 +233,6 @@ def save(
     try:
         with open(draft, "xb") as file:
             _write(file, information, written, types)
-            file.flush()
-            os.fsync(file.fileno())
         del written
         try:
             read, _ = _load(draft, types, _MAX_BYTES)

@@ -138,7 +138,7 @@ def compare(
     """
     table = _as_table(X, y, groups, time)
     test_table = None if test is None else _as_table(*test, None, None)
-    return compare_tables(
+    result = compare_tables(
         table,
         test_table,
         methods=methods,
@@ -159,6 +159,9 @@ def compare(
         progress=PlainProgress() if verbose else Progress(),
         show_rows=show_rows,
     )
+    if journal is not None and result.complete:
+        Path(journal).unlink(missing_ok=True)
+    return result
 
 
 def compare_tables(
@@ -189,6 +192,8 @@ def compare_tables(
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
     _check_numbers(repeats, time_budget, min_gain, tuning)
+    if not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise ValueError(f"random_state={random_state!r} must be a whole number, 0 or more.")
     if time_budget is None and repeats is None:
         time_budget = DEFAULT_BUDGET
     classes, all_codes = traps.check_target(_both(table.y, test), table.target or "y")
@@ -213,6 +218,8 @@ def compare_tables(
     scheme_for = partial(_scheme, problem, n_test=n_test, seed=random_state, cv=cv)
     once = scheme_for(1)
     repeated = test is None and problem.time is None and (cv is None or isinstance(cv, int))
+    # Few groups are split once, however often it is asked for.
+    repeated = repeated and len(scheme_for(2).folds) > len(once.folds)
     if not repeated:
         repeats = 1
     warned = _warnings(problem, columns, once, table)
@@ -262,8 +269,6 @@ def compare_tables(
         drop=drop,
     )
     complete = all(run.status != "unfinished" for run in schedule.runs.values())
-    if book is not None and complete:
-        book.remove()
     document: dict[str, Any] = {
         "format": 1,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -316,7 +321,7 @@ def compare_tables(
         for name, shares in document["weights"].items()
     }
     document |= _shown(problem.X, columns, table, document) if show_rows else _HIDDEN
-    return Comparison(document)
+    return Comparison(document, complete=complete)
 
 
 def _with_caution(answer: dict[str, Any], warned: list[traps.Trap]) -> dict[str, Any]:

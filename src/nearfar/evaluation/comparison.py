@@ -33,8 +33,10 @@ class Comparison:
         Everything, as plain data; what :meth:`to_json` writes.
     """
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: dict[str, Any], *, complete: bool = True) -> None:
         self.document = document
+        #: Whether every method ended by itself; if not, a journal can go on.
+        self.complete = complete
 
     @property
     def answer(self) -> str:

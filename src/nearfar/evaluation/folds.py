@@ -148,8 +148,9 @@ def tune(problem: Problem, method: Method, train: Rows, tuning: Tuning) -> Choic
     """The setting and k with the lowest error on splits inside the training rows."""
     settings = method.settings[:1] if tuning == "k" else method.settings
     inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
-    # Nothing to choose, or too few rows to split.
-    if not inside or (len(settings) == 1 and not settings[0].votes):
+    # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
+    idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
+    if not inside or idle:
         return Choice(settings[0], 1 if settings[0].votes else None, None, ())
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None

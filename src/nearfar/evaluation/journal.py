@@ -66,7 +66,3 @@ class Journal:
         """Write one finished fold."""
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps({"method": method, "result": result}) + "\n")
-
-    def remove(self) -> None:
-        """All is done."""
-        self.path.unlink(missing_ok=True)

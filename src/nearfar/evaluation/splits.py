@@ -136,6 +136,10 @@ def _shuffled(
         n_splits = units
     if repeats < 1:
         raise ValueError(f"repeats={repeats} must be 1 or more.")
+    if groups is not None and units <= 2 * n_splits and repeats > 1:
+        # With so few groups, splitting anew gives much the same folds and no new knowledge.
+        notes.append(f"Only {units} groups: they are split once, not {repeats} times.")
+        repeats = 1
     place = np.zeros((len(codes), 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # small classes are warned about by name
