@@ -46,21 +46,51 @@ def test_equal_errors_in_every_fold_are_no_gain():
     assert found.p_below_zero() == 1.0
 
 
-def test_rows_of_a_test_file_give_the_ordinary_t_interval():
-    wrong = np.random.default_rng(0).random(200) < 0.2
+def test_equal_gains_in_a_few_small_folds_are_no_certainty():
+    # One row of ten more in each of five folds: chance does it with probability 1/32.
+    gains = np.full(5, -0.1)
+    assert corrected_estimate(gains, 0.25, resolution=0.1).interval()[1] > 0
+    assert corrected_estimate(3 * gains, 0.25, resolution=0.1).interval()[1] < 0
+    # Where the folds differ by more than a row the floor changes nothing.
+    spread = np.random.default_rng(0).normal(0, 0.05, 25)
+    floored = corrected_estimate(spread, 0.25, resolution=0.001)
+    assert floored == corrected_estimate(spread, 0.25)
+
+
+def test_rows_of_a_large_test_file_give_the_ordinary_t_interval():
+    wrong = np.random.default_rng(0).random(20_000) < 0.2
     found = row_estimate(wrong)
     low, high = stats.ttest_1samp(wrong.astype(float), 0).confidence_interval(0.95)
-    assert found.interval() == pytest.approx((low, high), rel=1e-12)
+    assert found.interval() == pytest.approx((low, high), abs=1e-5)
+
+
+@pytest.mark.parametrize("n_rows", [100, 1000])
+def test_paired_rows_agree_with_the_exact_test_of_mcnemar(n_rows):
+    for better in range(1, 25):
+        for worse in range(better):
+            rows = np.zeros(n_rows)
+            rows[:better], rows[better : better + worse] = -1, 1
+            exact = stats.binomtest(better, better + worse, 0.5).pvalue
+            if row_estimate(rows).interval()[1] < 0:
+                assert exact < 0.065, (better, worse)
+            else:
+                assert exact > 0.035, (better, worse)
+
+
+def test_a_test_file_without_any_error_is_no_certainty():
+    assert row_estimate(np.zeros(20)).interval()[1] > 0.05
+    classes = np.repeat([0, 1], 10)
+    assert row_estimate(np.zeros(20), classes).interval()[1] > 0.05
 
 
 def test_balanced_rows_have_the_variance_of_the_mean_of_class_means():
     rng = np.random.default_rng(0)
-    strata = np.repeat([0, 1], [300, 30])
+    strata = np.repeat([0, 1], [3000, 300])
     truth = np.array([0.1, 0.4])
     means = []
     errors = []
     for _ in range(3000):
-        wrong = rng.random(330) < truth[strata]
+        wrong = rng.random(3300) < truth[strata]
         found = row_estimate(wrong, strata)
         means.append(found.mean)
         errors.append(found.standard_error)
@@ -129,15 +159,35 @@ def test_a_learner_that_is_worse_keeps_the_plain_distance():
     assert found.verdict == "keep"
 
 
-def test_among_many_learners_holm_asks_for_a_confirmation():
+def test_among_a_few_learners_holm_asks_for_a_confirmation():
     reference = noisy(0.20, 0, 0.02)
-    one = {"a": noisy(0.164, 1, 0.02)}
-    others = {f"b{i}": noisy(0.21, 2 + i, 0.02) for i in range(9)}
+    one = {"a": noisy(0.1706, 1, 0.02)}
+    others = {f"b{i}": noisy(0.21, 2 + i, 0.02) for i in range(2)}
     alone, among = verdict(reference, one), verdict(reference, one | others)
     assert (alone.verdict, among.verdict) == ("use", "use")
     assert alone.comparands["a"].p_holm < 0.05 < among.comparands["a"].p_holm
     assert "confirm it" not in words(alone)
-    assert "With 10 learners tried, Holm's p is above 5.0 %: confirm it" in words(among)
+    assert "With 3 learners tried, Holm's p is above 5.0 %: confirm it" in words(among)
+    # With a fixed test set that is not enough.
+    assert verdict(reference, one | others, strict=True).verdict == "unsure"
+
+
+def test_among_many_learners_holm_decides():
+    reference = noisy(0.20, 0, 0.02)
+    one = {"a": noisy(0.164, 1, 0.02)}
+    others = {f"b{i}": noisy(0.21, 2 + i, 0.02) for i in range(9)}
+    assert verdict(reference, one).verdict == "use"
+    among = verdict(reference, one | others)
+    assert (among.verdict, among.method) == ("unsure", "a")
+    assert among.comparands["a"].stands_out and not among.comparands["a"].recommended
+    text = words(among)
+    assert "one of 10 learners tried" in text and "includes zero" not in text
+
+
+def test_two_folds_are_too_few_to_recommend():
+    found = verdict(np.array([0.30, 0.31]), {"a": np.array([0.10, 0.11])})
+    assert found.comparands["a"].difference.interval()[1] < 0
+    assert found.verdict == "unsure" and "two folds are too little" in words(found)
 
 
 def test_without_an_interval_or_a_learner_nothing_is_claimed():
@@ -179,7 +229,9 @@ def test_the_sentence_that_cannot_tell_gives_interval_and_rows():
 def test_the_sentence_to_keep_names_the_best_learner():
     worse = words(verdict(noisy(0.20, 0), {"a": noisy(0.22, 1)}))
     assert worse.startswith("Keep Euclidean, raw, 20.0 % error: ")
-    assert "no learner does better" in worse and "A" in worse
+    assert "no learner does better" in worse and "2.0 points more" in worse
+    same = words(verdict(noisy(0.20, 0), {"a": noisy(0.20, 0)}))
+    assert "as many" in same and "0.0 points" not in same.partition("(")[0]
     little = words(verdict(noisy(0.20, 0, 0.001), {"a": noisy(0.195, 1, 0.001)}))
     assert "less than" in little and "5.0 %" in little
 

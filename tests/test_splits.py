@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, RepeatedStratifiedKFold
 
-from nearfar.evaluation.splits import inner_splits, make_scheme
+from nearfar.evaluation.splits import UNKNOWN_GROUP, inner_splits, make_scheme
 
 CODES = np.arange(120) % 3
 
@@ -66,7 +66,7 @@ def test_the_past_predicts_the_future():
         assert time[fold.train].max() < time[fold.test].min()
         for part, held in inner_splits("full", CODES[fold.train], None, time[fold.train]):
             order = time[fold.train]
-            assert order[part].max() <= order[held].min()
+            assert order[part].max() < order[held].min()
 
 
 def test_time_with_groups_leaves_tested_groups_out_of_training():
@@ -74,6 +74,25 @@ def test_time_with_groups_leaves_tested_groups_out_of_training():
     scheme = make_scheme(CODES, repeats=1, time=time, groups=groups)
     for fold in scheme.folds:
         assert not set(groups[fold.train]) & set(groups[fold.test])
+        inside = inner_splits("full", CODES[fold.train], groups[fold.train], time[fold.train])
+        for part, held in inside:
+            assert not set(groups[fold.train][part]) & set(groups[fold.train][held])
+
+
+def test_a_past_of_one_class_is_left_out_and_said():
+    codes = np.r_[np.zeros(50, int), CODES[:70]]
+    scheme = make_scheme(codes, repeats=1, time=np.arange(120.0))
+    assert len(scheme.folds) == 3 and "2 of 5 folds left out" in scheme.notes[0]
+    with pytest.raises(ValueError, match="the classes follow one another"):
+        make_scheme(np.repeat([0, 1], [115, 5]), repeats=1, time=np.arange(120.0))
+
+
+def test_a_test_file_without_groups_is_not_called_checked():
+    groups = np.r_[np.arange(100) // 5, np.full(20, UNKNOWN_GROUP)]
+    scheme = make_scheme(CODES, repeats=1, n_test_rows=20, groups=groups)
+    assert "cannot be checked" in scheme.notes[-1]
+    groups[-20:] = np.arange(100, 120)
+    assert "(checked)" in make_scheme(CODES, repeats=1, n_test_rows=20, groups=groups).notes[-1]
 
 
 def test_a_fixed_test_set_is_one_fold():
@@ -92,7 +111,7 @@ def test_fewer_units_than_folds_make_fewer_folds_and_it_is_said():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"groups": np.zeros(120)}, "only one of groups"),
+        ({"groups": np.zeros(120)}, "All rows are of one group"),
         ({"cv": [(np.arange(60), np.arange(50, 120))]}, "both trained on and tested"),
         ({"cv": [(np.arange(60), np.arange(60, 130))]}, "outside 0 to 119"),
         ({"cv": [(np.arange(0), np.arange(60))]}, "0 training"),

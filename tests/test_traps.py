@@ -14,6 +14,7 @@ from nearfar.evaluation.traps import (
     id_like,
     small_classes,
     telling_columns,
+    untrained_classes,
 )
 
 RNG = np.random.default_rng(0)
@@ -249,6 +250,15 @@ def test_few_rows_tell_nothing():
 
 
 # Small classes and IDs
+
+
+def test_classes_that_are_only_tested_are_named():
+    codes = np.array([0, 0, 1, 1, 2, 2])
+    as_groups = [(np.arange(2, 6), np.arange(2)), (np.array([0, 1, 4, 5]), np.arange(2, 4))]
+    (trap,) = untrained_classes(["a", "b", "c"], codes, as_groups)
+    assert trap.text.startswith("Classes 'a', 'b' are tested") and "4 of 4 tests" in trap.text
+    whole = [(np.array([0, 2, 4]), np.array([1, 3, 5]))]
+    assert untrained_classes(["a", "b", "c"], codes, whole) == []
 
 
 def test_small_classes_are_named():

@@ -2,7 +2,9 @@
 
 A learner is recommended only if its gain over the reference is shown (the corrected interval lies
 off zero) and worth having (``min_gain``). Holm's p over all learners is given beside it; where it
-exceeds 5 % the sentence asks for a confirmation on new rows.
+exceeds 5 % the sentence asks for a confirmation on new rows. Where intervals alone would let more
+than 5 % of comparisons without a difference end in a recommendation (more than three learners, a
+fixed test set), Holm's p must be below 5 % as well.
 """
 
 from __future__ import annotations
@@ -17,6 +19,11 @@ from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
 
 Verdict = Literal["use", "keep", "unsure"]
 
+#: Up to so many learners the intervals by themselves keep false recommendations below 5 %.
+FEW_LEARNERS = 3
+#: The interval of two folds is no guide, however far it lies from zero.
+LEAST_DEGREES = 2
+
 
 @dataclass(frozen=True)
 class Comparand:
@@ -27,6 +34,9 @@ class Comparand:
     difference: Estimate
     p: float
     p_holm: float
+    #: The interval lies off zero and the gain is worth having.
+    stands_out: bool
+    #: And it is not one of too many tries.
     recommended: bool
 
 
@@ -48,6 +58,7 @@ def judge(
     *,
     min_gain: float = 0.05,
     confidence: float = 0.95,
+    strict: bool = False,
 ) -> Judgement:
     """Weigh all learners against the reference.
 
@@ -59,17 +70,27 @@ def judge(
         For each learner its mean error and the paired difference to the reference.
     min_gain : float
         Least gain worth a recommendation, relative to the reference's error.
+    strict : bool
+        Require Holm's p, however few the learners.
     """
     names = list(errors)
     p = {name: differences[name].p_below_zero() for name in names}
     adjusted = dict(zip(names, holm(list(p.values())), strict=True))
+    strict = strict or len(names) > FEW_LEARNERS
     comparands = {}
     for name in names:
         difference = differences[name]
-        shown = difference.interval(confidence)[1] < 0
+        shown = difference.degrees >= LEAST_DEGREES and difference.interval(confidence)[1] < 0
         worth = -difference.mean > min_gain * reference_error
+        stands_out = bool(shown and worth)
+        surely = not strict or adjusted[name] <= 1 - confidence
         comparands[name] = Comparand(
-            errors[name], difference, p[name], float(adjusted[name]), bool(shown and worth)
+            errors[name],
+            difference,
+            p[name],
+            float(adjusted[name]),
+            stands_out,
+            bool(stands_out and surely),
         )
     by_error = sorted(names, key=lambda name: errors[name])
     chosen = [name for name in by_error if comparands[name].recommended]
@@ -77,9 +98,10 @@ def judge(
         return Judgement("use", chosen[0], reference_error, comparands)
     if not by_error:
         return Judgement("unsure", None, reference_error)
-    best = by_error[0]
+    nearly = [name for name in by_error if comparands[name].stands_out]
+    best = (nearly or by_error)[0]
     # Nothing to decide where the best learner's gain is not even seen.
-    if _may_gain(comparands[best], reference_error, min_gain):
+    if nearly or _may_gain(comparands[best], reference_error, min_gain):
         return Judgement("unsure", best, reference_error, comparands)
     return Judgement("keep", best, reference_error, comparands)
 
@@ -97,14 +119,14 @@ def sentence(
     reference_label: str,
     measure: str,
     n_rows: int,
-    rows: str = "rows",
+    fixed: bool = False,
     fit_seconds: Mapping[str, float],
     n_train: int,
     min_gain: float,
     nested_error: float | None,
     confidence: float = 0.95,
 ) -> str:
-    """The answer in words."""
+    """The answer in words; ``fixed`` is for a fixed test set, whose rows are then ``n_rows``."""
     base = judgement.reference_error
     if judgement.method is None:
         return (
@@ -119,8 +141,8 @@ def sentence(
     if judgement.verdict == "use":
         text = (
             f"Use {name}: {percent(found.error)} {measure} instead of {percent(base)} for the best "
-            f"plain distance, a gain of {points(gain)} points ({wide}; Holm p "
-            f"{p_text(found.p_holm)})."
+            f"plain distance, a gain of {points(gain)} points ({wide}; one-sided "
+            f"p {p_text(found.p_holm)} after Holm)."
         )
         if nested_error is not None:
             text += (
@@ -145,15 +167,33 @@ def sentence(
                 f"the best learner, {name}, gains {points(gain)} points ({wide}), which is less "
                 f"than {percent(min_gain)} of that error, the least worth a change."
             )
+        more = "as many" if gain == 0 else f"{points(-gain)} points more"
         return text + (
-            f"no learner does better; the best, {name}, makes {percent(found.error)}, "
-            f"{points(-gain)} points more (gain: {wide})."
+            f"no learner does better; the best, {name}, makes {percent(found.error)}, {more} "
+            f"(gain: {wide})."
         )
-    if not known:
+    rows = "test rows" if fixed else "rows"
+    if found.difference.degrees < LEAST_DEGREES:
+        few = (
+            "one test set gives an interval only where the error is a mean over rows"
+            if fixed
+            else f"{'two folds are' if known else 'a single fold is'} too little to tell by"
+        )
         return (
             f"Cannot tell: {name} makes {percent(found.error)} {measure}, {reference_label} "
-            f"{percent(base)}, but a single fold gives no interval of their difference. Give it "
-            "more time, or with a test file measure the plain error."
+            f"{percent(base)}, but {few}. Until then keep {reference_label}."
+        )
+    if found.stands_out:
+        needed = rows_to_decide(
+            found.difference, n_rows, 1 - 2 * (1 - confidence) / len(judgement.comparands)
+        )
+        return (
+            f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
+            f"({percent(found.error)} against {percent(base)}; {wide}), but it is one of "
+            f"{len(judgement.comparands)} learners tried, and after Holm's correction p is "
+            f"{p_text(found.p_holm)}. Test it alone on new rows; roughly {_round_rows(needed):,} "
+            f"{rows} would show it among all (there are {n_rows:,}). Until then keep "
+            f"{reference_label}."
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:

@@ -25,6 +25,8 @@ Rows = NDArray[np.intp]
 #: How much is tried inside a training fold.
 Tuning = Literal["full", "holdout", "k"]
 N_SPLITS = 5
+#: Group of test rows whose file names none.
+UNKNOWN_GROUP = -1
 INNER_SPLITS = {"full": 3, "holdout": 1, "k": 1}
 
 
@@ -109,6 +111,8 @@ def make_scheme(
         scheme = _shuffled(codes, groups, wanted, repeats, seed)
     if time is not None and groups is not None and not n_test_rows:
         scheme = _without_shared_groups(scheme, groups)
+    if time is not None and not n_test_rows:
+        scheme = _with_two_classes(scheme, codes)
     _check(scheme, codes, n)
     if groups is not None:
         scheme.notes.append(_check_groups(scheme, groups))
@@ -130,7 +134,11 @@ def _shuffled(
     if groups is not None:
         units, what = len(np.unique(groups)), "groups"
     if units < 2:
-        raise ValueError(f"There is only one of {what}: nothing can be held out.")
+        raise ValueError(
+            "All rows are of one group: none can be held out. Are these the right groups?"
+            if groups is not None
+            else "No class has two rows: none can be held out."
+        )
     if units < n_splits:
         notes.append(f"Only {units} {what}: {units} folds instead of {n_splits}.")
         n_splits = units
@@ -168,11 +176,14 @@ def _time_folds(time: NDArray[Any], n_splits: int) -> Iterator[Fold]:
     if len(order) <= n_splits:
         raise ValueError(f"{len(order)} rows are too few for {n_splits} folds in time.")
     for i, (train, test) in enumerate(TimeSeriesSplit(n_splits).split(order)):
-        rows, held = order[train], order[test]
-        # Rows of the same moment as the first test row are not the past.
-        rows = rows[time[rows] < time[held].min()]
+        rows, held = _before(time, order[train], order[test]), order[test]
         if len(rows):
             yield Fold(0, i, np.sort(rows), np.sort(held))
+
+
+def _before(time: NDArray[Any], rows: Rows, held: Rows) -> Rows:
+    """Rows of the past; those of the same moment as the first held-out row are not."""
+    return rows[time[rows] < time[held].min()]
 
 
 def _without_shared_groups(scheme: Scheme, groups: NDArray[Any]) -> Scheme:
@@ -183,6 +194,22 @@ def _without_shared_groups(scheme: Scheme, groups: NDArray[Any]) -> Scheme:
     ]
     words = scheme.words + "; training rows of tested groups left out"
     return Scheme(folds, scheme.n_splits, words, scheme.notes, None)
+
+
+def _with_two_classes(scheme: Scheme, codes: Rows) -> Scheme:
+    """Leave out the folds in time whose past knows one class only."""
+    folds = [f for f in scheme.folds if len(np.unique(codes[f.train])) > 1]
+    left_out = len(scheme.folds) - len(folds)
+    if scheme.folds and not folds:
+        raise ValueError(
+            "In every fold in time the past has a single class: the classes follow one another, "
+            "and none can be told from the past. Compare without the time."
+        )
+    if not left_out:
+        return scheme
+    note = f"{left_out} of {len(scheme.folds)} folds left out: a single class in the past."
+    words = f"{len(folds)} folds in time: the past predicts what follows"
+    return Scheme(folds, len(folds), words, [*scheme.notes, note], None)
 
 
 def _check(scheme: Scheme, codes: Rows, n: int) -> None:
@@ -208,6 +235,11 @@ def _check(scheme: Scheme, codes: Rows, n: int) -> None:
 
 def _check_groups(scheme: Scheme, groups: NDArray[Any]) -> str:
     """Assert that no group is on both sides, and say so."""
+    if len(scheme.folds) == 1 and np.all(groups[scheme.folds[0].test] == UNKNOWN_GROUP):
+        return (
+            "The test file names no groups: whether one is also trained on cannot be checked. "
+            "Tuning keeps the groups of the training rows together."
+        )
     for fold in scheme.folds:
         shared = np.intersect1d(groups[fold.train], groups[fold.test])
         if len(shared):
@@ -216,8 +248,9 @@ def _check_groups(scheme: Scheme, groups: NDArray[Any]) -> str:
                 f"repeat {fold.repeat}."
             )
     return (
-        f"Groups: {len(np.unique(groups))}; none is on both sides of any of the "
-        f"{len(scheme.folds)} folds (checked)."
+        f"Groups: {len(np.unique(groups))}; none is on both sides of "
+        + (f"any of the {len(scheme.folds)} folds" if len(scheme.folds) > 1 else "the split")
+        + " (checked)."
     )
 
 
@@ -236,11 +269,10 @@ def inner_splits(
         if not splits:
             cut = max(1, round(0.75 * n))
             splits = [(np.arange(cut), np.arange(cut, n))]
-        return [
-            (a, b)
-            for a, b in ((order[a], order[b]) for a, b in splits)
-            if len(b) and len(np.unique(codes[a])) > 1
-        ]
+        in_time = [(_before(time, order[a], order[b]), order[b]) for a, b in splits if len(b)]
+        if groups is not None:
+            in_time = [(a[~np.isin(groups[a], groups[b])], b) for a, b in in_time]
+        return [(a, b) for a, b in in_time if len(np.unique(codes[a])) > 1]
     splitter = inner_splitter(tuning, codes, groups)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nearfar.evaluation.folds import Problem, shown_rows
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
@@ -87,6 +87,11 @@ class Summary:
 
     # Numbers
 
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set and no other fold."""
+        return len(self.scheme.folds) == 1
+
     def errors(self, row: Row, folds: list[int]) -> NDArray[np.float64]:
         """Errors of a method on some folds."""
         return np.array([row.results[fold]["error"] for fold in folds])
@@ -99,12 +104,16 @@ class Summary:
             balanced = self.problem.measure.scoring == "balanced_accuracy"
             true = self.problem.codes[self.scheme.folds[folds[0]].test]
             # One fold of several says nothing of the next; a fixed test set is all there is.
-            if len(self.scheme.folds) == 1:
+            if self.fixed:
                 return row_estimate(values, true if balanced else None)
         values = self.errors(rows[0], folds)
         if len(rows) > 1:
             values = values - self.errors(rows[1], folds)
-        return corrected_estimate(values, self.scheme.test_share)
+        return self._over_folds(values, folds)
+
+    def _over_folds(self, values: ArrayLike, folds: list[int]) -> Estimate:
+        one_row = float(np.mean([1.0 / len(self.scheme.folds[fold].test) for fold in folds]))
+        return corrected_estimate(values, self.scheme.test_share, resolution=one_row)
 
     def _losses(self, row: Row, fold: int) -> NDArray[np.float64]:
         true = self.problem.codes[self.scheme.folds[fold].test]
@@ -118,7 +127,14 @@ class Summary:
         errors = {r.method.name: float(self.errors(r, self.common).mean()) for r in learners}
         differences = {r.method.name: self._estimate([r, reference], self.common) for r in learners}
         base = float(self.errors(reference, self.common).mean())
-        return judge(base, errors, differences, min_gain=self.min_gain, confidence=self.confidence)
+        return judge(
+            base,
+            errors,
+            differences,
+            min_gain=self.min_gain,
+            confidence=self.confidence,
+            strict=self.fixed,
+        )
 
     def nested(self) -> dict[str, Any] | None:
         """The error when the method too is chosen inside each training fold."""
@@ -130,10 +146,10 @@ class Summary:
             best = min(rows, key=lambda row: _inner(row.results[fold]))
             chosen[best.method.name] += 1
             errors.append(best.results[fold]["error"])
-        estimate = corrected_estimate(errors, self.scheme.test_share)
+        estimate = self._over_folds(errors, self.common)
         return {
             "error": estimate.mean,
-            "interval": _bounds(estimate, self.confidence, floor=True),
+            "interval": _bounds(estimate, self.confidence, is_error=True),
             "chosen": {name: count for name, count in chosen.items() if count},
         }
 
@@ -161,26 +177,25 @@ class Summary:
             return {"verdict": "unsure", "method": None, "text": text, "notes": []}
         nested = self.nested()
         judgement = self.judgement
-        fixed = len(self.scheme.folds) == 1
         label = self.reference_label()
         text = sentence(
             judgement,
             labels={name: row.method.label for name, row in self.rows.items()},
             reference_label=label,
             measure=self.problem.measure.name,
-            n_rows=len(self.scheme.folds[0].test) if fixed else len(self.problem.codes),
-            rows="test rows" if fixed else "rows",
+            n_rows=len(self.scheme.folds[0].test) if self.fixed else len(self.problem.codes),
+            fixed=self.fixed,
             fit_seconds={
                 name: _median(row, "fit_seconds") or 0.0 for name, row in self.rows.items()
             },
-            n_train=len(self.scheme.folds[0].train),
+            n_train=int(np.median([len(self.scheme.folds[fold].train) for fold in self.common])),
             min_gain=self.min_gain,
             nested_error=None if nested is None else nested["error"],
             confidence=self.confidence,
         )
         return {
             "verdict": judgement.verdict,
-            "method": judgement.method if judgement.verdict == "use" else None,
+            "method": judgement.method,
             "text": text,
             "notes": [*self._context_notes(), *self._reference_notes(), *self._unjudged_notes()],
         }
@@ -210,7 +225,11 @@ class Summary:
         return notes
 
     def _unjudged_notes(self) -> list[str]:
-        notes = []
+        notes = [
+            f"{row.method.label} failed and is not among the plain distances: {row.reason}"
+            for row in self._of_role("baseline")
+            if row.status == "failed"
+        ]
         for row in self._of_role("learner"):
             if row.status == "failed":
                 notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
@@ -277,7 +296,7 @@ class Summary:
             "reason": row.reason,
             "folds_done": len(row.results),
             "error": None if estimate is None else estimate.mean,
-            "interval": _bounds(estimate, self.confidence, floor=True),
+            "interval": _bounds(estimate, self.confidence, is_error=True),
             "difference": None if difference is None else difference.mean,
             "difference_interval": _bounds(difference, self.confidence),
             "p": None if judged is None else judged.p,
@@ -367,12 +386,12 @@ def _median(row: Row, key: str) -> float | None:
 
 
 def _bounds(
-    estimate: Estimate | None, confidence: float, *, floor: bool = False
+    estimate: Estimate | None, confidence: float, *, is_error: bool = False
 ) -> list[float] | None:
     if estimate is None or not estimate.degrees > 0:
         return None
     low, high = estimate.interval(confidence)
-    return [max(0.0, low) if floor else low, high]
+    return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
 
 
 def _not_converged(result: dict[str, Any]) -> bool:

@@ -269,6 +269,55 @@ def small_classes(classes: Sequence[Any], counts: Sequence[int], n_splits: int) 
     return [Trap("small class", text)]
 
 
+def untrained_classes(classes: Sequence[Any], codes: NDArray[np.intp], folds: Folds) -> list[Trap]:
+    """Classes that are tested where none of their rows is trained on.
+
+    Every method must get these rows wrong: a test file with a class of its own, or groups that are
+    the classes.
+
+    Parameters
+    ----------
+    classes : sequence of labels
+        Their names.
+    codes : ndarray of shape (n_samples,)
+        The class of each row.
+    folds : iterable of (train, test)
+        Row numbers.
+
+    Returns
+    -------
+    list of Trap
+        One warning, or none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> folds = [(np.array([0, 1]), np.array([2, 3]))]
+    >>> untrained_classes(["a", "b", "c"], np.array([0, 1, 2, 0]), folds)[0].text[:54]
+    "Class 'c' is tested where no row of it is trained on ("
+    """
+    lost: dict[int, int] = {}
+    n_tested = 0
+    for train, test in folds:
+        n_tested += len(test)
+        unknown, rows = np.unique(
+            codes[test][~np.isin(codes[test], codes[train])], return_counts=True
+        )
+        for code, count in zip(unknown.tolist(), rows.tolist(), strict=True):
+            lost[code] = lost.get(code, 0) + count
+    if not lost:
+        return []
+    named = listed([str(classes[code]) for code in sorted(lost)], limit=5)
+    start, them = ("Class", "it") if len(lost) == 1 else ("Classes", "them")
+    verb = "is" if len(lost) == 1 else "are"
+    text = (
+        f"{start} {named} {verb} tested where no row of {them} is trained on "
+        f"({sum(lost.values()):,} of {n_tested:,} tests): every method is wrong there. Are the "
+        "groups the classes, or is the test file of another kind?"
+    )
+    return [Trap("untrained class", text)]
+
+
 def id_like(X: NDArray[Any], feature_names: Sequence[str] | None = None) -> list[Trap]:
     """Columns of an array that hold a different whole number in every row.
 
