@@ -13,6 +13,8 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import StratifiedKFold
 
+from nearfar.evaluation.images import data_uri
+
 Document = dict[str, Any]
 N_NEIGHBORS = 5
 
@@ -47,7 +49,7 @@ def digits(n_rows: int = 300) -> Document:
     document = compare_quickly(X, y, names, [str(digit) for digit in range(10)], repeats=1)
     document["data"] |= {"name": "digits", "target": "digit", "image_shape": [8, 8]}
     pixels = np.rint(X * 255 / 16).astype(int).reshape(-1, 8, 8)
-    document["images"] = {str(row): image.tolist() for row, image in enumerate(pixels)}
+    document["images"] = {str(row): data_uri(image) for row, image in enumerate(pixels)}
     document["warnings"] = []
     return document
 
@@ -83,7 +85,7 @@ def interrupted() -> Document:
         "common_folds": [0],
         "nested": None,
         "maps": {},
-        "answer": {"verdict": "unsure", "method": None, "text": "Cannot tell.", "notes": []},
+        "answer": {"verdict": "unsure", "method": "lmnn", "text": "Cannot tell.", "notes": []},
         "code": "",
     }
 
@@ -206,7 +208,12 @@ def monstrous(
         "common_folds": list(range(100)),
         "methods": methods,
         "nested": {"error": 0.3, "interval": [0.2, 0.4], "chosen": dict.fromkeys(names, 5)},
-        "answer": {"verdict": "use", "text": long * 5, "notes": [long] * 1_000},
+        "answer": {
+            "verdict": "use",
+            "method": names[1],
+            "text": long * 5,
+            "notes": [long] * 1_000,
+        },
         "best": names[1],
         "code": long * 100,
         "held_out": {
@@ -224,7 +231,7 @@ def monstrous(
         "weights": {name: {"features": features, "folds": shares} for name in names[1:]},
         "histories": {name: {"objective": rng.random(10_000).tolist()} for name in names},
         "rows": {"columns": features[:50], "values": {str(row): cells for row in rows}},
-        "images": {str(row): noise for row in rows},
+        "images": dict.fromkeys(map(str, rows), data_uri(noise, largest=48)),
     }
 
 
@@ -461,8 +468,9 @@ def _others(n_folds: int) -> list[dict[str, Any]]:
         | {"difference_interval": [0.55, 0.59], "peak_mb": 71.0},
         empty | {"name": "mcml", "label": "MCML", "role": "learner", "status": "failed"}
         | {"reason": "LinAlgError: the scatter of class 'barbera' is singular (fold 3)."},
-        empty | {"name": "mvu", "label": "MVU", "role": "learner", "status": "skipped"}
-        | {"reason": "needs cvxpy; run: pip install 'nearfar[conic]'"},
+        empty | {"name": "mvu", "label": "MVU", "role": "learner", "status": "failed"}
+        | {"reason": "RuntimeError: the solver broke in the third fold", "folds_done": 2}
+        | {"error": 0.11, "difference": 0.07, "fit_seconds": 3.1, "peak_mb": 300.0},
         empty | {"name": "mine", "label": "Mine", "role": "learner", "status": "unfinished"}
         | {"reason": "time budget reached after 2 of its folds", "folds_done": 2, "error": 0.07}
         | {"interval": None, "difference": 0.02, "fit_seconds": 61.2, "peak_mb": 1480.0},

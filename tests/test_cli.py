@@ -1,5 +1,6 @@
 """The command line, as a user runs it."""
 
+import argparse
 import csv
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -59,18 +61,37 @@ def test_compare_prints_the_answer_and_writes_report_and_numbers(table, here, ca
     assert sorted(row for fold in document["folds"] for row in fold["test"]) == list(range(178))
     assert document["answer"]["text"] in out
     sentence = document["answer"]["text"].split("(")[0].partition(": ")[2]
-    assert sentence in (here / "report.html").read_text()
+    page = (here / "report.html").read_text().replace("\xa0", " ").replace("&nbsp;", " ")
+    assert sentence in page
 
 
-def test_a_terminal_without_a_minus_sign_or_without_a_reader_loses_nothing(here):
-    command = f"{sys.executable} -m nearfar compare iris {' '.join(QUICK)}"
+def test_a_terminal_without_a_minus_sign_loses_nothing(here):
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK, "--out", "a.html"]
     environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
-    done = subprocess.run(
-        f"{command} --out a.html > a.txt", shell=True, env=environment, capture_output=True
-    )
-    assert done.returncode == 0 and (here / "a.html").exists()
-    subprocess.run(f"{command} --out b.html | head -1", shell=True, capture_output=True)
-    assert (here / "b.html").exists() or (here / "b.journal").exists()
+    done = subprocess.run(command, env=environment, capture_output=True)
+    assert done.returncode == 0 and (here / "a.html").exists() and b"?" in done.stdout
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_without_a_reader_the_comparison_goes_on_in_silence(here, lines):
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK, "--out", "b.html"]
+    reader, writer = os.pipe()
+    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        assert len([file.readline() for _ in range(lines)]) == lines
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert (here / "b.html").exists() and not (here / "b.journal").exists()
+
+
+def test_a_short_output_without_a_reader_ends_in_silence():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "nearfar", "methods"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_nothing_is_overwritten_without_force(here, capsys):
@@ -95,7 +116,7 @@ def test_the_default_report_takes_a_free_name(here, capsys):
     ("words", "message"),
     [
         (["compare", "nowhere.csv"], "nowhere.csv"),
-        (["compare", "iris", "--methods", "lmn"], "Did you mean lmnn"),
+        (["compare", "iris", "--methods", "lmn"], "Did you mean"),
         (["compare", "iris", "--out", "report.txt"], "end its name with .html"),
         (["compare", "iris", "--out", "no/such/report.html"], "no folder"),
         (["compare", "iris", "--json", "no/such/all.json"], "no folder"),
@@ -106,16 +127,123 @@ def test_the_default_report_takes_a_free_name(here, capsys):
         (["compare", "wine.csv"], "--target"),
         (["compare", "wine.csv", "--target", "knd"], "kind"),
         (["compare", "wine.csv", "--target", "alcohol"], "alcohol"),
-        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean lmnn"),
+        (["compare", "iris", "--out", "folder.html"], "is a folder"),
+        (["compare", "iris", "--json", "folder.html"], "is a folder"),
+        (["compare", "iris", "--json", "a.html", "--out", "a.html"], "is the report"),
+        (["compare", "iris", "--json", "./report.html"], "is the report"),
+        (["compare", "iris", "--json", "a.journal", "--out", "a.html"], "is the journal"),
+        (["compare", "wine.csv", "--json", "wine.csv", "--force"], "is the data"),
+        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean"),
+        (["fit", "iris", "--method", "", "--save", "m.nf"], "name one method"),
+        (["fit", "iris", "--method", "lda,rca", "--save", "m.nf"], "name one method"),
+        (["fit", "nowhere.csv", "--method", "lda", "--save", "no/m.nf"], "no folder no"),
+        (["fit", "nowhere.csv", "--method", "lda", "--save", "folder.html"], "is a folder"),
+        (["transform", "m.nf", "--input", "wine.csv", "-o", "a.xlsx"], ".parquet, .csv, .tsv or"),
+        (["neighbors", "m.nf", "--index", "a", "--query", "a", "-o", "a.npy"], ".tsv or .parquet"),
         (["transform", "nowhere.nf", "--input", "wine.csv", "-o", "a.csv"], "nowhere.nf"),
         (["transform", "wine.csv", "--input", "wine.csv", "-o", "a.csv"], "wine.csv"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(table, words, message, capsys):
+def test_what_cannot_be_done_is_said_in_a_sentence(table, here, words, message, capsys):
+    (here / "folder.html").mkdir()
+    before = sorted(here.iterdir())
     assert run(*words) == 2
     err = capsys.readouterr().err
     assert err.startswith("nearfar: error: ") and message in err
     assert "Traceback" not in err and len(err.strip().splitlines()) <= 3
+    assert sorted(here.iterdir()) == before  # nothing is left, no claim either
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "nowhere.csv", "--out", "locked/a.html"],
+        ["compare", "nowhere.csv", "--json", "locked/a.json"],
+        ["fit", "nowhere.csv", "--method", "lda", "--save", "locked/m.nf"],
+        ["compare", "nowhere.csv"],
+    ],
+)
+def test_where_nothing_can_be_written_is_found_before_the_work(here, words, capsys, monkeypatch):
+    import builtins
+
+    real = builtins.open
+
+    def locked(path, mode="r", *rest, **options):
+        if ("locked" in str(path) or len(words) == 2) and set(mode) & set("awx"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, mode, *rest, **options)
+
+    (here / "locked").mkdir()
+    monkeypatch.setattr(builtins, "open", locked)
+    assert run(*words) == 2
+    err = capsys.readouterr().err
+    assert "cannot be written (Permission denied); choose with --" in err
+
+
+def test_two_runs_in_one_folder_take_different_names(here):
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = "".join(process.communicate(timeout=100)[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert "Report: report.html" in said and "Report: report-2.html" in said
+    assert {path.name for path in here.iterdir()} == {"report.html", "report-2.html"}
+
+
+def test_a_name_is_claimed_when_it_is_chosen(here, monkeypatch):
+    from nearfar import cli
+
+    def options(**more):
+        rest = {"out": None, "json": None, "resume": False, "force": False, "data": "iris"}
+        return argparse.Namespace(**rest | more)
+
+    assert cli._places(options())[0] == Path("report.html")
+    assert cli._places(options())[0] == Path("report-2.html")
+    # A run that ends just now: its journal goes when its report has come.
+    (here / "report.journal").unlink()
+    (here / "report.html").touch()
+    assert cli._places(options())[0] == Path("report-3.html")
+    assert not (here / "report.journal").exists()
+    with pytest.raises(ValueError, match="unfinished or still running"):
+        cli._places(options(out=Path("report-3.html")))
+    assert cli._places(options(out=Path("report-3.html"), force=True))[0].stem == "report-3"
+
+
+def test_another_tuning_is_not_mixed_into_what_is_there(here, capsys, monkeypatch):
+    from nearfar.evaluation.schedule import Schedule
+
+    record = Schedule._record
+
+    def stop(self, run, fold, value):
+        record(self, run, fold, value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Schedule, "_record", stop)
+    assert run("compare", "iris", *QUICK) == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    capsys.readouterr()
+    others = [word if word != "k" else "full" for word in QUICK]
+    assert run("compare", "iris", *others, "--resume") == 2
+    assert "tuning 'k'; they cannot go on with 'full'" in capsys.readouterr().err
+    assert (here / "report.journal").exists()
+    assert run("compare", "iris", *QUICK, "--resume") == 0
+
+
+def test_going_on_is_advised_with_time_enough(here, capsys):
+    options = argparse.Namespace(out=None, argv=["nearfar", "compare", "a b", "--time-budget=2"])
+    from nearfar import cli
+
+    out = Path("report.html")
+    same = "nearfar compare 'a b' --time-budget=2 --out report.html --resume"
+    assert cli._resume_command(options, out, None) == same
+    more = "nearfar compare 'a b' --out report.html --time-budget 60 --resume"
+    assert cli._resume_command(options, out, 2.0) == more
+    options.argv = ["nearfar", "compare", "x", "--time-budget", "100", "--force"]
+    assert "x --out report.html --time-budget 400 --resume" in cli._resume_command(
+        options, out, 100
+    )
+    assert run("compare", "digits", "--time-budget", "1") == 0  # imports alone take longer
+    assert "--time-budget 60 --resume" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -139,6 +267,8 @@ def test_fit_transform_and_neighbors_make_a_chain(table, here, capsys):
     assert mapped.shape == (178, 2)
     for name in ("out.csv", "out.tsv", "out.npy"):
         assert run("transform", "m.nf", "--input", "new.csv", "-o", name) == 0
+    for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
+        np.testing.assert_array_equal(pd.read_csv(name, sep=separator), mapped)
     np.testing.assert_array_equal(np.load("out.npy"), mapped.to_numpy())
     capsys.readouterr()
     assert run("neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3") == 0
@@ -148,6 +278,12 @@ def test_fit_transform_and_neighbors_make_a_chain(table, here, capsys):
     first = [row for row in rows if row["rank"] == "1"]
     assert [int(row["row"]) for row in first] == list(range(177, -1, -1))
     assert {float(row["distance"]) for row in first} == {0.0}
+    found = pd.DataFrame(rows).astype(float)
+    words = ["neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3"]
+    for name in ("n.parquet", "n.csv", "n.tsv"):
+        assert run(*words, "-o", name) == 0
+    for read in (pd.read_parquet("n.parquet"), pd.read_csv("n.csv"), pd.read_table("n.tsv")):
+        pd.testing.assert_frame_equal(read.astype(float), found, rtol=1e-5)
     model = nearfar.load("m.nf")
     distances, _ = model[-1].kneighbors(mapped.to_numpy()[:1])
     assert distances[0, 0] == 0
@@ -187,6 +323,66 @@ def test_methods_are_listed_by_room(capsys):
     assert out.index("mahalanobis:") > out.index("Start here")
 
 
+def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
+    from nearfar import LDA, compare
+    from nearfar.evaluation.comparison import NARROW
+
+    X, y = load_wine(return_X_y=True)
+    methods = {
+        "one with quite a long name of its own": LDA(),
+        "late": FailsLate(),
+        "never": Never(),
+    }
+    FailsLate.fits = 0
+    options = {"repeats": 2, "tuning": "k", "isolate": False, "verbose": False}
+    result = compare(X, y, methods=methods, **options)
+    text = str(result)
+    table = text.split("\n\n")[2].splitlines()
+    head = table[0].split("  ")
+    assert [part.strip() for part in head if part] == [
+        "method",
+        "error % [95 %]",
+        "difference [95 %]",
+        "Holm p",
+        "folds",
+    ]
+    n_rows = 1 + 4 + 1 + 3  # reference, baselines, the learner that works, context
+    assert all(len(line) <= NARROW for line in table[: 1 + n_rows])
+    assert "one with quite a long n.." in text and "Majority class*" in text
+    assert "late failed after 3 of 10 folds: ValueError: enough" in text
+    assert "Never failed: ValueError: never" in text
+    assert "late" not in "".join(line[:25] for line in table[: 1 + n_rows])
+    assert "Fit s, MB: " in text and "late failed after 3" in result._repr_html_()
+    pytest.importorskip("rich")
+    from nearfar.live import show
+
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        show(result)
+        shown = capsys.readouterr().out
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= width and ("fit s" in shown) == (width > 80)
+        assert "late failed after 3 of 10 folds" in shown
+        # Each method on one line, each number with its interval.
+        (row,) = [line for line in lines if line.startswith("Euclidean, raw")]
+        assert row.count("[") == 2 and "10/10" in row
+
+
+class FailsLate(nearfar.LDA):
+    fits = 0
+
+    def fit(self, X, y=None):
+        FailsLate.fits += 1
+        if FailsLate.fits > 6:  # two fits a fold
+            raise ValueError("enough")
+        return super().fit(X, y)
+
+
+class Never(nearfar.LDA):
+    def fit(self, X, y=None):
+        raise ValueError("never")
+
+
 def test_a_test_file_is_used(table, here, capsys):
     table.iloc[::2].to_csv("train.csv", index=False)
     table.iloc[1::2].to_csv("test.csv", index=False)
@@ -195,6 +391,24 @@ def test_a_test_file_is_used(table, here, capsys):
     document = json.loads((here / "a.json").read_text())
     assert document["data"]["test"] == {"name": "test.csv", "n_rows": 89}
     assert document["folds"][0]["n_train"] == 89
+
+
+def test_what_is_wrong_in_a_test_file_names_it(table, here, capsys):
+    table["batch"] = np.arange(178.0) // 6
+    table.iloc[::2].to_csv("train.csv", index=False)
+    table.loc[5, "batch"] = None
+    table.iloc[1::2].to_csv("test.csv", index=False)
+    words = ["compare", "train.csv", "--test", "test.csv", "--target", "kind", *QUICK]
+    assert run(*words, "--groups", "batch") == 2
+    assert "--test: test.csv: the groups 'batch' are missing in 1 row (first: row 2" in (
+        capsys.readouterr().err
+    )
+    table["kind"] = table["kind"].astype(object)
+    table.loc[7, "kind"] = None
+    table.drop(columns="batch").iloc[1::2].to_csv("test.csv", index=False)
+    table.drop(columns="batch").iloc[::2].to_csv("train.csv", index=False)
+    assert run(*words) == 0
+    assert "test.csv: 1 row without a target left out (row 3)" in capsys.readouterr().out
 
 
 def test_groups_and_time_are_columns(table, here, capsys):
@@ -239,6 +453,24 @@ def test_ctrl_c_writes_what_there_is_and_resume_goes_on(here):
     assert document["status"] == "complete" and n_before > 10
     assert all(m["folds_done"] == 20 for m in document["methods"])
     assert not journal.exists() and (here / "d.html").read_text() != partial
+
+
+def test_a_request_to_end_writes_what_there_is(here):
+    temporary = here / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "nearfar", "compare", "digits", "--methods", "lmnn"]
+    command += ["--repeats", "4", "--tuning", "full", "--no-context", "--out", "d.html"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(temporary)}
+    )
+    journal, deadline = here / "d.journal", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        if journal.exists() and len(journal.read_text().splitlines()) > 2:
+            break
+    process.terminate()
+    assert process.wait(timeout=60) == 130
+    assert (here / "d.html").exists() and journal.exists() and not list(temporary.iterdir())
 
 
 def test_an_unfinished_comparison_is_not_thrown_away(here, capsys):

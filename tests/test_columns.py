@@ -315,3 +315,25 @@ def test_object_arrays_of_numbers_and_lists_are_taken():
     assert chosen.select([[1, 2], [3, 4]]).dtype == np.float64
     with pytest.raises(ValueError, match="X has 3 columns; expected 2"):
         chosen.select([[1, 2, 3]])
+
+
+def test_missing_values_are_judged_on_all_rows():
+    chosen = choose_columns(np.ones((4, 3)) * np.arange(4)[:, None], drop=["2"])
+    later = np.zeros((2, 3))
+    assert not chosen.knowing(later).missing
+    later[0, 2] = np.nan  # not in use
+    assert not chosen.knowing(later).missing
+    later[0, 0] = np.nan
+    assert chosen.knowing(later).missing
+
+
+def test_nothing_to_keep_or_drop_may_be_none():
+    assert choose_columns(np.eye(3), keep=None, drop=None).numeric == (0, 1, 2)
+
+
+def test_a_reason_may_be_asked_not_to_quote_a_cell():
+    cells = ["secret", *map(str, np.random.default_rng(0).normal(size=60))]
+    frame = pd.DataFrame({"a": np.random.default_rng(1).normal(size=61), "b": cells})
+    assert "secret" in choose_columns(frame).dropped[0][1]
+    reason = choose_columns(frame, show_cells=False).dropped[0][1]
+    assert reason == "numbers but for 1 cell (first: row 0)"

@@ -1,8 +1,10 @@
 """nearfar.compare from data to answer: its rules, its traps, its workers."""
 
+import base64
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -14,12 +16,27 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
 from nearfar import LDA, RCA, compare
 from nearfar.base import LearnerTags, LinearLearner
+from nearfar.evaluation.images import data_uri, pictures
+from nearfar.evaluation.inputs import as_table
+from nearfar.evaluation.methods import learners
 
 QUICK = {"repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+
+
+class First(TransformerMixin, BaseEstimator):
+    """The first column: as quick as a learner can be."""
+
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        return np.asarray(X)[:, :1]
 
 
 def methods_of(result):
@@ -225,8 +242,28 @@ def test_images_are_kept_as_images():
     X = np.random.default_rng(0).random((40, 4, 4))
     result = compare(X, np.arange(40) % 2, methods=["lda"], **QUICK)
     assert result.document["data"]["image_shape"] == [4, 4]
-    first = next(iter(result.document["images"].values()))
-    assert np.shape(first) == (4, 4) and np.max(first) <= 255
+    assert all(uri.startswith("data:image/png") for uri in result.document["images"].values())
+    assert result.document["rows"]["values"] == {}
+
+
+def test_large_images_leave_a_small_document():
+    # Noise, which no compression makes smaller.
+    X = np.random.default_rng(0).random((30, 40, 64, 3), dtype=np.float32)
+    result = compare(X, np.arange(30) % 2, methods={"first": First()}, **QUICK | {"cv": 2})
+    images = result.document["images"]
+    assert 15 <= len(images) <= 30
+    assert sum(map(len, images.values())) < 30 * 4 / 3 * (20 * 32 * 3 + 150)
+    size = base64.b64decode(images[next(iter(images))].partition(",")[2])[16:24]
+    assert struct.unpack(">II", size) == (32, 20)
+
+
+def test_pictures_stay_within_their_bytes_and_share_a_scale():
+    rows = np.random.default_rng(0).random((500, 28 * 28))
+    found = pictures(rows, (28, 28), 100_000)
+    assert 50 < len(found) < 500 and sum(map(len, found)) <= 100_000
+    assert pictures(np.array([[1.0, 3.0]]), (1, 2), 999) == [data_uri([[0, 255]])]
+    assert pictures(np.array([[np.nan, 1e308, -1e308]]), (1, 3), 999) == [data_uri([[0, 255, 0]])]
+    assert pictures(np.array([[1.0, 5.0, 3.0, 7.0]]), (1, 2, 2), 999) == [data_uri([[0, 255]])]
 
 
 def test_rows_can_be_kept_out():
@@ -236,6 +273,35 @@ def test_rows_can_be_kept_out():
     options = {key: value for key, value in QUICK.items() if key != "verbose"}
     result = compare_tables(read_table("iris"), methods=["lda"], show_rows=False, **options)
     assert result.document["rows"] is None and result.document["images"] is None
+
+
+def test_no_cell_is_in_a_document_without_rows():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"))
+    frame["odd"] = [f"{value:.6f}" for value in rng.normal(size=120)]
+    frame.loc[7, "odd"] = "PRIVATE odd"
+    frame["name"] = [f"PRIVATE name {i}" for i in range(120)]
+    frame["level"] = np.where(np.arange(120) % 3, "PRIVATE u", "PRIVATE v")
+    result = compare(frame, np.arange(120) % 2, methods=["lda"], show_rows=False, **QUICK)
+    dropped = dict(result.document["data"]["dropped"])
+    assert dropped["odd"] == "numbers but for 1 cell (first: row 7)"
+    assert "PRIVATE" not in json.dumps(result.document)
+    shown = compare(frame, np.arange(120) % 2, methods=["lda"], **QUICK)
+    assert "PRIVATE odd" in dict(shown.document["data"]["dropped"])["odd"]
+
+
+def test_only_rows_that_the_report_shows_are_kept():
+    pytest.importorskip("jinja2")
+    from nearfar.report import render
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2000, 3)), np.arange(2000) % 2
+    document = compare(X, y, methods=["lda"], **QUICK).document
+    values = document["rows"]["values"]
+    assert len(values) < 700
+    every = {str(i): [f"{value:.4g}" for value in row] for i, row in enumerate(X)}
+    full = document | {"rows": document["rows"] | {"values": every}}
+    assert render(full) == render(document)
 
 
 def test_a_fixed_test_set_gives_an_interval_over_its_rows():
@@ -285,6 +351,26 @@ def test_unbalanced_classes_get_the_balanced_error():
         ({"random_state": None}, "random_state=None"),
         ({"scale": "huge"}, "scale='huge'"),
         ({"scoring": "nonsense"}, "scoring='nonsense'"),
+        ({"scoring": ["accuracy", "f1"]}, "of type list; give one scorer"),
+        ({"y": np.arange(60) % 3, "scoring": "f1"}, "Give scoring='f1_macro'"),
+        ({"y": 3}, "y must hold a value for each of 60 rows; got 3"),
+        ({"y": np.ma.masked_array(np.arange(60) % 2, np.arange(60) == 4)}, "y is masked in row 4"),
+        ({"time": ["soon"] * 60}, "neither a number nor a date in row 0: 'soon'"),
+        ({"time_budget": "5"}, "time_budget='5'"),
+        ({"min_gain": "5"}, "min_gain='5'"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"methods": {}}, "methods is empty"),
+        ({"methods": []}, "methods is empty"),
+        ({"methods": [LDA]}, "is the class LDA; give an object"),
+        ({"methods": {" ": LDA()}}, "names must be text"),
+        ({"test": np.zeros((5, 3))}, r"test must be a pair \(X, y\); got ndarray"),
+        ({"test": (np.zeros((5, 3)),)}, "got tuple of 1"),
+        ({"cv": 1}, "cv=1 must be 2 or more"),
+        ({"cv": True}, "cv=True must be"),
+        ({"cv": "many"}, "cv='many' must be"),
+        ({"cv": []}, "cv is empty"),
+        ({"cv": [np.arange(60)]}, "fold 0 must be a pair"),
+        ({"cv": [("a", "b")]}, "fold 0 must hold row numbers"),
         ({"methods": "nonsense"}, "no method 'nonsense'"),
         ({"test": (np.zeros((5, 2)), np.zeros(5))}, "test data have 2 features"),
     ],
@@ -294,6 +380,162 @@ def test_what_cannot_be_compared_is_said(change, message):
     arguments = {"X": rng.normal(size=(60, 3)), "y": np.arange(60) % 2, **QUICK} | change
     with pytest.raises(ValueError, match=message):
         compare(arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("methods", "names"),
+    [
+        (LDA(), ["lda"]),
+        ([LDA(), LDA(n_components=1), "rca"], ["lda", "lda 2", "rca"]),
+        ((StandardScaler(),), ["standardscaler"]),
+        ("lda, rca", ["lda", "rca"]),
+    ],
+)
+def test_learners_may_come_without_names(methods, names):
+    assert [method.name for method in learners(methods)] == names
+
+
+def test_times_may_be_dates_or_text():
+    rng = np.random.default_rng(0)
+    days = rng.permutation(200)
+    dates = np.datetime64("2024-01-01") + days
+    for time_ in (
+        dates,
+        [str(day) for day in dates],
+        [f"{day}T12:00:00+02:00" for day in dates],
+        dates.astype(object),
+        days.astype(object),
+        [str(day) for day in days],  # as text, 10 would come before 9
+        pd.Series(days, dtype="Int64"),
+    ):
+        numbers = as_table(np.zeros((200, 2)), days % 2, time=time_).time
+        assert numbers.dtype.kind in "if"
+        assert np.argsort(numbers).tolist() == np.argsort(days).tolist()
+
+
+def test_own_folds_are_asked_for_once():
+    X, y = load_iris(return_X_y=True)
+    given = list(KFold(3, shuffle=True, random_state=1).split(X))
+    masks = ((np.isin(np.arange(150), a), np.isin(np.arange(150), b)) for a, b in given)
+    for cv in (iter(given), masks):
+        result = compare(X, y, methods={"first": First()}, cv=cv, **QUICK)
+        assert [f["test"] for f in result.document["folds"]] == [b.tolist() for _, b in given]
+    # A splitter without a seed gives others each time it is asked.
+    result = compare(X, y, methods={"first": First()}, cv=KFold(3, shuffle=True), **QUICK)
+    held = result.document["held_out"]
+    rows = [row for fold in result.document["folds"] for row in fold["test"]]
+    assert held["rows"] == rows
+    wrong = np.array(held["true"]) != held["predicted"]["raw"]
+    assert methods_of(result)["raw"]["error"] == pytest.approx(wrong.mean())
+
+
+def test_masked_cells_are_missing():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 3)), np.arange(80) % 2
+    telling = X.copy()
+    telling[:, 0] = 1000 * y
+    masked = np.ma.masked_array(telling, mask=np.zeros_like(X, bool))
+    masked[:70, 0] = np.ma.masked
+    missing = np.where(masked.mask, np.nan, telling)
+    options = {"methods": {"first": First()}, **QUICK}
+    rows = methods_of(compare(masked, y, **options))
+    assert rows["raw"]["error"] == methods_of(compare(missing, y, **options))["raw"]["error"]
+    assert rows["raw"]["error"] > 0.2
+
+
+def test_a_value_missing_only_in_the_test_rows_is_imputed():
+    X, y = load_wine(return_X_y=True)
+    train = np.arange(178) % 3 > 0
+    X[0, 0] = np.nan
+    test = (X[~train], y[~train])
+    result = compare(X[train], y[train], test=test, methods={"first": First()}, **QUICK)
+    assert {method["status"] for method in result.document["methods"]} == {"done"}
+    assert "SimpleImputer" in result.code
+
+
+def test_a_bad_cell_of_the_test_data_is_named_by_its_own_row():
+    frame = messy().drop(columns=["id", "group", "day"])
+    y = frame.pop("kind")
+    bad = frame[:20].astype({"b": object})
+    bad.loc[3, "b"] = "oops"
+    with pytest.raises(ValueError, match="In the test data: Column 'b' .* row 3 has 'oops'"):
+        compare(frame, y, test=(bad, y[:20]), **QUICK)
+
+
+def test_numbers_of_numpy_are_numbers():
+    X, y = load_iris(return_X_y=True)
+    numbers = {"random_state": np.int64(3), "repeats": np.int64(1), "cv": np.int64(2)}
+    numbers |= {"min_gain": np.float32(0.05), "time_budget": np.float32(100)}
+    options = QUICK | numbers | {"keep": None, "drop": None}
+    document = compare(X, y, methods={"first": First()}, **options).document
+    assert json.loads(json.dumps(document))["protocol"]["seed"] == 3
+    assert len(document["folds"]) == 2
+
+
+def test_a_document_is_written_though_every_plain_distance_fails():
+    X, y = load_iris(return_X_y=True)
+
+    def small_only(estimator, X, y):
+        if len(y) > 10:
+            raise RuntimeError("too many rows")
+        return float(np.mean(estimator.predict(X) == y))
+
+    result = compare(X, y, methods=["lda"], scoring=small_only, **QUICK)
+    assert {method["status"] for method in result.document["methods"]} == {"failed"}
+    assert result.code == "" and "too many rows" in result.answer
+    assert json.loads(json.dumps(result.document, allow_nan=False)) == result.document
+
+
+def test_the_protocol_of_a_fixed_test_set_speaks_of_no_folds():
+    X, y = load_wine(return_X_y=True)
+    train = np.arange(178) % 3 > 0
+    test = (X[~train], y[~train])
+    result = compare(X[train], y[train], test=test, methods={"first": First()}, **QUICK)
+    protocol = result.document["protocol"]
+    texts = [protocol["scheme"], protocol["tuning_note"], *protocol["notes"], *protocol["plan"]]
+    assert not any("fold" in text for text in texts)
+    assert protocol["notes"][-1] == "The same settings again: tuning='k', random_state=0."
+
+
+def test_classes_that_are_never_trained_on_are_warned_about():
+    X, y = load_iris(return_X_y=True)
+    old = y < 2
+    result = compare(X[old], y[old], test=(X, y), methods={"first": First()}, **QUICK)
+    assert "untrained class" in [w["kind"] for w in result.document["warnings"]]
+
+
+def test_a_changed_learner_does_not_go_on_from_the_results_before(tmp_path):
+    X, y = load_iris(return_X_y=True)
+
+    def run(learner, scoring=None):
+        path = tmp_path / "a.journal"
+        options = QUICK | {"time_budget": 1e-3}
+        methods = {"mine": learner}
+        return compare(X, y, methods=methods, scoring=scoring, journal=path, **options)
+
+    def kind(column):
+        class Mine(First):
+            def transform(self, X):
+                return X[:, column : column + 1]
+
+        return Mine
+
+    def changed():
+        class Mine(First):
+            def transform(self, X):
+                return -X[:, :2]
+
+        return Mine
+
+    def score(estimator, X, y):
+        return float(np.mean(estimator.predict(X) == y))
+
+    run(kind(0)())
+    run(kind(0)())  # the same code, a new class
+    with pytest.raises(ValueError, match="another comparison"):
+        run(changed()())
+    with pytest.raises(ValueError, match="another comparison"):
+        run(kind(0)(), score)
 
 
 def test_sparse_data_are_refused_with_a_way_out():

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -13,9 +14,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nearfar import LDA, LMNN, KNNClassifier
-from nearfar.evaluation.folds import Problem, predict_all_k, run_fold
+from nearfar.evaluation.folds import Problem, pilot, predict_all_k, run_fold
 from nearfar.evaluation.measures import choose_measure
 from nearfar.evaluation.methods import (
+    Method,
     Setting,
     baselines,
     context_methods,
@@ -200,12 +202,12 @@ def test_own_settings_come_before_more_scalings():
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        ("lmn", "no method 'lmn'. Did you mean lmnn"),
+        ("lmn", "no method 'lmn'. Did you mean .?lmnn"),
         ({"a": LDA}, "is the class LDA; give an object"),
         ({"a": 3}, "has no fit"),
         ({"a": [LDA()] * 5}, "5 settings; give 1 to 4"),
         ({"raw": LDA()}, "which a baseline has"),
-        ({1: LDA()}, "names must be strings"),
+        ({1: LDA()}, "names must be text"),
     ],
 )
 def test_methods_that_cannot_be(methods, message):
@@ -234,3 +236,50 @@ def test_a_broken_package_of_others_is_said_and_left_out(monkeypatch):
     monkeypatch.setattr("nearfar.evaluation.methods.entry_points", lambda group: [Point()])
     with pytest.warns(UserWarning, match="'Broken' of another package cannot be loaded"):
         assert find_learner("lda") is LDA
+
+
+def test_a_setting_that_fails_leaves_the_others(wine):
+    problem, train, test = wine
+    good, bad = Setting("good", StandardScaler(), LDA()), Setting("bad", "passthrough", Refuse())
+    alone = run_fold(problem, Method("a", "a", "learner", (good,)), train, test, "full")
+    for tuning, settings in (("full", (good, bad)), ("full", (bad, good)), ("k", (bad, good))):
+        method = Method("a", "a", "learner", settings)
+        result = run_fold(problem, method, train, test, tuning)
+        assert result["setting"] == "good"
+        assert result["warnings"] == ["Setting 'bad' failed: ValueError: I do not like this."]
+        assert pilot(problem, method, train, test, 50) > 0
+        if tuning == "full":
+            assert result["error"] == alone["error"]
+    with pytest.raises(ValueError, match="I do not\\slike this"):
+        run_fold(problem, Method("a", "a", "learner", (bad, bad)), train, test, "full")
+    with pytest.raises(ValueError, match="I do not\\slike this"):
+        pilot(problem, Method("a", "a", "learner", (bad,)), train, test, 50)
+
+
+class Refuse(LDA):
+    def fit(self, X, y=None):
+        raise ValueError("I do not\nlike this.")
+
+
+class Constant(ClassifierMixin, BaseEstimator):
+    """Keeps nothing of what it was fitted on."""
+
+    classes_ = property(lambda self: np.arange(3))
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.ones(len(X), int)
+
+    def predict_proba(self, X):
+        return np.eye(3)[self.predict(X)]
+
+
+def test_a_classifier_that_learns_nothing_predicts_all_the_same(wine):
+    problem, train, test = wine
+    method = learners({"it": Constant()})[0]
+    expected = np.mean(problem.codes[test] != 1)
+    assert run_fold(problem, method, train, test, "k")["error"] == pytest.approx(expected)
+    probabilities = problem_of(problem.X, problem.codes, "roc_auc_ovr")
+    assert run_fold(probabilities, method, train, test, "k")["error"] == pytest.approx(0.5)

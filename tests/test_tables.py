@@ -446,7 +446,9 @@ def test_bad_times_name_the_first_row(write, cells, words):
 
 def test_rows_without_a_group_are_refused(write):
     path = write("a.csv", "a,y,g\n1,u,\n2,,k\n3,v,\n")
-    with pytest.raises(ValueError, match="'g' are missing in 2 rows .first: row 0"):
+    with pytest.raises(
+        ValueError, match="a.csv: the groups .g. are missing in 2 rows .first: row 0"
+    ):
         read_table(path, groups="g")
 
 
@@ -573,6 +575,8 @@ def test_empty_labels_leave_rows_out(tmp_path, write):
     [
         ("\n".join(ANIMALS[1:]), "has 39 labels for 40 rows"),
         ("label\n" + "\n".join(ANIMALS[1:]), "has 39 labels for 40 rows"),
+        # The first line may be a name: which of the two counts is meant cannot be known.
+        ("kind\n" + "\n".join(ANIMALS[2:]), r"39 labels \(or 38 and the name 'kind'\) for 40"),
         ("u,v\n" + "a,b\n" * N, "Which column of l.csv holds the labels"),
     ],
 )
@@ -580,6 +584,14 @@ def test_labels_that_do_not_fit(tmp_path, write, content, words):
     np.save(tmp_path / "a.npy", NUMBERS)
     with pytest.raises(ValueError, match=words):
         read_table(tmp_path / "a.npy", labels=write("l.csv", content))
+
+
+@pytest.mark.parametrize("header", ["", "label\n"])
+def test_the_line_end_of_the_last_label_is_no_label(tmp_path, write, header):
+    np.save(tmp_path / "a.npy", NUMBERS)
+    content = header + "\n".join(ANIMALS[1:]) + "\n"
+    with pytest.raises(ValueError, match="l.txt has 39 labels for 40 rows"):
+        read_table(tmp_path / "a.npy", labels=write("l.txt", content))
 
 
 def test_a_column_like_the_target_beside_a_label_file_is_said(write):

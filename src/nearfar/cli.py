@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -25,23 +29,50 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 2 for what cannot be done, 130 when interrupted."""
     began = monotonic()
-    if hasattr(sys.stdout, "reconfigure"):
+    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a real minus sign is no reason to fail
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
     options = parser.parse_args(arguments)
     options.began, options.argv = began, ["nearfar", *arguments]
     try:
-        return int(options.run(options) or 0)
+        with _steady_output(), _orderly_end():
+            return int(options.run(options) or 0)
     except KeyboardInterrupt:
         print("nearfar: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone: nothing to say to it
-        return 0
     except (ValueError, TypeError, ImportError, OSError) as error:
         print(f"nearfar: error: {_message(error)}", file=sys.stderr)
         return 2
+
+
+@contextmanager
+def _steady_output() -> Iterator[None]:
+    """Go on, in silence, when the reader of our output has gone."""
+    if sys.stdout is None:  # closed from the start
+        yield
+        return
+    from nearfar.evaluation.progress import Steady
+
+    steady: Any = Steady(sys.stdout)
+    with redirect_stdout(steady):
+        try:
+            yield
+        finally:
+            steady.flush()
+
+
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """Take a request to end, as batch systems send it, like Ctrl-C: write what there is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _message(error: Exception) -> str:
@@ -58,11 +89,21 @@ def _compare(options: argparse.Namespace) -> int:
     if options.out is not None and not has_report:
         raise ImportError("--out needs jinja2; run: pip install 'nearfar[app]'")
     out, journal = _places(options)
+    from nearfar.evaluation.journal import unclaim
+
+    try:
+        return _run_comparison(options, out, journal, has_report)
+    finally:
+        unclaim(journal)
+
+
+def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
     # Only now: these imports take a second.
     from nearfar.datasets.tables import read_table
     from nearfar.evaluation.compare import DEFAULT_BUDGET, compare_tables
 
-    fancy = sys.stdout.isatty() and find_spec("rich") is not None
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    fancy = terminal and find_spec("rich") is not None
     budget = options.time_budget
     if budget is None and options.repeats is None:
         budget = DEFAULT_BUDGET
@@ -72,7 +113,15 @@ def _compare(options: argparse.Namespace) -> int:
     test = None
     if options.test is not None:
         target = table.target if options.labels is None else None
-        test = read_table(options.test, target=target, groups=options.groups)
+        try:
+            test = read_table(options.test, target=target, groups=options.groups)
+        except ValueError as error:
+            own = " A test file brings its own labels: a column, or the key y." * bool(
+                options.labels
+            )
+            raise ValueError(f"--test: {error}{own}") from error
+        table.messages += [f"{test.name}: {message}" for message in test.messages]
+    n_before = _n_lines(journal)
     result = compare_tables(
         table,
         test,
@@ -117,8 +166,22 @@ def _compare(options: argparse.Namespace) -> int:
     if options.json is not None:
         print(f"Numbers: {options.json}")
     if journal.exists():
-        print(f"To go on: {_resume_command(options, out)}")
+        # Of a method without a single fold the same time would bring no more.
+        stuck = _n_lines(journal) <= n_before or any(
+            method["status"] == "unfinished" and not method["folds_done"]
+            for method in result.document["methods"]
+        )
+        short = result.document["status"] == "time budget reached" and stuck
+        print(f"To go on: {_resume_command(options, out, budget if short else None)}")
     return 130 if result.document["status"] == "interrupted" else 0
+
+
+def _n_lines(journal: Path) -> int:
+    """Lines of a journal; what was finished, and the first."""
+    try:
+        return max(1, journal.read_bytes().count(b"\n"))
+    except OSError:
+        return 1
 
 
 def _print_result(result: Any, fancy: bool) -> None:
@@ -129,6 +192,8 @@ def _print_result(result: Any, fancy: bool) -> None:
     else:
         # The data, the warnings and the plan were printed before the run.
         print("\n" + str(result).split("\n\n", 1)[1])
+    if not result.code:
+        return
     print("\nTo repeat it with scikit-learn:\n")
     print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
 
@@ -144,54 +209,106 @@ def _progress(fancy: bool, budget: float | None) -> Any:
 
 
 def _places(options: argparse.Namespace) -> tuple[Path, Path]:
-    """Where the report and the journal go; refuses at once what would overwrite a file."""
-    if options.json is not None and options.json.exists() and not (options.force or options.resume):
-        raise ValueError(f"{options.json} exists; choose another --json, or add --force.")
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise ValueError(f"--json: there is no folder {options.json.parent}.")
+    """Where the report and the journal go.
+
+    Refuses at once what would overwrite a file or cannot be written, and claims the journal, so
+    that another run in this folder takes another name.
+    """
+    from nearfar.evaluation.journal import claim, in_use, unclaim
+
+    replaced = options.force or options.resume
+    if options.json is not None:
+        _check_place(options.json, "--json", replaced)
     if options.out is None:
-        out = _resumable() if options.resume else _free_name(options.force)
+        out = _resumable() if options.resume else Path("report.html")
     else:
         out = options.out
         if out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--out {out}: the report is HTML; end its name with .html.")
-        if not out.absolute().parent.is_dir():
-            raise ValueError(f"--out: there is no folder {out.parent}.")
-        if out.exists() and not (options.force or options.resume):
-            raise ValueError(f"{out} exists; choose another --out, or add --force.")
-    journal = out.with_suffix(".journal")
-    if options.resume and not journal.exists():
-        raise ValueError(f"There is nothing to resume: {journal} does not exist.")
-    if journal.exists() and not options.resume:
-        if not options.force:
+        _check_place(out, "--out", replaced)
+    number = 1
+    while True:
+        journal = out.with_suffix(".journal")
+        _refuse_one_name(options, out, journal)
+        if options.resume:
+            if not journal.exists():
+                raise ValueError(f"There is nothing to resume: {journal} does not exist.")
+            return out, journal
+        if options.force and not in_use(journal):
+            journal.unlink(missing_ok=True)
+        try:
+            claimed = claim(journal)
+        except OSError as error:
+            raise ValueError(_cannot_write(out, "--out", error)) from error
+        # Looked for only now: a run that was ending may just have written it.
+        if claimed and (options.force or not out.exists()):
+            return out, journal
+        if claimed:
+            unclaim(journal)
+        elif options.force:
+            raise ValueError(f"{journal} belongs to a comparison that is still running.")
+        elif options.out is not None:
             raise ValueError(
-                f"{journal} holds an unfinished comparison: add --resume to go on, or --force to "
-                "start anew."
+                f"{journal} holds a comparison that is unfinished or still running: add --resume "
+                "to go on, or --force to start anew."
             )
-        journal.unlink()
-    return out, journal
-
-
-def _free_name(force: bool) -> Path:
-    """report.html, or the first of report-2.html ... that is not taken."""
-    path, number = Path("report.html"), 1
-    while not force and (path.exists() or path.with_suffix(".journal").exists()):
         number += 1
-        path = Path(f"report-{number}.html")
-    return path
+        out = Path(f"report-{number}.html")
+
+
+def _check_place(path: Path, option: str, replaced: bool) -> None:
+    """Refuse a file that is there, or could not be written."""
+    if path.is_dir():
+        raise ValueError(f"{option} {path} is a folder; name a file in it.")
+    if path.exists() and not replaced:
+        raise ValueError(f"{path} exists; choose another {option}, or add --force.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{option}: there is no folder {path.parent}.")
+    there = path.exists()
+    try:
+        with open(path, "ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(_cannot_write(path, option, error)) from error
+
+
+def _cannot_write(path: Path, option: str, error: OSError) -> str:
+    return (
+        f"{path} cannot be written ({error.strerror}); choose with {option} a file in a folder "
+        "where you may write."
+    )
+
+
+def _refuse_one_name(options: argparse.Namespace, out: Path, journal: Path) -> None:
+    if options.json is None:
+        return
+    json = os.path.realpath(options.json)
+    for path, what in ((out, "the report"), (journal, "the journal"), (options.data, "the data")):
+        if json == os.path.realpath(path):
+            raise ValueError(f"--json {options.json} is {what}; choose another name.")
 
 
 def _resumable() -> Path:
-    journals = sorted(Path().glob("report*.journal"), key=lambda path: path.stat().st_mtime)
-    if not journals:
+    from nearfar.evaluation.journal import in_use
+
+    found = [path for path in Path().glob("report*.journal") if not in_use(path)]
+    if not found:
         raise ValueError("There is nothing to resume: no report*.journal in this folder.")
-    return journals[-1].with_suffix(".html")
+    return max(found, key=lambda path: path.stat().st_mtime).with_suffix(".html")
 
 
-def _resume_command(options: argparse.Namespace, out: Path) -> str:
+def _resume_command(options: argparse.Namespace, out: Path, budget: float | None) -> str:
+    """The command to go on with; with a larger budget where this one was too small."""
     kept = [word for word in options.argv if word not in ("--resume", "--force")]
     if options.out is None:
         kept += ["--out", str(out)]
+    if budget is not None:
+        for i in range(len(kept) - 1, 0, -1):
+            if kept[i].partition("=")[0] == "--time-budget":
+                del kept[i : i + (1 if "=" in kept[i] else 2)]
+        kept += ["--time-budget", f"{max(60, 4 * budget):g}"]
     return shlex.join([*kept, "--resume"])
 
 
@@ -200,13 +317,14 @@ def _resume_command(options: argparse.Namespace, out: Path) -> str:
 
 def _fit(options: argparse.Namespace) -> int:
     from nearfar.datasets.tables import read_table
-    from nearfar.evaluation.chain import fit_chain
+    from nearfar.evaluation.chain import find_method, fit_chain
     from nearfar.extras import require
     from nearfar.persistence import save
 
-    if options.save.exists() and not options.force:
-        raise ValueError(f"{options.save} exists; choose another --save, or add --force.")
-    require("skops.io", "app")  # before the work, not after
+    # Before the work, not after.
+    _check_place(options.save, "--save", options.force)
+    find_method(options.method, options.scale)
+    require("skops.io", "app")
     table = read_table(
         options.data,
         target=options.target,
@@ -237,24 +355,31 @@ def _load_chain(path: Path) -> Any:
 
 
 def _transform(options: argparse.Namespace) -> int:
+    import numpy as np
+
     from nearfar.datasets.tables import read_table
     from nearfar.evaluation.chain import map_rows
 
-    _refuse_overwrite(options.output, options.force)
+    _check_output(options, (".parquet", ".csv", ".tsv", ".npy"))
     chain = _load_chain(options.model)
     points = map_rows(chain, read_table(options.input, need_target=False), str(options.input))
-    _write_array(points, options.output)
+    if options.output.suffix.lower() == ".npy":
+        np.save(options.output, points)
+    else:
+        _write_columns({f"component_{i}": part for i, part in enumerate(points.T)}, options.output)
     print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.output}")
     return 0
 
 
 def _neighbors(options: argparse.Namespace) -> int:
+    import numpy as np
+
     from nearfar.datasets.tables import read_table
     from nearfar.evaluation.chain import map_rows
     from nearfar.summaries.exact_search import kneighbors
 
     if options.output is not None:
-        _refuse_overwrite(options.output, options.force)
+        _check_output(options, (".csv", ".tsv", ".parquet"))
     chain = _load_chain(options.model)
     index = map_rows(chain, read_table(options.index, need_target=False), str(options.index))
     queries = map_rows(chain, read_table(options.query, need_target=False), str(options.query))
@@ -263,50 +388,47 @@ def _neighbors(options: argparse.Namespace) -> int:
             f"-k {options.k}: it must be from 1 to the {len(index)} rows of the index."
         )
     distances, rows = kneighbors(index, queries, n_neighbors=options.k)
-    lines = (
-        (query, rank + 1, int(rows[query, rank]), f"{distances[query, rank]:.6g}")
-        for query in range(len(queries))
-        for rank in range(options.k)
-    )
+    columns = {
+        "query": np.repeat(np.arange(len(queries)), options.k),
+        "rank": np.tile(np.arange(1, options.k + 1), len(queries)),
+        "row": rows.ravel(),
+        "distance": distances.ravel(),
+    }
+    if options.output is None or options.output.suffix.lower() != ".parquet":
+        columns["distance"] = np.array([f"{distance:.6g}" for distance in distances.ravel()])
     if options.output is None:
-        _write_csv(sys.stdout, lines)
-    else:
-        with open(options.output, "w", newline="", encoding="utf-8") as file:
-            _write_csv(file, lines)
-        print(f"Wrote the neighbours of {len(queries):,} rows to {options.output}")
+        _write_csv(sys.stdout, columns, ",")
+        return 0
+    _write_columns(columns, options.output)
+    print(f"Wrote the neighbours of {len(queries):,} rows to {options.output}")
     return 0
 
 
-def _write_csv(stream: Any, lines: Any) -> None:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("query", "rank", "row", "distance"))
-    writer.writerows(lines)
+def _check_output(options: argparse.Namespace, suffixes: tuple[str, ...]) -> None:
+    path = options.output
+    if path.suffix.lower() not in suffixes:
+        names = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise ValueError(f"{path}: end the name with {names}.")
+    _check_place(path, "-o", options.force)
 
 
-def _refuse_overwrite(path: Path, force: bool) -> None:
-    if path.exists() and not force:
-        raise ValueError(f"{path} exists; choose another name, or add --force.")
+def _write_columns(columns: dict[str, Any], path: Path) -> None:
+    """A table by the ending of its name."""
+    if path.suffix.lower() == ".parquet":
+        from nearfar.extras import require
 
-
-def _write_array(points: Any, path: Path) -> None:
-    import numpy as np
-
-    from nearfar.extras import require
-
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
-        np.save(path, points)
-        return
-    if suffix not in (".csv", ".tsv", ".parquet"):
-        raise ValueError(f"{path}: end the name with .parquet, .csv, .tsv or .npy.")
-    frame = require("pandas", "app").DataFrame(
-        points, columns=[f"component_{i}" for i in range(points.shape[1])]
-    )
-    if suffix == ".parquet":
         require("pyarrow", "app")
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
+        require("pandas", "app").DataFrame(columns).to_parquet(path, index=False)
+        return
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        _write_csv(file, columns, "\t" if path.suffix.lower() == ".tsv" else ",")
+
+
+def _write_csv(stream: Any, columns: dict[str, Any], separator: str) -> None:
+    writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
+    writer.writerow(columns)
+    # As Python's own numbers: the shortest text that gives the same number again.
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 # methods
@@ -443,21 +565,26 @@ def _add_model_commands(commands: Any) -> None:
     transform.add_argument("model", type=Path, metavar="MODEL")
     transform.add_argument("--input", required=True, metavar="FILE", help="rows to map")
     transform.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help=".parquet, .csv, .npy"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help=".parquet, .csv, .tsv, .npy",
     )
     transform.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
     neighbors = commands.add_parser(
         "neighbors",
         help="nearest rows by the learned distance",
-        description="For each query the nearest rows of an index, by the learned distance, as CSV.",
+        description="For each query the nearest rows of an index, by the learned distance.",
     )
     neighbors.set_defaults(run=_neighbors)
     neighbors.add_argument("model", type=Path, metavar="MODEL")
     neighbors.add_argument("--index", required=True, metavar="FILE", help="rows to find")
     neighbors.add_argument("--query", required=True, metavar="FILE", help="rows to find them for")
     neighbors.add_argument("-k", type=_number(int, 1), default=5, metavar="N", help="how many (5)")
-    neighbors.add_argument("-o", "--output", type=Path, metavar="FILE", help="a CSV file")
+    neighbors.add_argument("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv, .parquet")
     neighbors.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
 

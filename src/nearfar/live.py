@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-from nearfar.evaluation.comparison import Comparison, footnotes
+from nearfar.evaluation.comparison import NARROW, Comparison, footnotes
 from nearfar.evaluation.progress import Progress
 from nearfar.extras import require
 
@@ -88,11 +88,12 @@ class LiveProgress(Progress):
         table.add_column("folds", min_width=20)
         table.add_column("")
         table.add_column("error", justify="right")
-        table.add_column("")
+        table.add_column("", no_wrap=True, overflow="ellipsis")
         for row in self._rows.values():
             error = "" if row["error"] is None else f"{100 * row['error']:.1f} %"
             style = "red" if row["state"].startswith("failed") else "dim"
-            label = row["label"] if row["role"] == "learner" else f"[dim]{row['label']}[/dim]"
+            label = _plain(row["label"])
+            label = label if row["role"] == "learner" else f"[dim]{label}[/dim]"
             table.add_row(
                 label,
                 bar(total=max(1, self._n_folds), completed=row["done"], width=20),
@@ -114,22 +115,20 @@ def show(comparison: Comparison) -> None:
         highlight=False,
         markup=False,
     )
-    for i, name in enumerate(
-        ["method", "error", "95 %", "difference", "95 %", "Holm p", "folds", "fit s", "MB"]
-    ):
-        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i > 0)
-    failed = []
-    for method, cells in comparison.cells():
+    wide = console.width > NARROW + 20
+    head, rows = comparison.cells(wide=wide)
+    for i, name in enumerate(head):
+        table.add_column(_plain(name), justify="left" if i == 0 else "right", no_wrap=True)
+    for method, cells in rows:
         style = {"reference": "bold", "context": "dim", "baseline": "dim"}.get(method["role"])
-        if method["error"] is None:
-            failed.append(f"{cells[0]} {cells[1]}")
-            continue
         if method["recommended"]:
             style = "bold green"
         table.add_row(*(_plain(cell) for cell in cells), style=style)
     console.print(table)
-    for line in failed:
+    for line in comparison.failures():
         console.print(line, style="red", highlight=False, markup=False)
+    if not wide:
+        console.print(comparison.costs(), style="dim", highlight=False, markup=False)
     for line in footnotes(document):
         console.print(line, style="dim", highlight=False, markup=False)
     answer = document["answer"]

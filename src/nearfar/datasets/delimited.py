@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.datasets.words import count
 from nearfar.extras import require
+from nearfar.words import count
 
 # pandas also reads "None" as missing, which would silently remove a class of that name.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")

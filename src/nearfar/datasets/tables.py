@@ -28,8 +28,8 @@ from nearfar.datasets.delimited import (
     read_delimited,
     separator_of,
 )
-from nearfar.datasets.words import count, did_you_mean, listed
 from nearfar.extras import require
+from nearfar.words import count, did_you_mean, listed
 
 EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
 
@@ -178,11 +178,13 @@ def read_table(
         table.y = _tidy(table.y)
     table.class_names = _names_of_classes(table)
     if table.groups is not None:
-        table.groups = _check_groups(table.groups, table.groups_name or "", kept)
+        where = f"{table.name}: the groups '{table.groups_name}'"
+        table.groups = _check_groups(table.groups, where, kept)
         count = len(np.unique(table.groups))
         table.messages.append(f"Groups: '{table.groups_name}', {count} groups; not a feature.")
     if table.time is not None:
-        table.time = _as_time(table.time, table.time_name or "", kept, table.messages)
+        where = f"{table.name}: the time '{table.time_name}'"
+        table.time = _as_time(table.time, where, kept, table.messages)
         table.messages.append(f"Time: '{table.time_name}'; not a feature.")
     return table
 
@@ -572,24 +574,24 @@ def _names_of_classes(table: Table) -> list[str] | None:
     return None
 
 
-def _check_groups(groups: NDArray[Any], name: str, kept: NDArray[np.intp]) -> NDArray[Any]:
+def _check_groups(groups: NDArray[Any], where: str, kept: NDArray[np.intp]) -> NDArray[Any]:
     missing = _missing(groups)
     if missing.any():
         raise ValueError(
-            f"The groups '{name}' are missing in {count(int(missing.sum()), 'row')} (first: row "
+            f"{where} are missing in {count(int(missing.sum()), 'row')} (first: row "
             f"{kept[np.argmax(missing)]}); every row needs its group."
         )
     return _tidy(groups) if groups.dtype.kind != "O" else groups.astype(str)
 
 
 def _as_time(
-    values: NDArray[Any], name: str, kept: NDArray[np.intp], messages: list[str]
+    values: NDArray[Any], where: str, kept: NDArray[np.intp], messages: list[str]
 ) -> NDArray[Any]:
     """Numbers that sort as the times do."""
     missing = _missing(values)
     if missing.any():
         raise ValueError(
-            f"The time '{name}' is missing in {count(int(missing.sum()), 'row')} (first: row "
+            f"{where} is missing in {count(int(missing.sum()), 'row')} (first: row "
             f"{kept[np.argmax(missing)]}); every row needs its time."
         )
     if values.dtype.kind in "biu":
@@ -605,7 +607,7 @@ def _as_time(
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(
-            f"The time '{name}' has no number or date in row {kept[row]}: {str(values[row])!r}. "
+            f"{where} has no number or date in row {kept[row]}: {str(values[row])!r}. "
             "Dates such as 2024-03-31 or 2024-03-31 17:00 do."
         )
     return numbers
@@ -657,11 +659,11 @@ def _read_labels(
         name = _label_column(list(frame.columns), column, path)
         return _vector(frame[name], name, n, path.name), path.name
     text = decode(path, messages)
-    rows = [[line] for line in text.split("\n")]
+    rows = [[line] for line in text.removesuffix("\n").split("\n")]
     if suffix != ".txt":
         rows = list(csv.reader(io.StringIO(text), delimiter=separator_of(head_of(text))))
     rows = [[cell.strip() for cell in row] for row in rows]
-    i, first = 0, rows[0]
+    i, first, header = 0, rows[0], True
     if max(map(len, rows)) > 1:
         rows = [row for row in rows[1:] if row]
         i = first.index(_label_column(first, column, path))
@@ -669,10 +671,14 @@ def _read_labels(
         while len(rows) > n and not any(rows[-1]):
             rows.pop()
         # One line more than the data has rows, or a name that targets have: a header.
-        if len(rows) == n + 1 or (first and first[0].lower() in (*_TARGET_NAMES, "labels")):
-            rows.pop(0)
+        name = first[0] if first else ""
+        header = len(rows) == n + 1 or name.lower() in (*_TARGET_NAMES, "labels")
+        rows = rows[1:] if header else rows
     if len(rows) != n:
-        raise ValueError(f"{path.name} has {len(rows)} labels for {n} rows of data.")
+        # A first line that comes never again may be a name too; one cannot know.
+        alone = not header and first not in rows[1:] and not as_numbers(first)
+        maybe = f" (or {len(rows) - 1} and the name '{first[0]}')" if alone and first else ""
+        raise ValueError(f"{path.name} has {len(rows)} labels{maybe} for {n} rows of data.")
     return _parse_labels([row[i] if i < len(row) else "" for row in rows]), path.name
 
 

@@ -11,14 +11,28 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from nearfar.datasets.tables import Table
-from nearfar.datasets.words import listed
 from nearfar.evaluation.columns import choose_columns, columns_of
-from nearfar.evaluation.folds import Problem, tune
-from nearfar.evaluation.judgement import percent
+from nearfar.evaluation.folds import Problem, map_through, tune
 from nearfar.evaluation.measures import choose_measure
 from nearfar.evaluation.methods import Method, Scale, baselines, learners
 from nearfar.evaluation.traps import check_target
 from nearfar.neighbors.knn import KNNClassifier
+from nearfar.words import listed, percent
+
+
+def find_method(name: str, scale: Scale = "auto") -> Method:
+    """One learner or plain distance by its name.
+
+    >>> find_method("lda").label
+    'LDA'
+    """
+    plain = {one.name: one for one in baselines()}
+    every = tuple(setting for one in plain.values() for setting in one.settings)
+    plain["reference"] = Method("reference", "Best plain distance", "reference", every)
+    name = name.strip()
+    if not name or "," in name:
+        raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
+    return plain[name] if name in plain else learners(name, scale)[0]
 
 
 def fit_chain(
@@ -42,10 +56,7 @@ def fit_chain(
     list of str
         What was left out and chosen.
     """
-    plain = {one.name: one for one in baselines()}
-    every = tuple(setting for one in plain.values() for setting in one.settings)
-    plain["reference"] = Method("reference", "Best plain distance", "reference", every)
-    chosen = plain[method] if method in plain else learners(method, scale)[0]
+    chosen = find_method(method, scale)
     classes, codes = check_target(table.y, table.target or "y")
     columns = choose_columns(table.X, feature_names=table.feature_names, keep=keep, drop=drop)
     X = columns.select(table.X)
@@ -78,5 +89,4 @@ def map_rows(chain: Pipeline, table: Table, name: str) -> NDArray[np.floating[An
         raise ValueError(
             f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
         )
-    steps = chain[:-1]
-    return np.asarray(steps.transform(X) if len(steps) else X)
+    return np.asarray(map_through(chain[:-1], X))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from nearfar.datasets.words import did_you_mean, listed
 from nearfar.extras import require
+from nearfar.words import count, did_you_mean, listed
 
 MAX_LEVELS = 100
 # With fewer rows, whole numbers are often all different by chance.
@@ -105,6 +105,12 @@ class Columns:
         }
         return pd.concat([chosen, pd.DataFrame(levels)], axis=1) if levels else chosen
 
+    def knowing(self, rows: Any) -> Columns:
+        """The same, with ``missing`` judged on more rows: what ``select`` gave for all of them."""
+        if self.feature_names is None:
+            return replace(self, missing=bool(rows.isna().to_numpy().any()))
+        return replace(self, missing=_any_missing(rows, self.numeric))
+
     def preprocessor(self) -> Any:
         """A new transformer to floats, to be fitted inside each fold.
 
@@ -155,8 +161,9 @@ def choose_columns(
     X: Any,
     *,
     feature_names: Iterable[str] | None = None,
-    keep: Iterable[Any] | str = (),
-    drop: Iterable[Any] | str = (),
+    keep: Iterable[Any] | str | None = (),
+    drop: Iterable[Any] | str | None = (),
+    show_cells: bool = True,
 ) -> Columns:
     """Choose the columns that a distance can use, and say why others are left out.
 
@@ -175,6 +182,8 @@ def choose_columns(
         Columns to use although they look useless. Text becomes a category.
     drop : iterable of str
         Columns to leave out. For an array a position does too.
+    show_cells : bool, default=True
+        Whether a reason may quote what stands in a cell.
 
     Returns
     -------
@@ -188,10 +197,9 @@ def choose_columns(
     >>> columns.names, columns.dropped
     (('a',), (('b', 'dropped as asked'),))
     """
-    keep = [keep] if isinstance(keep, str) else list(keep)
-    drop = [drop] if isinstance(drop, str) else list(drop)
+    keep, drop = names_asked(keep), names_asked(drop)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return _choose_of_frame(_named(X), keep, drop)
+        return _choose_of_frame(_named(X), keep, drop, show_cells)
     rows = _as_array(X)
     p = rows.shape[1]
     names = [f"column {i}" for i in range(p)] if feature_names is None else list(feature_names)
@@ -206,8 +214,22 @@ def choose_columns(
     dropped = tuple((name, "dropped as asked") for name in names if name in unwanted)
     if not used:
         raise ValueError(_nothing_left(dropped))
-    missing = bool(np.isnan(rows if len(used) == p else rows[:, used]).any())
-    return Columns(used, (), dropped, missing, tuple(names))
+    return Columns(used, (), dropped, _any_missing(rows, used), tuple(names))
+
+
+def names_asked(columns: Iterable[Any] | str | None) -> list[Any]:
+    """Names of columns as the user gave them: one, several or none.
+
+    >>> names_asked("id"), names_asked(("a", "b")), names_asked(None)
+    (['id'], ['a', 'b'], [])
+    """
+    if columns is None:
+        return []
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
+def _any_missing(rows: NDArray[Any], used: tuple[int, ...]) -> bool:
+    return bool(np.isnan(rows if len(used) == rows.shape[1] else rows[:, used]).any())
 
 
 def _by_position(column: Any, names: list[str]) -> Any:
@@ -216,7 +238,7 @@ def _by_position(column: Any, names: list[str]) -> Any:
     return names[int(column)]
 
 
-def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any]) -> Columns:
+def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any], show_cells: bool) -> Columns:
     pd = require("pandas", "app")
     kept, unwanted = {str(name) for name in keep}, {str(name) for name in drop}
     _check_known(list(frame.columns), {"keep": keep, "drop": drop})
@@ -229,7 +251,7 @@ def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any]) -> Columns:
         if name in unwanted:
             reasons[name] = "dropped as asked"
             continue
-        kind, reason = _judge(pd, name, frame[name])
+        kind, reason = _judge(pd, name, frame[name], show_cells)
         if reason and name in kept:
             if kind == "unusable":
                 raise ValueError(
@@ -251,7 +273,7 @@ def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any]) -> Columns:
     return Columns(tuple(numeric), tuple(categorical), dropped, missing)
 
 
-def _judge(pd: Any, name: str, column: Any) -> tuple[str, str]:
+def _judge(pd: Any, name: str, column: Any, show_cells: bool) -> tuple[str, str]:
     """What a column is ('numeric', 'categorical', 'unusable'), and why it is left out, if so."""
     dtype = column.dtype
     if dtype.kind == "c":
@@ -273,9 +295,9 @@ def _judge(pd: Any, name: str, column: Any) -> tuple[str, str]:
             return _judge_numbers(name, numbers)
         if odd.sum() <= 0.2 * len(present) and column.nunique() > MIN_ROWS_FOR_ID:
             row = int(np.argmax(odd))
-            cells = f"{odd.sum():,} cell{'' if odd.sum() == 1 else 's'}"
-            shown = str(column.iloc[row])[:30]
-            return "categorical", f"numbers but for {cells} such as {shown!r} (row {row})"
+            reason = f"numbers but for {count(int(odd.sum()), 'cell')}"
+            shown = f"such as {str(column.iloc[row])[:30]!r} (row {row})"
+            return "categorical", f"{reason} {shown if show_cells else f'(first: row {row})'}"
     levels = pd.Series(_levels(present), dtype=object).astype(str)
     reason = _why_not_levels(levels, len(column))
     return "unusable" if reason == "dates" else "categorical", reason

@@ -8,20 +8,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nearfar.evaluation.judgement import p_text, percent, points
 from nearfar.extras import require
+from nearfar.words import p_text, percent, points
 
-_COLUMNS = (
-    "method",
-    "error",
-    "interval",
-    "difference",
-    "interval",
-    "Holm p",
-    "folds",
-    "fit s",
-    "MB",
-)
+Row = tuple[dict[str, Any], list[str]]
+#: Characters of a line that always fit.
+NARROW = 80
+# The widest label that leaves room for the numbers of a narrow table.
+_LABEL = 25
 
 
 class Comparison:
@@ -130,17 +124,45 @@ class Comparison:
             for method in self.document["methods"]
         ]
 
-    def cells(self) -> list[tuple[dict[str, Any], list[str]]]:
-        """The final table in words: each method's entry and its cells."""
+    def cells(self, *, wide: bool = True) -> tuple[list[str], list[Row]]:
+        """The final table in words: its head, and the entry and cells of each method.
+
+        Each number stands with its interval. What failed is not here: see :meth:`failures`. A
+        narrow table fits into 80 columns; it is without the last two, see :meth:`costs`.
+        """
+        protocol, total = self.document["protocol"], len(self.document["folds"])
+        level = f"[{100 * protocol['confidence']:g} %]"
+        head = ["method", f"error % {level}", f"difference {level}", "Holm p", "folds"]
+        head += ["fit s", "MB"] if wide else []
+        rows = [
+            (method, _cells(method, total, wide))
+            for method in self.document["methods"]
+            if _has_numbers(method)
+        ]
+        return head, rows
+
+    def failures(self) -> list[str]:
+        """A line for each method without numbers that count, with its reason."""
         total = len(self.document["folds"])
-        return [(method, _cells(method, total)) for method in self.document["methods"]]
+        return [_failure(m, total) for m in self.document["methods"] if not _has_numbers(m)]
+
+    def costs(self) -> str:
+        """Seconds and memory of the methods in one line."""
+        parts = [
+            f"{method['label']} {_fit_seconds(method)}"
+            + (f", {method['peak_mb']:.0f}" if method["peak_mb"] is not None else "")
+            for method in self.document["methods"]
+            if method["role"] in ("reference", "learner") and _has_numbers(method)
+        ]
+        return f"Fit s, MB: {'; '.join(parts)}." if parts else ""
 
     def __str__(self) -> str:
         data, protocol = self.document["data"], self.document["protocol"]
         lines = [data_line(data), *(f"Warning: {w['text']}" for w in self.document["warnings"])]
         lines += ["", f"{protocol['measure'].capitalize()} on held-out rows; {protocol['scheme']}."]
-        rows = [list(_COLUMNS), *(cells for _, cells in self.cells())]
-        lines += ["", *_aligned(rows), *footnotes(self.document)]
+        head, rows = self.cells(wide=False)
+        lines += ["", *_aligned([head, *(cells for _, cells in rows)]), *self.failures()]
+        lines += [line for line in (self.costs(), *footnotes(self.document)) if line]
         lines += ["", *answer_lines(self.document)]
         return "\n".join(lines)
 
@@ -148,10 +170,15 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         answer = self.document["answer"]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in _COLUMNS)
+        names, rows = self.cells()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-            for _, cells in self.cells()
+            for _, cells in rows
+        )
+        body += "".join(
+            f"<tr><td colspan={len(names)}>{html.escape(line)}</td></tr>"
+            for line in self.failures()
         )
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in answer["notes"])
         warned = "".join(f"<li>{html.escape(w['text'])}</li>" for w in self.document["warnings"])
@@ -183,50 +210,81 @@ def answer_lines(document: dict[str, Any]) -> list[str]:
 
 
 def footnotes(document: dict[str, Any]) -> list[str]:
-    """What the marks in the table mean."""
+    """What stands below the table: the chosen method's error, and what the marks mean."""
     lines = []
-    nested = document["nested"]
+    nested, methods = document["nested"], document["methods"]
     if nested:
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
         lines.append(
             f"Method chosen inside each training fold: {percent(nested['error'])} ({chosen})."
         )
-    if any(method["not_converged"] for method in document["methods"]):
-        lines.append("† did not converge in some folds.")
-    if any(method["status"] == "unfinished" for method in document["methods"]):
-        lines.append("… unfinished: fewer folds than planned.")
-    return lines
+    marks = []
+    if any(method["role"] == "context" for method in methods):
+        marks.append("* no distance, for context")
+    if any(method["not_converged"] for method in methods):
+        marks.append("† did not converge in some folds")
+    if any(method["status"] == "unfinished" for method in methods):
+        marks.append("… unfinished: fewer folds than planned")
+    return [*lines, "; ".join(marks) + "."] if marks else lines
 
 
-def _cells(method: dict[str, Any], total: int) -> list[str]:
-    marks = ("†" if method["not_converged"] else "") + (
-        " …" if method["status"] == "unfinished" else ""
-    )
-    label = method["label"] + marks + (" (context)" if method["role"] == "context" else "")
-    if method["recommended"]:
-        label = "→ " + label
-    if method["error"] is None:
-        reason = method["reason"] or "no fold was done in time"
-        return [label, f"{method['status']}: {reason}", *[""] * 7]
-    interval, difference = method["interval"], method["difference_interval"]
-    return [
-        label,
-        percent(method["error"]),
-        "" if interval is None else f"{points(interval[0])} to {points(interval[1])}",
-        "" if method["difference"] is None else points(method["difference"]),
-        "" if difference is None else f"{points(difference[0])} to {points(difference[1])}",
-        "" if method["p_holm"] is None else p_text(method["p_holm"]),
+def _has_numbers(method: dict[str, Any]) -> bool:
+    return method["error"] is not None and method["status"] != "failed"
+
+
+def _failure(method: dict[str, Any], total: int) -> str:
+    """Why there is nothing, or nothing that counts."""
+    done = method["folds_done"]
+    if method["status"] == "failed":
+        after = f" after {done} of {total} folds" if done else ""
+        return f"{method['label']} failed{after}: {method['reason'] or 'no reason is known'}"
+    return f"{method['label']} {method['status']}: {method['reason'] or 'no fold done in time'}"
+
+
+def _cells(method: dict[str, Any], total: int, wide: bool) -> list[str]:
+    marks = "*" * (method["role"] == "context") + "†" * bool(method["not_converged"])
+    marks += " …" * (method["status"] == "unfinished")
+    arrow = "→ " * bool(method["recommended"])
+    room = 60 if wide else _LABEL
+    cells = [
+        arrow + _cut(method["label"], room - len(arrow + marks)) + marks,
+        _with_interval(method["error"], method["interval"]),
+        _with_interval(method["difference"], method["difference_interval"]),
+        "" if method["p_holm"] is None else p_text(method["p_holm"]).replace("< ", "<"),
         f"{method['folds_done']}/{total}",
-        "" if method["fit_seconds"] is None else f"{method['fit_seconds']:.2g}",
-        "" if method["peak_mb"] is None else f"{method['peak_mb']:.0f}",
     ]
+    if wide:
+        peak = method["peak_mb"]
+        cells += [_fit_seconds(method), "" if peak is None else f"{peak:.0f}"]
+    return cells
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 2] + ".."
+
+
+def _with_interval(value: float | None, interval: list[float] | None) -> str:
+    if value is None:
+        return ""
+    if interval is None:
+        return points(value)
+    return f"{points(value)} [{points(interval[0])}, {points(interval[1])}]"
+
+
+def _fit_seconds(method: dict[str, Any]) -> str:
+    """Two digits that mean something.
+
+    >>> [_fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5)]
+    ['0.00', '0.03', '1234']
+    """
+    seconds = method["fit_seconds"]
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    # A failed row's reason may be long: it does not widen the columns.
-    widths = [
-        max(len(row[i]) for row in rows if i == 0 or len(row[i]) <= 20) for i in range(len(rows[0]))
-    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [row[0].ljust(widths[0])]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -79,7 +80,7 @@ def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -
         if not setting.votes:
             assert chain is not None
             fit_seconds = perf_counter() - began
-            answers = chain.predict(problem.rows(test))
+            answers = chain[-1].predict(map_through(chain[:-1], problem.rows(test)))
             result = Predictions(
                 _codes_of(answers, problem.classes)[:, None],
                 [None],
@@ -121,6 +122,8 @@ def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -
 def errors_by_k(problem: Problem, predictions: Predictions, test: Rows) -> NDArray[np.float64]:
     """The error for each k."""
     true = problem.codes[test]
+    # A scorer of one's own may look at the rows.
+    X = None if problem.measure.by_rows else problem.rows(test)
     return np.array(
         [
             problem.measure.error(
@@ -128,6 +131,7 @@ def errors_by_k(problem: Problem, predictions: Predictions, test: Rows) -> NDArr
                 true,
                 predictions.codes[:, column],
                 lambda column=column: predictions.shares(column),  # type: ignore[misc]
+                X,
             )
             for column in range(predictions.codes.shape[1])
         ]
@@ -154,21 +158,45 @@ def tune(problem: Problem, method: Method, train: Rows, tuning: Tuning) -> Choic
         return Choice(settings[0], 1 if settings[0].votes else None, None, ())
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None
-    for setting in settings:
-        scores, ks = [], []
-        for part, held in inside:
-            predictions = predict_all_k(problem, setting, train[part], train[held])
-            scores.append(1.0 - errors_by_k(problem, predictions, train[held]))
-            ks.append(predictions.ks)
-            caught.update(predictions.caught)
-        width = min(len(row) for row in scores)
-        means = np.average(np.array([row[:width] for row in scores]), axis=0)
+    failures: list[tuple[Setting, Exception]] = []
+    for setting in method.settings:
+        if tuning == "k" and best is not None:
+            break  # the first that works
+        try:
+            means, ks = _inner_scores(problem, setting, train, inside, caught)
+        except Exception as error:  # one setting that cannot be used leaves the others
+            failures.append((setting, error))
+            continue
         column = int(means.argmax())
         # As GridSearchCV: the highest mean, the first of equals.
         if best is None or means[column] > best[0]:
-            best = (float(means[column]), setting, ks[0][column])
-    assert best is not None
-    return Choice(best[1], best[2], 1.0 - best[0], tuple(sorted(caught)))
+            best = (float(means[column]), setting, ks[column])
+    if best is None:
+        raise failures[0][1]
+    notes = [f"Setting {one.label!r} failed: {_one_line(error)}" for one, error in failures]
+    return Choice(best[1], best[2], 1.0 - best[0], (*notes, *sorted(caught)))
+
+
+def _inner_scores(
+    problem: Problem,
+    setting: Setting,
+    train: Rows,
+    inside: list[tuple[Rows, Rows]],
+    caught: set[str],
+) -> tuple[NDArray[np.float64], list[int | None]]:
+    """Mean score of a setting for each k, and these k."""
+    scores, ks = [], []
+    for part, held in inside:
+        predictions = predict_all_k(problem, setting, train[part], train[held])
+        scores.append(1.0 - errors_by_k(problem, predictions, train[held]))
+        ks.append(predictions.ks)
+        caught.update(predictions.caught)
+    width = min(len(row) for row in scores)
+    return np.average(np.array([row[:width] for row in scores]), axis=0), ks[0]
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def run_fold(
@@ -207,7 +235,7 @@ def run_fold(
         "tune_seconds": tuned,
         "fit_seconds": final.fit_seconds,
         "predict_seconds": final.predict_seconds,
-        "warnings": sorted({*choice.caught, *final.caught})[:5],
+        "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
         "weights": _weights(problem, final, train),
     }
     if details:
@@ -221,15 +249,29 @@ def run_fold(
 
 
 def pilot(problem: Problem, method: Method, train: Rows, test: Rows, size: int) -> float:
-    """Seconds of one fit and prediction with the first setting on so many training rows."""
+    """Seconds of one fit and prediction on so many rows, with the first setting that works."""
     rng = np.random.default_rng(0)
     some = train if size >= len(train) else np.sort(rng.choice(train, size, replace=False))
     if len(np.unique(problem.codes[some])) < 2:
         some = train
     asked = max(1, len(test) * len(some) // len(train))
-    began = perf_counter()
-    predict_all_k(problem, method.settings[0], some, test[:asked])
-    return perf_counter() - began
+    failures = []
+    for setting in method.settings:
+        began = perf_counter()
+        try:
+            predict_all_k(problem, setting, some, test[:asked])
+        except Exception as error:
+            failures.append(error)
+        else:
+            return perf_counter() - began
+    raise failures[0]
+
+
+def warm_up(problem: Problem) -> None:
+    """Do once, with the plainest method, what all do, so that its memory is no method's own."""
+    few = np.arange(min(30, len(problem.codes)))
+    with suppress(Exception):  # too few rows, say: it is not asked for anything
+        predict_all_k(problem, Setting("", "passthrough", "passthrough"), few, few)
 
 
 def _guides(problem: Problem, rows: Rows) -> tuple[Any, Any]:
@@ -239,8 +281,21 @@ def _guides(problem: Problem, rows: Rows) -> tuple[Any, Any]:
     )
 
 
+def map_through(chain: Pipeline, X: Any) -> Any:
+    """Rows through all steps, also where the last one keeps nothing that it learnt.
+
+    Pipeline.transform would call such a one not fitted.
+    """
+    for _, step in chain.steps:
+        if isinstance(step, Pipeline):
+            X = map_through(step, X)
+        elif not isinstance(step, str) and step is not None:  # "passthrough"
+            X = step.transform(X)
+    return X
+
+
 def _mapped(chain: Pipeline | None, X: Any) -> NDArray[np.floating[Any]]:
-    points = np.asarray(X if chain is None else chain.transform(X))
+    points = np.asarray(X if chain is None else map_through(chain, X))
     if points.dtype not in (np.float32, np.float64):
         points = points.astype(np.float64)
     if points.ndim != 2:
@@ -262,7 +317,8 @@ def _codes_of(labels: Any, classes: NDArray[Any]) -> Rows:
 def _probabilities(chain: Pipeline, problem: Problem, test: Rows) -> NDArray[np.float64]:
     """Class probabilities with a column for every class of the data."""
     shares = np.zeros((len(test), len(problem.classes)))
-    shares[:, _codes_of(chain.classes_, problem.classes)] = chain.predict_proba(problem.rows(test))
+    found = chain[-1].predict_proba(map_through(chain[:-1], problem.rows(test)))
+    shares[:, _codes_of(chain[-1].classes_, problem.classes)] = found
     return shares
 
 

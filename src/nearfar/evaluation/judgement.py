@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
+from nearfar.words import p_text, percent, points, seconds_text
 
 Verdict = Literal["use", "keep", "unsure"]
 
@@ -145,9 +146,10 @@ def sentence(
             f"p {p_text(found.p_holm)} after Holm)."
         )
         if nested_error is not None:
+            inside = "the training rows" if fixed else "each training fold"
             text += (
                 f" Expect about {percent(nested_error)} on new data: that is the {measure} when "
-                "the method too is chosen inside each training fold."
+                f"the method too is chosen inside {inside}."
             )
         if found.p_holm > 1 - confidence:
             text += (
@@ -221,46 +223,3 @@ def context_notes(
 def _round_rows(rows: float) -> int:
     digits = max(0, int(np.floor(np.log10(rows))) - 1)
     return int(np.ceil(rows / 10**digits) * 10**digits)
-
-
-def percent(fraction: float) -> str:
-    """A fraction in percent.
-
-    >>> percent(0.0213)
-    '2.1 %'
-    """
-    return f"{100 * fraction:.1f} %"
-
-
-def points(fraction: float) -> str:
-    """A difference of fractions in percentage points, with a real minus sign.
-
-    >>> points(-0.0123), points(0.0044), points(-0.0)
-    ('−1.2', '0.4', '0.0')
-    """
-    small = 0 < abs(fraction) < 0.00095
-    text = f"{100 * fraction:.2f}" if small else f"{100 * fraction:.1f}"
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
-
-
-def p_text(p: float) -> str:
-    """A p-value in three digits; in four where three would hide on which side of 5 % it lies.
-
-    >>> p_text(0.0004), p_text(0.0312), p_text(0.0502)
-    ('< 0.001', '0.031', '0.0502')
-    """
-    if p < 0.001:
-        return "< 0.001"
-    return f"{p:.4f}" if 0.05 < p < 0.0505 else f"{p:.3f}"
-
-
-def seconds_text(seconds: float) -> str:
-    """Seconds with two digits that mean something.
-
-    >>> seconds_text(0.0123), seconds_text(3.14159), seconds_text(125.0)
-    ('0.012 s', '3.1 s', '125 s')
-    """
-    if seconds >= 10:
-        return f"{seconds:.0f} s"
-    digits = max(0, 1 - int(np.floor(np.log10(max(seconds, 1e-4)))))
-    return f"{seconds:.{digits}f} s"

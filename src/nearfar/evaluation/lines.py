@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
 
 from nearfar.datasets.tables import EMBEDDED, Table
 from nearfar.evaluation.columns import Columns
@@ -48,19 +50,26 @@ def repeat_lines(
     keep: Sequence[Any],
     drop: Sequence[Any],
 ) -> str:
-    """Lines that tune and test the method as the comparison did, and fit it on all rows."""
+    """Lines that tune and test the method as the comparison did, and fit it on all rows.
+
+    None for a reference without a plain distance that could be run.
+    """
+    if not method.settings:
+        return ""
     settings = (
         method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
     )
     votes = settings[0].votes
     steps = [("scale", "'passthrough'"), ("learner", "'passthrough'")]
-    if not isinstance(columns.preprocessor(), str):
-        steps.insert(0, ("prepare", _code(columns.preprocessor())))
+    prepare = columns.preprocessor()
+    if not isinstance(prepare, str):
+        steps.insert(0, ("prepare", _prepare(prepare)))
     if votes:
         steps.append(("knn", "KNNClassifier()"))
     train = scheme.folds[0].train
     if test is not None or scheme.code is not None:
-        inside = inner_splits(tuning, problem.codes[train])
+        groups = None if problem.groups is None else problem.groups[train]
+        inside = inner_splits(tuning, problem.codes[train], groups)
         most = min([MAX_K, *(len(part) for part, _ in inside)])
         k_values = f"list(range(1, {most + 1}))"
     else:
@@ -76,13 +85,14 @@ def repeat_lines(
     ]
     body = [
         *_data_lines(table, test, keep, drop),
+        *_given_lines(table, problem, scheme),
         "pipeline = Pipeline([",
         *(f"    ({name!r}, {text})," for name, text in steps),
         "], memory=mkdtemp())",
         *_search_lines(problem, scheme, tuning, grid, test is not None, seed),
     ]
     text = "\n".join(body)
-    used = [columns.preprocessor(), *(part for s in settings for part in (s.scale, s.estimator))]
+    used = [prepare, *(part for s in settings for part in (s.scale, s.estimator))]
     imports = ["from tempfile import mkdtemp", ""]
     imports += ["import numpy as np"] * ("np." in text) + _imports(text, used)
     return "\n".join([*imports, "", text]) + "\n"
@@ -94,19 +104,44 @@ def _imports(text: str, estimators: list[Any]) -> list[str]:
         home: {name for name in names if re.search(rf"\b{name}\b", text)}
         for home, names in _TOOLS.items()
     }
-    parts = [part for part in estimators if not isinstance(part, str)]
-    parts += [inner for part in parts for inner in part.get_params(deep=True).values()]
-    for part in parts:
-        if hasattr(part, "get_params"):
-            # sklearn.preprocessing._data is sklearn.preprocessing to the public.
-            home = re.split(r"\._", type(part).__module__)[0]
-            home = "nearfar" if home.startswith("nearfar.") else home
-            homes.setdefault(home, set()).add(type(part).__name__)
+    for part in estimators:
+        for name, home in _homes(part):
+            homes.setdefault(home, set()).add(name)
     return [
         f"from {home} import {', '.join(sorted(homes[home]))}"
         for home in sorted(homes)
         if homes[home]
     ]
+
+
+def _homes(value: Any) -> list[tuple[str, str]]:
+    """Names that the code of an estimator uses, each with the module it comes from."""
+    if isinstance(value, list | tuple):
+        return [found for item in value for found in _homes(item)]
+    if _has_name(value):
+        home = getattr(value, "__module__", None) or "numpy"  # ufuncs have none
+        return [] if home == "builtins" else [(value.__name__, home)]
+    if not _is_estimator(value):
+        return []
+    # sklearn.preprocessing._data is sklearn.preprocessing to the public.
+    home = re.split(r"\._", type(value).__module__)[0]
+    home = "nearfar" if home.startswith("nearfar.") else home
+    inside = _homes(list(_changed(value).values()))
+    return [(type(value).__name__, home), *inside]
+
+
+def _given_lines(table: Table, problem: Problem, scheme: Scheme) -> list[str]:
+    """What the lines take from the user as it is, and cannot write down."""
+    lines = []
+    if not isinstance(problem.measure.scoring, str):
+        lines.append(f"# scoring: the scorer that was given, {_one_line(problem.measure.scoring)}")
+    if _own_folds(scheme):
+        lines.append("# cv: the folds that were given")
+    return lines
+
+
+def _own_folds(scheme: Scheme) -> bool:
+    return scheme.words.startswith("the folds given")
 
 
 def _search_lines(
@@ -150,7 +185,7 @@ def _search_lines(
     inner = "".join(f", {name}={name}[fold.train]" for name, _ in guides)
     n_repeats = len(scheme.folds) // scheme.n_splits
     own = ""
-    if scheme.words.startswith("the folds given"):
+    if _own_folds(scheme):
         own = ", cv=cv, X=X"
     elif problem.time is None and scheme.n_splits != N_SPLITS:
         own = f", cv={scheme.n_splits}"
@@ -199,6 +234,8 @@ def _data_lines(
             for name, values in (("keep", keep), ("drop", drop))
             if values
         )
+        if table.feature_names is not None and not hasattr(table.X, "iloc"):
+            asked = f", feature_names=table.feature_names{asked}"
         lines += [f"columns = choose_columns({source}{asked})", f"X = columns.select({rows})"]
         select = "columns.select({})"
     if test is not None:
@@ -208,11 +245,54 @@ def _data_lines(
     return lines
 
 
-def _code(estimator: Any) -> str:
-    """An estimator as Python writes it, on one line and in full."""
-    if isinstance(estimator, str):
-        return repr(estimator)
-    with np.printoptions(threshold=10**6):
-        is_splitter = hasattr(estimator, "split")
-        text = repr(estimator) if is_splitter else estimator.__repr__(N_CHAR_MAX=10**6)
-    return re.sub(r"\s*\n\s*", " ", text)
+def _prepare(prepare: Any) -> str:
+    """The first step; columns stay behind their names, since there may be thousands."""
+    if not isinstance(prepare, ColumnTransformer):
+        return _code(prepare)
+    parts = [
+        f"({name!r}, {_code(step)}, list(columns.{name}))" for name, step, _ in prepare.transformers
+    ]
+    return f"ColumnTransformer([{', '.join(parts)}])"
+
+
+def _code(value: Any) -> str:
+    """An estimator as Python writes it, on one line and in full: its own text cuts long lists."""
+    if _is_estimator(value):
+        parts = [f"{name}={_code(given)}" for name, given in _changed(value).items()]
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(_code(item) for item in value)
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, np.ndarray):
+        return f"np.array({value.tolist()!r})"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if _has_name(value):
+        return str(value.__name__)
+    return _one_line(value)
+
+
+def _has_name(value: Any) -> bool:
+    """Whether it is a function or a class that can be imported."""
+    return callable(value) and str(getattr(value, "__name__", "")).isidentifier()
+
+
+def _is_estimator(value: Any) -> bool:
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
+def _changed(estimator: Any) -> dict[str, Any]:
+    """Its parameters that differ from the defaults."""
+    defaults = signature(type(estimator).__init__).parameters
+    found = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name not in defaults or repr(value) != repr(defaults[name].default):
+            found[name] = value
+    return found
+
+
+def _one_line(value: Any) -> str:
+    """What it says of itself, without the place where it lies in memory."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
+
+from nearfar.words import listed
 
 Codes = NDArray[np.intp]
 #: The largest class may be so many times the smallest before errors are balanced.
@@ -40,20 +44,31 @@ class Measure:
         true: Codes,
         predicted: Codes,
         shares: Callable[[], NDArray[np.float64]],
+        X: Any = None,
     ) -> float:
-        """Error of predicted codes; ``shares`` gives class probabilities to scorers that ask."""
+        """Error of predicted codes.
+
+        Parameters
+        ----------
+        shares : callable
+            Gives class probabilities to scorers that ask.
+        X : DataFrame or array, optional
+            The rows, for scorers that look at them; needless where ``by_rows``.
+        """
         if self.scoring == "accuracy":
             return 1.0 - float(np.mean(true == predicted))
         if self.scoring == "balanced_accuracy":
             hits = np.bincount(true, true == predicted, minlength=len(classes))
             totals = np.bincount(true, minlength=len(classes))
             return 1.0 - float(np.mean(hits[totals > 0] / totals[totals > 0]))
-        answers = _Answers(classes, predicted, shares)
-        scorer = check_scoring(answers, scoring=self.scoring)
-        score = float(scorer(answers, np.zeros((len(true), 1)), classes[true]))
+        score = self._score(_Answers(classes, predicted, shares), X, classes[true])
         if not np.isfinite(score):
             raise ValueError(f"scoring gave {score} on a fold of {len(true)} rows.")
         return 1.0 - score
+
+    def _score(self, answers: _Answers, X: Any, labels: NDArray[Any]) -> float:
+        rows = np.zeros((len(labels), 1)) if X is None else X
+        return float(check_scoring(answers, scoring=self.scoring)(answers, rows, labels))
 
     @property
     def by_rows(self) -> bool:
@@ -61,8 +76,24 @@ class Measure:
         return self.scoring in ("accuracy", "balanced_accuracy")
 
 
-def choose_measure(scoring: Any, classes: NDArray[Any], counts: NDArray[np.intp]) -> Measure:
-    """The user's measure, or the error: balanced where one class outnumbers another threefold."""
+def choose_measure(
+    scoring: Any,
+    classes: NDArray[Any],
+    counts: NDArray[np.intp],
+    sample: tuple[Any, Codes] | None = None,
+) -> Measure:
+    """The user's measure, or the error: balanced where one class outnumbers another threefold.
+
+    Parameters
+    ----------
+    scoring : str, callable or None
+        A scorer of scikit-learn. It is tried once, so that one that cannot judge these classes is
+        refused before anything runs.
+    classes, counts : ndarray
+        The labels, and the rows of each.
+    sample : (X, codes), optional
+        Some rows of every class to try the scorer on.
+    """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())
         if counts[large] > BALANCED_UP_TO * counts[small]:
@@ -74,24 +105,68 @@ def choose_measure(scoring: Any, classes: NDArray[Any], counts: NDArray[np.intp]
                 f"{counts[small]}.",
             )
         return Measure("error", "accuracy", "Error: the share of held-out rows that are mistaken.")
+    if not isinstance(scoring, str) and not callable(scoring):
+        raise ValueError(
+            f"scoring={scoring!r} is of type {type(scoring).__name__}; give one scorer: a name "
+            "such as 'balanced_accuracy' or 'f1_macro', or a callable scorer(estimator, X, y)."
+        )
     if scoring in ("accuracy", "error"):
         return Measure("error", "accuracy", "Error, as asked for.")
     if scoring in ("balanced_accuracy", "balanced error", "balanced_error"):
         return Measure("balanced error", "balanced_accuracy", "Balanced error, as asked for.")
-    try:
-        check_scoring(_Answers(classes, np.zeros(0, np.intp), None), scoring=scoring)
-    except (ValueError, TypeError) as error:
+    if isinstance(scoring, str) and scoring not in get_scorer_names():
         raise ValueError(
             f"scoring={scoring!r} is not a scorer of scikit-learn: give a name such as "
             "'balanced_accuracy' or 'f1_macro', or a callable scorer(estimator, X, y)."
-        ) from error
+        )
     if isinstance(scoring, str) and scoring.startswith("neg_"):
         raise ValueError(
             f"scoring={scoring!r} is minus a loss. Errors here are 1 minus a score: give a scorer "
             "whose best value is 1, such as 'f1_macro' or 'roc_auc_ovr'."
         )
-    name = f"1 - {scoring if isinstance(scoring, str) else getattr(scoring, '__name__', 'score')}"
-    return Measure(name, scoring, f"{name}, as asked for.")
+    name = f"1 - {_name(scoring)}"
+    measure = Measure(name, scoring, f"{name}, as asked for.")
+    _try(measure, classes, sample)
+    return measure
+
+
+def _name(scoring: Any) -> str:
+    if isinstance(scoring, str):
+        return scoring
+    made = re.match(r"make_scorer\((\w+)", repr(scoring))
+    return made[1] if made else getattr(scoring, "__name__", "score")
+
+
+def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Codes] | None) -> None:
+    """Let the scorer judge perfect answers; refuse it if it cannot, or does not give them 1."""
+    X, codes = (None, np.repeat(np.arange(len(classes)), 2)) if sample is None else sample
+    answers = _Answers(classes, codes, lambda: np.eye(len(classes))[codes])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            score = measure._score(answers, X, classes[codes])
+    except Exception as error:  # whatever a scorer of the user's own may raise
+        reason = " ".join(str(error).split()).replace("_Answers", "The vote of neighbours")
+        raise ValueError(
+            f"scoring={measure.scoring!r} cannot judge the {len(classes)} classes "
+            f"{listed(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
+            f"{_advice(measure.scoring, classes)}"
+        ) from error
+    if not np.isclose(score, 1.0, atol=1e-6):
+        raise ValueError(
+            f"scoring={measure.scoring!r} gives perfect answers {score:.4g}. Errors here are 1 "
+            "minus a score: give a scorer whose best value is 1, such as 'f1_macro'."
+        )
+
+
+def _advice(scoring: Any, classes: NDArray[Any]) -> str:
+    if not isinstance(scoring, str):
+        return ""
+    same = [f"{scoring}_macro", f"{scoring}_ovr"]
+    known = next((name for name in same if name in get_scorer_names()), "f1_macro")
+    if len(classes) == 2 and hasattr(classes[0], "lower"):
+        return f" Give scoring={known!r}, or make_scorer with pos_label={classes.tolist()[1]!r}."
+    return f" Give scoring={known!r}."
 
 
 class _Answers(ClassifierMixin, BaseEstimator):
@@ -108,7 +183,16 @@ class _Answers(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
+        self._check(X)
         return np.asarray(self.classes[self.predicted])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        self._check(X)
         return np.asarray(self.shares())
+
+    def _check(self, X: Any) -> None:
+        if len(X) != len(self.predicted):
+            raise ValueError(
+                f"the scorer asks for answers on {len(X)} rows; only those on all "
+                f"{len(self.predicted)} rows it was given are known"
+            )

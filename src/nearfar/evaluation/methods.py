@@ -7,9 +7,8 @@ learner may try as much as the reference, which is the best of four baselines.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from nearfar.base import Learner, all_learners
+from nearfar.words import did_you_mean
 
 Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
@@ -121,17 +121,15 @@ def context_methods(seed: int = 0) -> list[Method]:
     ]
 
 
-def learners(
-    methods: Mapping[str, Any] | Sequence[str] | str | None = None, scale: Scale = "auto"
-) -> list[Method]:
+def learners(methods: Any = None, scale: Scale = "auto") -> list[Method]:
     """The learners to compare.
 
     Parameters
     ----------
-    methods : mapping, names or None
+    methods : mapping, sequence, str, learner or None
         A mapping from name to a learner, a classifier, or a sequence of up to four of them (its
-        settings); or names of learners of the library or of the entry point group
-        ``nearfar.learners``; None is a small set that suits most data.
+        settings); or learners, named after their class, and names of learners of the library or of
+        the entry point group ``nearfar.learners``; None is a small set that suits most data.
     scale : {"auto", "none", "standard", "unit"}
         How features are scaled before a learner; "auto" tries what there is.
     """
@@ -139,22 +137,44 @@ def learners(
         raise ValueError(f"scale={scale!r} must be one of auto, none, standard, unit.")
     if methods is None:
         methods = DEFAULT
-    if isinstance(methods, str):
-        methods = [part.strip() for part in methods.split(",") if part.strip()]
     if not isinstance(methods, Mapping):
-        named = list(dict.fromkeys(methods))
-        methods = {name.lower(): _presets(find_learner(name)) for name in named}
+        methods = _by_name(methods)
+    if not methods:
+        raise ValueError(
+            f"methods is empty: name a learner at least, or give None for {', '.join(DEFAULT)}."
+        )
     taken = {method.name for method in [*baselines(), *context_methods()]} | {"reference"}
     found = []
     for name, given in methods.items():
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"methods has the name {name!r}; names must be strings.")
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"methods has the name {name!r}; names must be text.")
         if name in taken:
             raise ValueError(
                 f"methods has the name {name!r}, which a baseline has; choose another."
             )
         estimators = list(given) if isinstance(given, list | tuple) else [given]
         found.append(_method(name, estimators, scale))
+    return found
+
+
+def _by_name(methods: Any) -> dict[str, Any]:
+    """Learners, or names of some, by their names."""
+    if isinstance(methods, str):
+        methods = [part.strip() for part in methods.split(",") if part.strip()]
+    elif not isinstance(methods, Iterable) or hasattr(methods, "fit"):
+        methods = [methods]
+    found: dict[str, Any] = {}
+    for given in methods:
+        if isinstance(given, str):
+            found[given.lower()] = _presets(find_learner(given))
+            continue
+        kind = given if isinstance(given, type) else type(given)
+        name = base = kind.__name__.lower()
+        n = 1
+        while name in found:
+            n += 1
+            name = f"{base} {n}"
+        found[name] = given
     return found
 
 
@@ -218,8 +238,7 @@ def find_learner(name: str) -> type[Learner]:
     by_name = {key.lower(): item for key, item in known.items()}
     if name.lower() in by_name:
         return by_name[name.lower()]
-    close = get_close_matches(name.lower(), by_name, 1)
-    hint = f" Did you mean {close[0]}?" if close else ""
+    hint = did_you_mean(name, by_name).replace("'", "")
     raise ValueError(f"There is no method {name!r}.{hint} Known: {', '.join(sorted(by_name))}.")
 
 

@@ -11,14 +11,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
+import time
+import weakref
+from collections import Counter, deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nearfar.evaluation.folds import Problem, pilot, run_fold
 from nearfar.evaluation.methods import Method
-from nearfar.evaluation.worker import dumps, peak_bytes, reason, receive, send
+from nearfar.evaluation.worker import RUNNING, dumps, peak_bytes, reason, receive, send
 
 _ONE_THREAD = dict.fromkeys(
     (
@@ -33,6 +35,8 @@ _ONE_THREAD = dict.fromkeys(
 )
 # Elsewhere a fork is unsafe once numerical libraries are loaded, or unknown.
 _FORKS = sys.platform == "linux"
+# Seconds for a process that can no longer be heard to end by itself, so that its end is known.
+_LAST_WORDS = 5.0
 Event = tuple[str, dict[str, Any]]
 
 
@@ -47,14 +51,18 @@ class ProcessPool:
 
     def __init__(self, problem: Problem) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="nearfar-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder / "problem.pickle"
         path.write_bytes(dumps(problem))
-        self._paths = {"sys_path": sys.path, "problem": str(path)}
+        folder = str(self._folder)
+        self._paths = {"sys_path": sys.path, "folder": folder, "problem": str(path)}
         self._events: queue.Queue[Event] = queue.Queue()
         self._processes: dict[str, _Spawned | _Forked] = {}
         self._bases: dict[str, int | None] = {}
         self._template: _Template | None = None
         self._n_started = 0
+        #: How many tasks each method was given: only the answer to the last one counts.
+        self._numbers: Counter[str] = Counter()
 
     def start(self, method: Method) -> None:
         """Start the process of a method; its first event is "ready" or "failed"."""
@@ -80,8 +88,10 @@ class ProcessPool:
 
     def give(self, name: str, kind: str, arguments: dict[str, Any]) -> None:
         """Hand a task to the process of a method."""
+        self._numbers[name] += 1
+        task = {"kind": kind, "number": self._numbers[name], "arguments": arguments}
         with suppress(BrokenPipeError):  # it died: its end is an event
-            send(self._processes[name].stdin, {"kind": kind, "arguments": arguments})
+            send(self._processes[name].stdin, task)
 
     def next_event(self, timeout: float | None) -> Event | None:
         """The next event, or None when none came in time."""
@@ -105,20 +115,30 @@ class ProcessPool:
             self.stop(name)
         if self._template is not None:
             self._template.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove()
 
     def _listen(self, name: str, process: _Spawned | _Forked, log: Path) -> None:
         while True:
             try:
                 event = receive(process.stdout)
-            except Exception:  # the pipe is closed
-                _kill(process)  # it has ended, or can no longer be heard
-                code = process.wait()
-                self._events.put((name, {"kind": "died", "reason": _death(code, log)}))
+            except (EOFError, OSError, ValueError):  # the pipe is closed
+                # It is ending, and how must be known before we end it; or it let go of the pipe.
+                code = process.wait(_LAST_WORDS)
+                _kill(process)
+                why = "its process closed the connection" if code is None else _death(code, log)
+                self._events.put((name, {"kind": "died", "reason": why}))
+                process.wait(_LAST_WORDS)
+                return
+            except Exception as error:
+                why = f"its answer cannot be read: {reason(error)}"
+                self._events.put((name, {"kind": "died", "reason": why}))
+                _kill(process)
+                process.wait(_LAST_WORDS)
                 return
             if event["kind"] == "ready":
                 self._bases[name] = event["base"]
-            self._events.put((name, event))
+            if event.get("number") in (None, self._numbers[name]):
+                self._events.put((name, event))
 
 
 class LocalPool:
@@ -140,7 +160,9 @@ class LocalPool:
         try:
             value = work(self._problem, self._methods[name], **arguments)
             event: dict[str, Any] = {"kind": "done", "value": value, "peak": None}
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a method does not end a comparison
             event = {"kind": "failed", "reason": reason(error), "peak": None}
         self._events.append((name, event))
 
@@ -168,9 +190,12 @@ class _Spawned:
         self.pid = self._process.pid
         send(self.stdin, paths)
 
-    def wait(self) -> int:
-        """Its exit code."""
-        return self._process.wait()
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, or None if it has not ended by then."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
 
 
 class _Template:
@@ -180,7 +205,13 @@ class _Template:
         self._control, theirs = socket.socketpair()
         with theirs, open(log, "wb") as file:
             number = theirs.fileno()
-            self._process = _popen([str(number)], stdout=file, stderr=file, pass_fds=(number,))
+            self._process = _popen(
+                [str(number)],
+                stdin=subprocess.DEVNULL,  # a learner that asks for input gets none
+                stdout=file,
+                stderr=file,
+                pass_fds=(number,),
+            )
         self._lock = threading.Lock()
         try:
             with self._control.makefile("wb") as outward, self._control.makefile("rb") as inward:
@@ -196,7 +227,7 @@ class _Template:
             return _Forked(self._ask(b"fork", [theirs.fileno(), file.fileno()]), ours, self)
 
     def exit_status(self, pid: int) -> int:
-        """How a process ended; waits for it."""
+        """How a process ended, or RUNNING."""
         return self._ask(pid.to_bytes(8, "little"), [])
 
     def _ask(self, data: bytes, fds: list[int]) -> int:
@@ -222,13 +253,23 @@ class _Forked:
         self.stdin, self.stdout = channel.makefile("wb"), channel.makefile("rb")
         channel.close()  # open until both files are closed
         self._template = template
+        self._code: int | None = None
 
-    def wait(self) -> int:
-        """Its exit code; a signal is negative, as subprocess has it."""
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, a signal negative as subprocess has it; None if it has not ended yet."""
+        end = time.monotonic() + seconds
         try:
-            return os.waitstatus_to_exitcode(self._template.exit_status(self.pid))
+            while self._code is None:
+                status = self._template.exit_status(self.pid)
+                if status != RUNNING:
+                    self._code = os.waitstatus_to_exitcode(status)
+                elif time.monotonic() > end:
+                    return None
+                else:
+                    time.sleep(0.01)
         except (OSError, RuntimeError):
-            return 0  # the template was closed: everything was told to end
+            return None  # the template was closed: everything was told to end
+        return self._code
 
 
 def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:

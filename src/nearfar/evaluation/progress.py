@@ -2,8 +2,52 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TextIO
+
+# A closed pipe, a terminal that was hung up, a closed pipe on Windows.
+_GONE = (errno.EPIPE, errno.EIO, errno.EINVAL)
+
+
+class Steady:
+    """A text stream that falls silent when its reader has gone: the work behind it goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, if there is still a reader."""
+        self._try(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if there is still a reader."""
+        self._try(self._stream.flush)
+
+    def _try(self, action: Callable[..., Any], *arguments: str) -> None:
+        try:
+            action(*arguments)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            silence(self._stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Lead a stream nowhere, what it still holds included: else Python complains at its end."""
+    with suppress(OSError):  # one without a file behind it
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)
 
 
 class Progress:
@@ -47,7 +91,9 @@ class PlainProgress(Progress):
 
     def say(self, line: str) -> None:
         """Print the line."""
-        print(line, file=self._stream or sys.stderr, flush=True)
+        stream = self._stream or sys.stderr
+        if stream is not None:  # a program without a console has none
+            print(line, file=Steady(stream), flush=True)
 
     def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
         """Remember how much there is to do."""

@@ -12,11 +12,11 @@ import numpy as np
 
 from nearfar.evaluation.folds import Problem
 from nearfar.evaluation.journal import Journal
-from nearfar.evaluation.judgement import seconds_text
 from nearfar.evaluation.methods import Method
 from nearfar.evaluation.pool import LocalPool, ProcessPool
 from nearfar.evaluation.progress import Progress
 from nearfar.evaluation.splits import INNER_SPLITS, Scheme, Tuning
+from nearfar.words import seconds_text
 
 Status = Literal["done", "unfinished", "failed"]
 #: Share of the budget that the pilot may take.
@@ -96,12 +96,23 @@ class Schedule:
         if journal is not None:
             for name, run in self.runs.items():
                 run.results = dict(journal.results.get(name, {}))
+                peaks = [result["peak_mb"] for result in run.results.values()]
+                run.peak = max((peak for peak in peaks if peak is not None), default=None)
+            for line in journal.notes:
+                progress.say(line)
         self.plan: Plan | None = None
         self.scheme = scheme_for(1)
         self.status = "complete"
 
     def run(self) -> None:
         """Run until all is done, the time is up or the user interrupts."""
+        try:
+            self._run()
+        finally:
+            if self.journal is not None:
+                self.journal.close()
+
+    def _run(self) -> None:
         try:
             self._loop()
         except KeyboardInterrupt:
@@ -267,6 +278,9 @@ class Schedule:
         tuning, repeats = self.tuning, self.repeats
         if tuning is None or repeats is None:
             tuning, repeats = self._fit_into_budget()
+        if self.repeats is None:  # what was begun before is gone on with
+            last = max((max(run.results, default=0) for run in self.runs.values()), default=0)
+            repeats = max(repeats, min(self.max_repeats, last // self.scheme.n_splits + 1))
         self.scheme = self.scheme_for(repeats)
         for run in self.runs.values():  # a journal may hold more than is asked for now
             run.results = {i: r for i, r in run.results.items() if i < len(self.scheme.folds)}
@@ -341,9 +355,10 @@ class Schedule:
 
     def _plan_lines(self, tuning: Tuning) -> list[str]:
         folds = len(self.scheme.folds)
-        lines = [
+        plan = (
             f"Plan: {self.scheme.words} ({folds} fold{'s' * (folds > 1)}); {TUNING_WORDS[tuning]}."
-        ]
+        )
+        lines = [without_folds(plan, folds == 1)]
         rounds = folds / self.scheme.n_splits
         known = {
             run.method.label: rounds * self._round(run, tuning)
@@ -373,6 +388,13 @@ TUNING_WORDS: dict[Tuning, str] = {
     "training fold",
     "k": "k from 1 to 15 tuned on a quarter held out of each training fold, first setting only",
 }
+
+
+def without_folds(text: str, fixed: bool) -> str:
+    """The text as it is, or in words for a fixed test set, which has no folds."""
+    if not fixed:
+        return text
+    return text.replace(" (1 fold)", "").replace("each training fold", "the training rows")
 
 
 def foretell(pilots: list[tuple[int, float]], n_train: int) -> float:

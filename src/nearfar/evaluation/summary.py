@@ -211,9 +211,10 @@ class Summary:
         parts = ", ".join(
             f"{self.rows[name].method.label} in {count}" for name, count in counts.items()
         )
+        where = "training rows" if self.fixed else "each training fold"
         notes = [
-            f"The plain distance it is held against was chosen inside each training fold: {parts} "
-            f"of {len(names)}."
+            f"The plain distance it is held against was chosen inside {where}: {parts} of "
+            f"{len(names)}."
         ]
         others = [
             self.rows[name].method.label
@@ -270,7 +271,7 @@ class Summary:
         return sorted(
             entries,
             key=lambda e: (
-                ["done", "unfinished", "skipped", "failed"].index(e["status"]),
+                ["done", "unfinished", "failed"].index(e["status"]),
                 np.inf if e["error"] is None else e["error"],
             ),
         )

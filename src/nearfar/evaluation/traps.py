@@ -13,10 +13,10 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from nearfar.datasets.words import listed
 from nearfar.evaluation.columns import MIN_ROWS_FOR_ID, Columns
 from nearfar.extras import require
 from nearfar.labels import encode_labels
+from nearfar.words import listed
 
 Folds = Iterable[tuple[NDArray[np.intp], NDArray[np.intp]]]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import socket
 import struct
@@ -74,15 +75,25 @@ def main() -> None:
         return
     inward = os.fdopen(os.dup(0), "rb")
     outward = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a method prints must not run into the messages
+    # What a method reads or prints must not run into the messages.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     try:
-        problem = _load_problem(receive(inward))
+        paths = receive(inward)
     except EOFError:
         return
+    try:
+        problem = _load_problem(paths)
     except BaseException as error:
         send(outward, {"kind": "failed", "reason": reason(error)})
         return
     _serve(problem, inward, outward)
+    _tidy(paths)
+
+
+def _tidy(paths: dict[str, Any]) -> None:
+    """Remove the folder of one who was killed; who lives ends us before we come here."""
+    shutil.rmtree(paths["folder"], ignore_errors=True)
 
 
 def _load_problem(paths: dict[str, Any]) -> Any:
@@ -96,17 +107,20 @@ def _be_template(control: socket.socket) -> None:
     """Import and load once, then fork a process for each method that is asked for.
 
     Nothing runs here that could leave threads or locks behind. A request comes with the socket and
-    the log of the new process and is answered by its pid; a pid is answered by its exit status.
+    the log of the new process and is answered by its pid; a pid is answered by its exit status, or
+    by RUNNING.
     """
     with control.makefile("rb") as inward, control.makefile("wb") as outward:
-        problem = _load_problem(receive(inward))
+        paths = receive(inward)
+        problem = _load_problem(paths)
         send(outward, "loaded")
     while True:
         data, fds, _, _ = socket.recv_fds(control, 8, 2)
         if not data:
+            _tidy(paths)
             return
         if not fds:
-            answer = os.waitpid(int.from_bytes(data, "little"), 0)[1]
+            answer = _exit_status(int.from_bytes(data, "little"))
         else:
             answer = os.fork()
             if answer == 0:
@@ -121,10 +135,20 @@ def _be_template(control: socket.socket) -> None:
         control.sendall(answer.to_bytes(8, "little"))
 
 
+#: The answer of the template for a process that has not ended.
+RUNNING = 2**63 - 1
+
+
+def _exit_status(pid: int) -> int:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return status if ended else RUNNING
+
+
 def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
     """Receive a method, then do its tasks until there are no more."""
-    from nearfar.evaluation.folds import pilot, run_fold
+    from nearfar.evaluation.folds import pilot, run_fold, warm_up
 
+    own = os.getpid()
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         method = receive(inward)
@@ -133,6 +157,7 @@ def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
     except BaseException as error:
         send(outward, {"kind": "failed", "reason": reason(error)})
         return
+    warm_up(problem)
     base = peak_bytes()
     send(outward, {"kind": "ready", "base": base})
     while True:
@@ -146,7 +171,9 @@ def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
             answer: dict[str, Any] = {"kind": "done", "value": value}
         except BaseException as error:
             answer = {"kind": "failed", "reason": reason(error)}
-        answer["peak"] = _above(base)
+        if os.getpid() != own:
+            os._exit(0)  # a method forked and let the copy run on
+        answer["peak"], answer["number"] = _above(base), task["number"]
         send(outward, answer)
 
 
@@ -158,14 +185,20 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _above(base: int | None) -> float | None:
-    """MB beyond what the process held with the data loaded."""
+    """MB beyond what the process held with the data loaded and everything common to all in use.
+
+    What a method imports only when it fits counts as its own.
+    """
     peak = peak_bytes()
     return None if peak is None or base is None else max(0, peak - base) / 2**20
 
 
 def reason(error: BaseException) -> str:
     """One line that says what went wrong."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "its message cannot be shown"
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,9 @@ from nearfar.report.words import cut, number
 
 FORMAT = 1
 Method = dict[str, Any]
+# Nothing else may become the address of a picture.
+PICTURE_BYTES = 20_000
+_PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/]+={0,2}")
 
 _EMPTY: dict[str, Any] = {
     "created": "",
@@ -151,12 +155,41 @@ class Comparison:
 
     @cached_property
     def best(self) -> Method | None:
-        """The learner that is shown beside the reference: the best one."""
-        named = self.by_name.get(self.document["best"])
-        if named is not None and named in self.learners:
-            return named
-        ranked = [m for m in self.learners if number(m["error"]) is not None]
-        return min(ranked, key=lambda m: m["error"], default=None)
+        """The learner that is shown beside the reference: the one the answer speaks about."""
+        named = self.by_name.get(self.document["answer"]["method"])
+        return named if named is not None and named in self.learners else None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set instead of folds."""
+        return bool(self.data["test"])
+
+    @cached_property
+    def held_out(self) -> dict[str, Any]:
+        """What came of held-out rows, each once: folds of the user's own may test one again."""
+        found = self.document["held_out"]
+        first = {row: place for place, row in reversed(list(enumerate(found["rows"])))}
+        if len(first) == len(found["rows"]):
+            return found
+        places = sorted(first.values())
+
+        def once(values: Any) -> Any:
+            return values and [values[i] for i in places if i < len(values)]
+
+        return {
+            "rows": once(found["rows"]),
+            "true": once(found["true"]),
+            "labels": found["labels"],
+            **{
+                key: {name: once(values) for name, values in found[key].items()}
+                for key in ("predicted", "neighbors")
+            },
+        }
+
+    @property
+    def tested_again(self) -> int:
+        """How many tests of rows are left out, since the rows were tested before."""
+        return len(self.document["held_out"]["rows"]) - len(self.held_out["rows"])
 
     @property
     def shows_rows(self) -> bool:
@@ -193,11 +226,14 @@ class Comparison:
             return None
         return [cut(values[c], length) if c < len(values) else "" for c in columns]
 
-    def row_image(self, row: Any) -> Any:
-        """The pixels of a row, or None."""
+    def row_image(self, row: Any) -> str | None:
+        """The picture of a row as a data URI, or None."""
         if not self.shows_rows or not self.document["images"]:
             return None
-        return self.document["images"].get(str(row))
+        found = self.document["images"].get(str(row))
+        if not isinstance(found, str) or len(found) > PICTURE_BYTES:
+            return None
+        return found if _PICTURE.fullmatch(found) else None
 
     def telling_columns(self, limit: int) -> list[int]:
         """The columns of the rows that the best learner weighs most, then the first ones."""

@@ -107,7 +107,7 @@ def rows_to_show(document: dict[str, Any]) -> list[int]:
     Returns
     -------
     list of int
-        Row numbers, sorted.
+        Row numbers; those of the sampled neighbours first, then those that a hover shows.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def rows_to_show(document: dict[str, Any]) -> list[int]:
     comparison = Comparison(document)
     rows = comparison["maps"]["rows"]
     drawn = [rows[i] for i in chosen_points(comparison)]
-    return sorted({*drawn, *sampled_rows(comparison)})
+    return list(dict.fromkeys([*sampled_rows(comparison), *drawn]))
 
 
 def _page(comparison: Comparison) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 from nearfar.report import charts
 from nearfar.report.comparison import Comparison
 from nearfar.report.markup import Markup, script_json
-from nearfar.report.png import data_uri
-from nearfar.report.words import count, cut, number, percent
+from nearfar.report.words import cut, number, percent
+from nearfar.words import count
 
 POINTS = 4000  # in all maps together; the folds of the strips are counted apart
 MAPS = 12
@@ -94,7 +94,7 @@ def chosen_points(comparison: Comparison) -> list[int]:
 
 
 def _predictions(comparison: Comparison, name: str) -> dict[int, int]:
-    held_out = comparison["held_out"]
+    held_out = comparison.held_out
     guesses = held_out["predicted"].get(name) or []
     return {
         row: guess
@@ -176,8 +176,7 @@ def _images(comparison: Comparison, rows: list[int]) -> list[str | None]:
     images: list[str | None] = []
     used = 0
     for row in rows:
-        pixels = comparison.row_image(row) if used < IMAGE_BYTES else None
-        images.append(None if pixels is None else data_uri(pixels))
+        images.append(comparison.row_image(row) if used < IMAGE_BYTES else None)
         used += len(images[-1] or "")
     return images
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from nearfar.report import charts
 from nearfar.report.comparison import Comparison
-from nearfar.report.png import data_uri
-from nearfar.report.words import count, percent, points
+from nearfar.report.words import percent, points
+from nearfar.words import count
 
 NEIGHBOURS = 5
 SAMPLE = 6  # rows of each kind
@@ -61,7 +61,7 @@ def neighbours_view(comparison: Comparison) -> dict[str, Any]:
             f"Of {count(len(changes), 'held-out row')}: {said}",
         ),
         "n": len(changes),
-        "missing": len(comparison["held_out"]["rows"]) - len(changes),
+        "missing": len(comparison.held_out["rows"]) - len(changes),
         "before": percent(before),
         "after": percent(after),
         "change": points(after - before, unit=True),
@@ -90,7 +90,7 @@ def neighbours_view(comparison: Comparison) -> dict[str, Any]:
 def find_changes(comparison: Comparison) -> list[Change]:
     """Held-out rows whose neighbours, and their labels, are known for both distances."""
     reference, best = comparison.reference, comparison.best
-    held_out = comparison["held_out"]
+    held_out = comparison.held_out
     if reference is None or best is None:
         return []
     before = held_out["neighbors"].get(reference["name"]) or []
@@ -150,13 +150,12 @@ def _rows_of(change: Change) -> list[int]:
 
 def _card(comparison: Comparison, change: Change, columns: list[int]) -> dict[str, Any]:
     def entry(row: int, code: int) -> dict[str, Any]:
-        pixels = comparison.row_image(row)
         return {
             "row": row,
             "label": comparison.class_name(code),
             "agrees": code == change.label,
             "values": comparison.row_values(row, columns) or [""] * len(columns),
-            "image": None if pixels is None else data_uri(pixels),
+            "image": comparison.row_image(row),
         }
 
     names = comparison["rows"]["columns"]

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from nearfar.evaluation.images import data_uri
 from nearfar.report import charts
 from nearfar.report.comparison import Comparison, Method, shares_by_fold
-from nearfar.report.png import data_uri
 from nearfar.report.words import (
     NONE,
     SPACE,
-    count,
     cut,
     cut_lines,
     cut_list,
@@ -35,7 +34,9 @@ from nearfar.report.words import (
     points,
     seconds,
     significant,
+    unbroken,
 )
+from nearfar.words import count
 
 View = dict[str, Any]
 
@@ -56,15 +57,15 @@ VERDICTS = {
     "unsure": "Cannot tell yet",
 }
 STATUSES = {
-    "time budget reached": "The time budget was reached before all folds were done.",
-    "interrupted": "The comparison was interrupted before all folds were done.",
+    "time budget reached": "The time budget was reached before all was done.",
+    "interrupted": "The comparison was interrupted before all was done.",
 }
 
 
 def answer_view(comparison: Comparison) -> View:
     """The verdict first, then the numbers it rests on."""
     answer = comparison["answer"]
-    text = cut(answer["text"], 800) or "There is no answer: no fold was finished."
+    text = unbroken(cut(answer["text"], 800)) or "There is no answer: no fold was finished."
     head, mark, rest = text.partition(": ")
     if not mark or len(head) > 60:
         head, rest = text, ""
@@ -72,14 +73,15 @@ def answer_view(comparison: Comparison) -> View:
     status = STATUSES.get(comparison["status"], "")
     if status:
         done, planned = len(comparison["common_folds"]), len(comparison["folds"])
-        status += f" Every compared method has {done:,} of {count(planned, 'fold')}."
+        if not comparison.fixed:
+            status += f" Every compared method has {done:,} of {count(planned, 'fold')}."
     return {
         "verdict": verdict,
         "word": VERDICTS[verdict],
         "head": head + mark.rstrip() if rest else head,
         "rest": rest,
         "long": len(text) > 220,
-        "notes": cut_list(answer["notes"], 12, 600),
+        "notes": [unbroken(note) for note in cut_list(answer["notes"], 12, 600)],
         "status": status,
         "figures": _figures(comparison),
     }
@@ -115,13 +117,17 @@ def _figures(comparison: Comparison) -> list[View]:
     if nested:
         figures.append(
             {
-                "title": "After choosing inside each fold",
+                "title": f"After choosing inside {_inside(comparison)}",
                 "value": percent(nested.get("error")),
                 "note": "what to expect of the choice itself, "
                 f"{_said_interval(level, interval(nested.get('interval')))}",
             }
         )
     return figures
+
+
+def _inside(comparison: Comparison) -> str:
+    return "the training rows" if comparison.fixed else "each fold"
 
 
 def _said_interval(level: str, ends: str) -> str:
@@ -167,7 +173,7 @@ def data_view(comparison: Comparison) -> View:
             for code in shown
         ],
         "classes_more": max(0, len(counts) - COUNTED),
-        "features": listed([cut(name, 40) for name in data["features"][:31]], 30),
+        "features": listed([cut(name, 40) for name in data["features"]], 30),
         "n_features": len(data["features"]),
         "messages": cut_list(data["messages"], LINES),
         "warnings": [
@@ -197,6 +203,7 @@ def leaderboard_view(comparison: Comparison) -> View:
         "measure_note": cut(comparison.protocol["measure_note"], 400),
         "confidence": comparison.confidence,
         "nested": None if not nested else _nested(comparison, nested),
+        "inside": _inside(comparison),
         "threshold": None if threshold is None else points(threshold, unit=True),
         "any_not_converged": any(m["not_converged"] for m in shown),
         "any_context": any(m["role"] == "context" for m in shown),
@@ -208,7 +215,7 @@ def _leaderboard_row(
 ) -> View:
     label = comparison.label(method["name"])
     value, ends = number(method["difference"]), pair(method["difference_interval"])
-    stopped = method["status"] in ("failed", "skipped")
+    stopped = method["status"] == "failed"
     forest = None
     if method["role"] == "reference":
         forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
@@ -259,6 +266,8 @@ def _nested(comparison: Comparison, nested: View) -> View:
 
 def paired_view(comparison: Comparison) -> View:
     """Differences to the reference, fold by fold."""
+    if comparison.fixed:
+        return {"empty": "There is one test set and no folds; the leaderboard has the differences."}
     reference = comparison.reference
     rows = []
     if reference is not None:
@@ -351,7 +360,7 @@ def _paired_row(
 def classes_view(comparison: Comparison) -> View:
     """Errors of each class, and what the best learner takes for what."""
     reference, best = comparison.reference, comparison.best
-    held_out = comparison["held_out"]
+    held_out = comparison.held_out
     if best is None or not held_out["predicted"].get(best["name"]):
         return {"empty": "No learner has predictions of held-out rows."}
     others = (held_out["predicted"].get(reference["name"]) if reference else None) or None
@@ -375,6 +384,8 @@ def classes_view(comparison: Comparison) -> View:
         "best": comparison.label(best["name"]),
         "reference": comparison.label(reference["name"]) if reference and others else None,
         "n": int(true.size),
+        "of": "the test set" if comparison.fixed else "the first repeat",
+        "again": comparison.tested_again,
         "shown": int(shown.size),
         "total": int(present.size),
     }
@@ -622,11 +633,16 @@ def protocol_view(comparison: Comparison) -> View:
     protocol = comparison.protocol
     gain = number(protocol["min_gain"])
     budget = number(protocol["time_budget"])
+    over = (
+        "over the test rows"
+        if comparison.fixed
+        else ("corrected for folds that share training rows")
+    )
     facts = [
-        ("Folds", cut(protocol["scheme"], 200) or NONE),
+        ("Test" if comparison.fixed else "Folds", cut(protocol["scheme"], 200) or NONE),
         ("Seed", _whole(protocol["seed"])),
         ("Measure", cut(protocol["measure"], 80)),
-        ("Intervals", f"{comparison.confidence}, corrected for folds that share training rows"),
+        ("Intervals", f"{comparison.confidence}, {over}"),
         ("Smallest gain that counts", NONE if gain is None else f"{percent(gain)} of the error"),
         ("Tuning", ": ".join(filter(None, _texts(protocol["tuning"], protocol["tuning_note"])))),
         ("Time budget", "none" if budget is None else _with_unit(seconds(budget))),
@@ -643,6 +659,7 @@ def protocol_view(comparison: Comparison) -> View:
         "plan": cut_list(protocol["plan"], LINES),
         "command": cut_lines(comparison["command"], 4000).strip(),
         "code": cut_lines(comparison["code"]).strip("\n"),
+        "fixed": comparison.fixed,
         "folds": _folds(comparison),
         "folds_more": max(0, len(comparison["folds"]) - FOLDS),
     }

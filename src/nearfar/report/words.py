@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from nearfar import words
+
 MINUS = "−"
 SPACE = "\u00a0"  # keeps a number and its unit on one line
 NONE = "–"
@@ -43,20 +45,19 @@ def percent(value: Any) -> str:
     ('2.1 %', '–')
     """
     found = number(value)
-    return NONE if found is None else f"{_signed(100 * found, 1)}{SPACE}%"
+    return NONE if found is None else words.percent(found).replace(" ", SPACE)
 
 
 def points(value: Any, unit: bool = False) -> str:
     """A difference of fractions in points, with its sign.
 
     >>> points(-0.0123), points(0.004), points(-0.0001)
-    ('−1.2', '+0.4', '0.0')
+    ('−1.2', '+0.4', '−0.01')
     """
     found = number(value)
     if found is None:
         return NONE
-    text = _signed(100 * found, 1)
-    text = f"+{text}" if found > 0 and text != "0.0" else text
+    text = words.points(found, plus=True)
     return f"{text}{SPACE}points" if unit else text
 
 
@@ -74,33 +75,23 @@ def interval(value: Any, write: Any = percent) -> str:
 
 
 def p_value(value: Any) -> str:
-    """A probability with three decimals.
+    """A probability with three decimals, or four near 5 %.
 
     >>> p_value(0.0031), p_value(1e-9)
     ('0.003', '< 0.001')
     """
     found = number(value)
-    if found is None:
-        return NONE
-    return "< 0.001" if found < 0.001 else f"{found:.3f}"
+    return NONE if found is None else words.p_text(found)
 
 
 def seconds(value: Any) -> str:
-    """Two significant digits.
+    """Two significant digits, or whole seconds.
 
     >>> seconds(0.314), seconds(4), seconds(41.2), seconds(1234), seconds(0)
-    ('0.31', '4.0', '41', '1,200', '0.0')
+    ('0.31', '4.0', '41', '1,234', '0')
     """
     found = number(value)
-    if found is None:
-        return NONE
-    if 0 < abs(found) < 0.0005:
-        return "< 0.001"
-    rounded = float(f"{found:.2g}")
-    if rounded == 0:
-        return "0.0"
-    decimals = max(0, 1 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:,.{decimals}f}".replace("-", MINUS)
+    return NONE if found is None else words.seconds_text(found).removesuffix(" s")
 
 
 def megabytes(value: Any) -> str:
@@ -126,27 +117,22 @@ def significant(value: Any, digits: int = 3) -> str:
     return text.replace("-", MINUS)
 
 
-def count(value: int, singular: str, plural: str = "") -> str:
-    """A number and its noun.
-
-    >>> count(1, "fold"), count(1200, "class", "classes")
-    ('1 fold', '1,200 classes')
-    """
-    return f"{value:,} {singular if value == 1 else plural or singular + 's'}"
-
-
 def listed(names: Sequence[str], limit: int = 8) -> str:
     """Names in a sentence.
 
     >>> listed(["a", "b", "c"]), listed(list("abcd"), limit=2)
     ('a, b and c', 'a, b and 2 more')
     """
-    shown = list(names[:limit])
-    if len(names) > limit:
-        shown.append(f"{len(names) - limit:,} more")
-    if len(shown) < 2:
-        return "".join(shown)
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return words.listed(names, limit, quoted=False)
+
+
+def unbroken(text: str) -> str:
+    """Numbers in a sentence that stay on a line with their units.
+
+    >>> unbroken("A gain of 1.2 points, 3.4 %, in 5 s.").count(SPACE)
+    3
+    """
+    return re.sub(r"(?<=\d) (?=(%|points|s|MB)(?!\w))", SPACE, text)
 
 
 def cut(text: Any, limit: int = 80) -> str:
@@ -191,9 +177,3 @@ def moment(text: Any) -> str:
     if when.tzinfo is not None:
         when, zone = when.astimezone(UTC), " UTC"
     return f"{when.day} {when:%B %Y, %H:%M}{zone}"
-
-
-def _signed(value: float, decimals: int) -> str:
-    text = f"{value:,.{decimals}f}"
-    # No minus before a zero.
-    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", MINUS)

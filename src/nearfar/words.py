@@ -1,0 +1,100 @@
+"""Names and numbers in sentences, the same in errors, in the terminal and in the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(name: object, names: Iterable[object]) -> str:
+    """`` Did you mean 'class'?`` with a space before it, or nothing.
+
+    >>> did_you_mean("Clas", ["age", "class"])
+    " Did you mean 'class'?"
+    """
+    by_lower = {str(known).lower(): str(known) for known in names}
+    close = get_close_matches(str(name).lower(), by_lower, n=1)
+    return f" Did you mean '{by_lower[close[0]]}'?" if close else ""
+
+
+def listed(names: Iterable[object], limit: int = 20, *, quoted: bool = True) -> str:
+    """Names in a sentence, the first few of many.
+
+    >>> listed(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], quoted=False)
+    ("'a', 'b', 'c'", 'a, b and c')
+    """
+    every = [f"'{name}'" if quoted else str(name) for name in names]
+    last = [f"{len(every) - limit:,} more"] if len(every) > limit else []
+    # Quoted names are a list to choose from, others are part of a sentence.
+    if not last and not quoted and len(every) > 1:
+        last = [every.pop()]
+    return " and ".join([", ".join(every[:limit]), *last])
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """A number of things.
+
+    >>> count(1, "row"), count(2000, "row"), count(2, "class", "classes")
+    ('1 row', '2,000 rows', '2 classes')
+    """
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent.
+
+    >>> percent(0.0213), percent(-0.00001)
+    ('2.1 %', '0.0 %')
+    """
+    return f"{_signed(100 * fraction, 1)} %"
+
+
+def points(fraction: float, *, plus: bool = False) -> str:
+    """A difference of fractions in percentage points, with a real minus sign.
+
+    >>> points(-0.0123), points(0.0044), points(-0.0), points(0.0004)
+    ('−1.2', '0.4', '0.0', '0.04')
+    >>> points(0.0044, plus=True), points(0.0, plus=True)
+    ('+0.4', '0.0')
+    """
+    small = 0 < abs(fraction) < 0.00095
+    text = _signed(100 * fraction, 2 if small else 1)
+    return f"+{text}" if plus and fraction > 0 and text.strip("0.") else text
+
+
+def p_text(p: float) -> str:
+    """A p-value in three digits; in four where three would hide on which side of 5 % it lies.
+
+    >>> p_text(0.0004), p_text(0.0312), p_text(0.0502)
+    ('< 0.001', '0.031', '0.0502')
+    """
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.4f}" if 0.05 < p < 0.0505 else f"{p:.3f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds with two digits that mean something.
+
+    >>> seconds_text(0.0123), seconds_text(3.14159), seconds_text(1250.0)
+    ('0.012 s', '3.1 s', '1,250 s')
+    >>> seconds_text(0.0001), seconds_text(0.0)
+    ('< 0.001 s', '0 s')
+    """
+    if seconds <= 0:
+        return "0 s"
+    if seconds < 0.0005:
+        return "< 0.001 s"
+    rounded = float(f"{seconds:.2g}")
+    if rounded >= 10:
+        return f"{seconds:,.0f} s"
+    return f"{rounded:.{1 - math.floor(math.log10(rounded))}f} s"
+
+
+def _signed(value: float, decimals: int) -> str:
+    """With a real minus sign, and none before a zero."""
+    text = f"{value:,.{decimals}f}"
+    return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
