@@ -352,7 +352,7 @@ def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
     assert "late failed after 3 of 10 folds: ValueError: enough" in text
     assert "Never failed: ValueError: never" in text
     assert "late" not in "".join(line[:25] for line in table[: 1 + n_rows])
-    assert "Fit s, MB: " in text and "late failed after 3" in result._repr_html_()
+    assert "One fit: " in text and "late failed after 3" in result._repr_html_()
     pytest.importorskip("rich")
     from nearfar.live import show
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.extras import require
-from nearfar.words import p_text, percent, points
+from nearfar.words import p_text, percent, points, seconds_text
 
 Row = tuple[dict[str, Any], list[str]]
 #: Characters of a line that always fit.
@@ -149,12 +149,12 @@ class Comparison:
     def costs(self) -> str:
         """Seconds and memory of the methods in one line."""
         parts = [
-            f"{method['label']} {_fit_seconds(method)}"
-            + (f", {method['peak_mb']:.0f}" if method["peak_mb"] is not None else "")
+            f"{method['label']} {_fit_seconds(method)} s"
+            + (f", {method['peak_mb']:.0f} MB" if method["peak_mb"] is not None else "")
             for method in self.document["methods"]
             if method["role"] in ("reference", "learner") and _has_numbers(method)
         ]
-        return f"Fit s, MB: {'; '.join(parts)}." if parts else ""
+        return f"One fit: {'; '.join(parts)}." if parts else ""
 
     def __str__(self) -> str:
         data, protocol = self.document["data"], self.document["protocol"]
@@ -272,15 +272,13 @@ def _with_interval(value: float | None, interval: list[float] | None) -> str:
 
 
 def _fit_seconds(method: dict[str, Any]) -> str:
-    """Two digits that mean something.
+    """Median seconds of a fit, short.
 
-    >>> [_fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5)]
-    ['0.00', '0.03', '1234']
+    >>> [_fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5, None)]
+    ['< 0.001', '0.032', '1,234', '']
     """
     seconds = method["fit_seconds"]
-    if seconds is None:
-        return ""
-    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
+    return "" if seconds is None else seconds_text(seconds).removesuffix(" s")
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:

@@ -115,6 +115,12 @@ class Summary:
         one_row = float(np.mean([1.0 / len(self.scheme.folds[fold].test) for fold in folds]))
         return corrected_estimate(values, self.scheme.test_share, resolution=one_row)
 
+    def _to_reference(self, row: Row, folds: list[int]) -> Estimate:
+        reference = self.rows[REFERENCE]
+        if all(reference.results[fold]["baseline"] == row.method.name for fold in folds):
+            return Estimate(0.0, 0.0, max(0.0, len(folds) - 1.0))  # it is the reference
+        return self._estimate([row, reference], folds)
+
     def _losses(self, row: Row, fold: int) -> NDArray[np.float64]:
         true = self.problem.codes[self.scheme.folds[fold].test]
         return (np.asarray(row.results[fold]["predicted"]) != true).astype(np.float64)
@@ -284,7 +290,7 @@ class Summary:
         paired = [fold for fold in folds if fold in reference.results]
         difference = None
         if row is not reference and paired:
-            difference = self._estimate([row, reference], paired)
+            difference = self._to_reference(row, paired)
         judged = self.judgement.comparands.get(row.method.name)
         if judged is not None and not judged.difference.degrees > 0:
             judged = None  # one fold gives no p
