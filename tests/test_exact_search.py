@@ -204,7 +204,7 @@ def test_identical_rows_and_queries_are_searched_again_only_once(monkeypatch):
         return original(X, Q, columns, rows)
 
     monkeypatch.setattr(exact_search, "_pair_distances", counting)
-    kneighbors(X, n_neighbors=5)
+    kneighbors(X, n_neighbors=5, search="blocks")
     # 14 candidates of each row; then, for one query of each kind, the first 6 rows of its kind.
     assert measured == [14 * len(X), 6 * len(np.unique(X, axis=0))]
 

@@ -43,8 +43,12 @@ from nearfar import (
     PCA,
     RCA,
     Chunklets,
+    EnergyClassifier,
     Euclidean,
+    KernelLMNN,
     KNNClassifier,
+    MultiMetricLMNN,
+    MultiPassLMNN,
     NeighborGraph,
     Pairs,
     Triplets,
@@ -101,7 +105,9 @@ def test_learner_comes_back_as_it_was(name, dtype, tmp_path):
     again = round_trip(learner, tmp_path)
     assert type(again) is type(learner)
     assert identical(again.transform(rows), learner.transform(rows))
-    assert identical(again.components_, learner.components_)
+    for attribute in ("components_", "coefficients_"):
+        if hasattr(learner, attribute):
+            assert identical(getattr(again, attribute), getattr(learner, attribute))
     assert again.get_params() == learner.get_params()
     assert sorted(vars(again)) == sorted(vars(learner))
     assert identical(clone(again).fit(rows, Y).transform(rows), learner.transform(rows))
@@ -143,6 +149,67 @@ def test_neighbours_come_back_as_they_were(name, tmp_path):
     for a, b in zip(again.kneighbors(X), model.kneighbors(X), strict=True):
         assert identical(a, b)
     assert again.leave_one_out_error() == model.leave_one_out_error()
+
+
+@pytest.mark.parametrize("name", [None, *LEARNERS])
+def test_energies_come_back_as_they_were(name, tmp_path):
+    learner = None if name is None else all_learners()[name]()
+    model = EnergyClassifier(learner).fit(X, Y)
+    again = round_trip(model, tmp_path)
+    assert identical(again.predict(X), model.predict(X))
+    assert identical(again.decision_function(X + 0.1), model.decision_function(X + 0.1))
+    assert again.leave_one_out_error() == model.leave_one_out_error()
+
+
+def test_energies_of_a_class_without_targets_come_back(tmp_path):
+    labels = Y.copy()
+    labels[0] = "alone"
+    with pytest.warns(UserWarning, match="'alone'"):
+        model = EnergyClassifier(LMNN()).fit(X, labels)
+    assert np.isneginf(model._reach).any()
+    assert identical(round_trip(model, tmp_path).energies(X), model.energies(X))
+
+
+@pytest.mark.parametrize("rule", ["knn", "energy"])
+@pytest.mark.parametrize("cells", ["labels", "kmeans", np.arange(len(X)) % 2], ids=str)
+def test_several_metrics_come_back_as_they_were(cells, rule, tmp_path):
+    model = MultiMetricLMNN(LMNN(max_iter=300), cells=cells, rule=rule, patience=1).fit(X, Y)
+    again = round_trip(model, tmp_path)
+    assert identical(again.predict(X), model.predict(X))
+    assert identical(again.energies(X), model.energies(X))
+    assert identical(again.kneighbors(X)[0], model.kneighbors(X)[0])
+    assert again.leave_one_out_error() == model.leave_one_out_error()
+    assert identical(again.components_, model.components_)
+
+
+def test_classifiers_that_were_not_fitted_come_back(tmp_path):
+    for model in (EnergyClassifier(LMNN(), n_neighbors=2), MultiMetricLMNN(patience=1)):
+        again = round_trip(model, tmp_path)
+        assert identical(again.fit(X, Y).predict(X), clone(model).fit(X, Y).predict(X))
+
+
+def test_passes_come_back_as_they_were(tmp_path):
+    model = MultiPassLMNN(n_passes=2).fit(X, Y)
+    again = round_trip(model, tmp_path)
+    for a, b in zip(again.passes_, model.passes_, strict=True):
+        assert identical(a.components_, b.components_)
+    assert again.n_neighbors == 3
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "laplacian", "precomputed"])
+def test_kernels_come_back_as_they_were(kernel, tmp_path):
+    rows = X @ X.T if kernel == "precomputed" else X
+    model = KernelLMNN(kernel, estimator=LMNN(tol=1e-3)).fit(rows, Y)
+    assert identical(round_trip(model, tmp_path).transform(rows), model.transform(rows))
+
+
+def test_a_kernel_that_is_a_function_cannot_be_saved(tmp_path):
+    model = KernelLMNN(lambda a, b: float(a @ b), estimator=LMNN(tol=1e-3)).fit(X, Y)
+    with pytest.raises(ModelFileError, match=r"KernelLMNN\.kernel is '.*<lambda>', a .*function"):
+        save(model, tmp_path / "model.nf")
+    with pytest.raises(ModelFileError, match="a kernel must be named"):
+        save(KernelLMNN(float), tmp_path / "model.nf")
+    assert not os.listdir(tmp_path)
 
 
 def raw_table():
@@ -554,6 +621,12 @@ def test_describe_tells_what_is_in_a_file(tmp_path, monkeypatch):
         (KNNClassifier(LDA()), 0),
         (LMNN().fit(X, Y), 0),
         (Euclidean().fit(X), 0),
+        (MultiPassLMNN(n_passes=1).fit(X, Y), 0),
+        (EnergyClassifier(LMNN()), 0),
+        (EnergyClassifier().fit(X, Y), len(X)),
+        (MultiMetricLMNN(validation_fraction=0.5, patience=1).fit(X, Y), len(X) // 2),
+        (KernelLMNN(), 0),
+        (KernelLMNN(estimator=LMNN(tol=1e-3)).fit(X, Y), len(X)),
         # Moments are kept about the first row of each class.
         (LDA().fit(X, Y), 3),
         (PCA().fit(X), 1),
@@ -1453,6 +1526,122 @@ def test_more_models_without_sense_are_refused(path):
     refuses(path, "the learner is missing")
 
 
+N = len(X)
+FAMILY = {
+    "energy": lambda: EnergyClassifier(LMNN(n_components=2, tol=1e-3)).fit(X, Y),
+    "cells": lambda: MultiMetricLMNN(LMNN(tol=1e-3), validation_fraction=0).fit(X, Y),
+    "groups": lambda: MultiMetricLMNN(cells="kmeans", n_cells=2, patience=1).fit(X, Y),
+    "passes": lambda: MultiPassLMNN(n_passes=2).fit(X, Y),
+    "kernel": lambda: KernelLMNN(n_directions=5, estimator=LMNN(tol=1e-3)).fit(X, Y),
+    "voting": lambda: KNNClassifier(KernelLMNN(n_directions=5)).fit(X, Y),
+    "given": lambda: KernelLMNN("precomputed", n_directions=4).fit(X @ X.T, Y),
+}
+FAMILY_NONSENSE = {
+    "energy": [
+        ("_points", np.zeros(N), "no table of numbers"),
+        ("_points", np.zeros((N - 1, 2)), "no order of the points"),
+        ("_points", np.zeros((N, 3)), "no centre"),
+        ("_points", np.zeros((0, 2)), "no table of numbers"),
+        ("_centre", np.zeros(3), "no centre"),
+        ("_centre", None, "no centre"),
+        ("_order", np.full(N, N), "no order of the points"),
+        ("_order", np.arange(N) - 1, "no order of the points"),
+        ("_order", np.arange(N, dtype=float), "no order of the points"),
+        ("_order", np.zeros(N, dtype=int), "names points twice"),
+        ("_edges", np.array([0, 20, N]), "not the points of each class"),
+        ("_edges", np.array([0, 20, 20, N]), "do not share the points out"),
+        ("_edges", np.array([0, 40, 20, N]), "do not share the points out"),
+        ("_edges", np.array([0, 20, 40, 10**9]), "do not share the points out"),
+        ("_edges", np.array([-5, 20, 40, N]), "do not share the points out"),
+        ("_edges", np.array([0.0, 20, 40, N]), "not the points of each class"),
+        ("classes_", np.zeros(2), "not the points of each class"),
+        ("classes_", None, "there are no classes"),
+        ("target_neighbors_", np.full((N, 3), N), "targets that are no points"),
+        ("target_neighbors_", np.full((N, 3), -2), "targets that are no points"),
+        ("target_neighbors_", np.zeros((N, 2), dtype=int), "not the reach of each target"),
+        ("target_neighbors_", np.zeros((N, 3)), "targets that are no points"),
+        ("_reach", np.zeros((N, 2)), "not the reach of each target"),
+        ("_reach", np.zeros((N, 3), dtype=int), "not the reach of each target"),
+        ("n_neighbors_", 10**9, "n_neighbors_ must be a count"),
+        ("n_neighbors_", 0, "n_neighbors_ must be a count"),
+        ("n_neighbors_", 2.5, "n_neighbors_ must be a count"),
+        ("push_weight_", 1.5, "push_weight_ must be"),
+        ("push_weight_", "half", "push_weight_ must be"),
+        ("push_weight", 2.0, "push_weight must be"),
+        ("estimator_", "text", "the learner is none"),
+        ("estimator_", None, "the training points do not fit"),
+        ("estimator_.components_", np.zeros((3, 4)), "do not fit the learner"),
+        ("energies", 1, r"must not hide \['energies'\]"),
+    ],
+    "cells": [
+        ("_rows", np.zeros((N, 3)), "no table of numbers"),
+        ("_rows", np.zeros((N - 1, 4)), "not one label"),
+        ("components_", np.zeros((4, 4)), "components_ do not fit"),
+        ("components_", np.zeros((3, 4, 5)), "components_ do not fit"),
+        ("components_", np.zeros((1, 4, 4)), "cells_ without a map"),
+        ("components_", np.zeros((4, 4, 4)), "cells without a centre"),
+        ("mean_", np.zeros(3), "mean_ does not fit"),
+        ("_codes", np.full(N, 3), "not one label"),
+        ("_codes", np.full(N, -1), "not one label"),
+        ("cells_", np.full(N, 3), "cells_ without a map"),
+        ("cells_", np.full(N, -1), "cells_ without a map"),
+        ("_targets", np.full((N, 3), N), "no targets"),
+        ("_targets", None, "no targets"),
+        ("_centroids", np.zeros((2, 4)), "cells without a centre"),
+        ("estimator_", None, "the single map is no LMNN"),
+        ("estimator_.push_weight", "x", "push_weight must be"),
+        ("rule", "vote", "rule must be"),
+    ],
+    "groups": [
+        ("_centroids", None, "cells without a centre"),
+        ("_centroids", np.zeros((2, 3)), "cells without a centre"),
+        ("_centroids", np.zeros((9, 4)), "cells without a centre"),
+    ],
+    "passes": [
+        ("passes_", [1, 2], "no list of LMNN"),
+        ("passes_", [], "does not count"),
+        ("n_passes_", 3, "does not count"),
+        ("components_", np.zeros((4, 3)), "components_ do not fit"),
+        ("push_weight", 0.5, r"must not hide \['push_weight'\]"),
+    ],
+    "kernel": [
+        ("kernel", None, "kernel must be"),
+        ("kernel", "precomputed", "the kernel does not fit"),
+        ("_basis", np.zeros(N), "no directions"),
+        ("_basis", np.zeros((N - 1, 5)), "not one row a direction"),
+        ("_basis", np.zeros((N, 4)), "the map in the kernel's space does not fit"),
+        ("_rows", np.zeros((N, 3)), "no table of numbers"),
+        ("_rows", None, "no table of numbers"),
+        ("_gamma", "x", "no gamma"),
+        ("_gamma", -1.0, "no gamma"),
+        ("_gamma", None, "no gamma"),
+        ("_means", np.zeros(3), "no means"),
+        ("_mean", None, "no mean"),
+        ("coefficients_", np.zeros((5, 3)), "no coefficients"),
+        ("coefficients_", np.zeros((4, N)), "the map in the kernel's space does not fit"),
+        ("estimator_", None, "the map in the kernel's space does not fit"),
+        ("estimator_.components_", np.zeros((5, 9)), "components_ do not fit"),
+    ],
+    "voting": [("_points", np.zeros((N, 3)), "do not fit the learner")],
+    "given": [
+        ("_rows", np.zeros((N, 4)), "the kernel does not fit"),
+        ("kernel", "rbf", "no table of numbers"),
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FAMILY)
+def test_large_margin_models_without_sense_are_refused(name, tmp_path):
+    sound = tmp_path / "sound.nf"
+    save(FAMILY[name](), sound)
+    path = tmp_path / "model.nf"
+    for place, new, message in FAMILY_NONSENSE[name]:
+        path.write_bytes(sound.read_bytes())
+        replace(path, place, new)
+        refuses(path, message)
+
+
 @pytest.mark.parametrize(
     ("place", "new", "message"),
     [
@@ -1655,14 +1844,19 @@ def mutated(members, rng):
     return members
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(6))
 def test_mutated_files_raise_one_kind_of_error_or_load(seed, tmp_path):
     path = tmp_path / "model.nf"
     words = np.array([["a"], ["b"]] * 5, dtype=object)
+    few = LMNN(n_neighbors=1, tol=1e-2)
     models = [
         KNNClassifier(LDA(), n_neighbors=2).fit(X[:9, :2], [0, 1, 2] * 3),
         Pipeline([("scale", StandardScaler()), ("rca", RCA())]).fit(X[:, :2], Y),
         ColumnTransformer([("a", OneHotEncoder(sparse_output=False), [0])]).fit(words),
+        EnergyClassifier(LDA(), n_neighbors=2).fit(X[:9, :2], [0, 1, 2] * 3),
+        KNNClassifier(KernelLMNN(estimator=few), n_neighbors=2).fit(X[::5, :2], Y[::5]),
+        MultiMetricLMNN(few, rule="energy", patience=1).fit(X[::5, :2], Y[::5]),
     ]
     save(models[seed], path)
     members = read_members(path)

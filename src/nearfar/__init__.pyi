@@ -6,8 +6,12 @@ from .discriminant.lda import LDA as LDA
 from .discriminant.pca import PCA as PCA
 from .evaluation.compare import compare as compare
 from .mahalanobis.euclidean import Euclidean as Euclidean
+from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
+from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
+from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA
+from .neighbors.energy import EnergyClassifier as EnergyClassifier
 from .neighbors.knn import KNNClassifier as KNNClassifier
 from .persistence import load as load
 from .persistence import save as save

@@ -339,7 +339,7 @@ def _fit(options: argparse.Namespace) -> int:
         print(line)
     metadata = {"method": options.method, "data": table.name, "target": table.target}
     save(chain, options.save, force=options.force, metadata=metadata)
-    print(f"Saved: {options.save} (it holds the mapped training rows)")
+    print(f"Saved: {options.save} (it holds the training rows, as they are or mapped)")
     return 0
 
 
@@ -452,7 +452,7 @@ def _methods(options: argparse.Namespace) -> int:
             print(_method_line(name, found[name]))
     print("\nplain distances, for `nearfar fit --method`:")
     for method in baselines():
-        print(f"  {method.name:<12} {method.label}")
+        print(f"  {method.name:<14} {method.label}")
     print("  reference    the best of these, as tuning finds it")
     return 0
 
@@ -463,7 +463,7 @@ def _method_line(name: str, learner: Any) -> str:
     words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
-    return f"  {name.lower():<12} {first} [{', '.join(words)}]"
+    return f"  {name.lower():<14} {first} [{', '.join(words)}]"
 
 
 # Arguments

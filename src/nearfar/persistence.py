@@ -36,7 +36,7 @@ import uuid
 import warnings
 import zipfile
 from collections import UserList
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -54,7 +54,13 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from nearfar.base import Checked, Learner, LinearLearner, all_learners
 from nearfar.extras import require
+from nearfar.mahalanobis.kernel_lmnn import KernelLMNN
+from nearfar.mahalanobis.lmnn import LMNN
+from nearfar.mahalanobis.multi_metric_lmnn import MultiMetricLMNN
+from nearfar.mahalanobis.multi_pass_lmnn import MultiPassLMNN
+from nearfar.neighbors.energy import EnergyClassifier
 from nearfar.neighbors.knn import KNNClassifier
+from nearfar.neighbors.mapped import MappedClassifier
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.neighbor_graph import NeighborGraph
 from nearfar.summaries.second_moment import SecondMoment
@@ -70,7 +76,9 @@ FORMAT = 1
 _NEARFAR_TYPES = (
     "nearfar.Chunklets",
     "nearfar.ClassStatistics",
+    "nearfar.EnergyClassifier",
     "nearfar.KNNClassifier",
+    "nearfar.MultiMetricLMNN",
     "nearfar.NeighborGraph",
     "nearfar.Pairs",
     "nearfar.Triplets",
@@ -174,9 +182,10 @@ def save(
 ) -> None:
     """Write a model into a file that is safe to open.
 
-    The model may be fitted or not: a learner, a :class:`~nearfar.KNNClassifier`, a scikit-learn
-    Pipeline of these and of the usual preprocessing. The file is read back and compared before it
-    takes its place; when anything fails, no file is left and an old one stays as it was.
+    The model may be fitted or not: a learner, a classifier such as :class:`~nearfar.KNNClassifier`,
+    a scikit-learn Pipeline of these and of the usual preprocessing. The file is read back and
+    compared before it takes its place; when anything fails, no file is left and an old one stays
+    as it was.
 
     Parameters
     ----------
@@ -515,8 +524,10 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
     """Where a model keeps rows it was trained on, and how many."""
     rows = {}
     for where, part in parts:
-        if isinstance(part, KNNClassifier) and "_points" in vars(part):
-            rows[where] = len(part._points)
+        if isinstance(part, MappedClassifier) and "_points" in vars(part):
+            rows[where] = len(vars(part)["_points"])
+        elif isinstance(part, MultiMetricLMNN) and "_rows" in vars(part):
+            rows[where] = len(part._rows)
         elif isinstance(part, ClassStatistics) and part.n_classes:
             # Moments are kept about the first row of each class, and rows as such while few.
             kept = [second.n_rows for second in part._seconds]
@@ -1005,26 +1016,131 @@ def _check_knn(part: KNNClassifier) -> None:
     state = vars(part)
     if "_points" not in state:
         return
-    points, codes, classes = (state.get(name) for name in ("_points", "_codes", "classes_"))
-    _need(_is_array(points, "f", None, None), "the training points are no table of numbers.")
-    assert isinstance(points, np.ndarray)
-    _need(isinstance(classes, np.ndarray) and classes.ndim == 1, "there are no classes.")
-    assert isinstance(classes, np.ndarray)
-    _need(_is_array(codes, "i", len(points)), "there is not one label for each training point.")
-    assert isinstance(codes, np.ndarray)
+    n_points = len(_checked_table(state.get("_points"), None))
+    n_classes = len(_checked_classes(state))
+    _need(_is_index(state.get("_codes"), (n_points,)), _NO_LABELS)
+    _need(_is_index(state["_codes"], (n_points,), n_classes), "labels without a class.")
     _need(
-        0 < part.n_neighbors <= len(points),
-        f"n_neighbors={part.n_neighbors} of {len(points)} training points.",
+        0 < part.n_neighbors <= n_points,
+        f"n_neighbors={part.n_neighbors} of {n_points} training points.",
     )
-    _need(codes.min() >= 0 and codes.max() < len(classes), "labels without a class.")
+    _check_mapped(state)
+
+
+def _check_energy(part: EnergyClassifier) -> None:
+    state = vars(part)
+    if "_points" not in state:
+        return
+    n_points, n_out = _checked_table(state.get("_points"), None).shape
+    edges, targets = state.get("_edges"), state.get("target_neighbors_")
+    n_classes = len(_checked_classes(state))
+    _need(_is_array(state.get("_centre"), "f", n_out), "no centre of the training points.")
+    _need(_is_index(state.get("_order"), (n_points,), n_points), "no order of the points.")
+    _need(len(np.unique(state["_order"])) == n_points, "an order that names points twice.")
+    _need(_is_array(edges, "i", n_classes + 1), "not the points of each class.")
+    assert isinstance(edges, np.ndarray)
+    rising = edges[0] == 0 and edges[-1] == n_points and (edges[1:] > edges[:-1]).all()
+    _need(rising, "classes that do not share the points out.")
+    _need(_is_index(targets, (n_points, None), n_points, -1), "targets that are no points.")
+    # How far targets reach is minus infinity where there are none.
+    assert isinstance(targets, np.ndarray)
+    _need(_is_array(state.get("_reach"), "f", *targets.shape), "not the reach of each target.")
+    k, weight = state.get("n_neighbors_"), state.get("push_weight_")
+    _need(type(k) is int and 1 <= k <= n_points, "n_neighbors_ must be a count of points.")
+    _need(type(weight) is float and 0 <= weight <= 1, "push_weight_ must be from 0 to 1.")
+    _check_mapped(state)
+
+
+def _check_mapped(state: Mapping[str, Any]) -> None:
+    """A classifier's learner, and whether the training points come from it."""
     _need("estimator_" in state, "the learner is missing.")
-    learner = state["estimator_"]
+    learner, width = state["estimator_"], state["_points"].shape[1]
     _need(learner is None or hasattr(type(learner), "transform"), "the learner is none.")
     if learner is None:
-        _need(state.get("n_features_in_") == points.shape[1], "the training points do not fit.")
-    elif isinstance(learner, LinearLearner) and "components_" in vars(learner):
-        n_out = len(vars(learner)["components_"])
-        _need(points.shape[1] == n_out, "the training points do not fit the learner.")
+        _need(state.get("n_features_in_") == width, "the training points do not fit.")
+        return
+    name = "coefficients_" if isinstance(learner, KernelLMNN) else "components_"
+    if isinstance(learner, LinearLearner | KernelLMNN) and name in vars(learner):
+        fits = width == len(vars(learner)[name])
+        _need(fits, "the training points do not fit the learner.")
+
+
+_NO_LABELS = "there is not one label for each training point."
+
+
+def _checked_table(points: Any, n_features: int | None) -> NDArray[Any]:
+    fits = _is_array(points, "f", None, n_features) and len(points) > 0
+    _need(fits, "the training points are no table of numbers.")
+    assert isinstance(points, np.ndarray)
+    return points
+
+
+def _checked_classes(state: Mapping[str, Any]) -> NDArray[Any]:
+    classes = state.get("classes_")
+    fits = isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) > 0
+    _need(fits, "there are no classes.")
+    assert isinstance(classes, np.ndarray)
+    return classes
+
+
+def _is_index(
+    value: Any, shape: tuple[int | None, ...], stop: int | None = None, start: int = 0
+) -> bool:
+    """Whether it is an array of such a shape with integers from ``start`` up to below ``stop``."""
+    if not _is_array(value, "i", *shape):
+        return False
+    return stop is None or bool(((value >= start) & (value < stop)).all())
+
+
+def _check_multi_pass(part: MultiPassLMNN) -> None:
+    passes = vars(part).get("passes_", [])
+    fits = isinstance(passes, list) and all(isinstance(lmnn, LMNN) for lmnn in passes)
+    _need(fits, "passes_ are no list of LMNN.")
+    _need(vars(part).get("n_passes_", 0) == len(passes), "n_passes_ does not count passes_.")
+
+
+def _check_multi_metric(part: MultiMetricLMNN) -> None:
+    state = vars(part)
+    if "_rows" not in state:
+        return
+    n = state.get("n_features_in_")
+    n_points = len(_checked_table(state["_rows"], n))
+    maps, centroids = state.get("components_"), state.get("_centroids")
+    n_classes = len(_checked_classes(state))
+    _need(_is_array(maps, "f", None, None, n), "components_ do not fit.")
+    n_cells = len(state["components_"])
+    _need(_is_array(state.get("mean_"), "f", n), "mean_ does not fit.")
+    _need(_is_index(state.get("_codes"), (n_points,), n_classes), _NO_LABELS)
+    _need(_is_index(state.get("cells_"), (n_points,), n_cells), "cells_ without a map.")
+    _need(_is_index(state.get("_targets"), (n_points, None), n_points, -1), "no targets.")
+    of_labels = centroids is None and n_cells == n_classes
+    _need(of_labels or _is_array(centroids, "f", n_cells, n), "cells without a centre.")
+    _need(isinstance(state.get("estimator_"), LMNN), "the single map is no LMNN.")
+
+
+def _check_kernel(part: KernelLMNN) -> None:
+    state = vars(part)
+    _need(isinstance(part.kernel, str), "a kernel must be named: a file holds no function.")
+    if "_basis" not in state:
+        return
+    n, basis, learner = state.get("n_features_in_"), state["_basis"], state.get("estimator_")
+    _need(_is_array(basis, "f", None, None), "no directions in the kernel's space.")
+    n_points, n_directions = basis.shape
+    given = part.kernel == "precomputed"
+    if given:
+        _need(state.get("_rows") is None and n == n_points, "the kernel does not fit.")
+    else:
+        _need(len(_checked_table(state.get("_rows"), n)) == n_points, "not one row a direction.")
+    gamma = state.get("_gamma")
+    plain = type(gamma) is float and 0 < gamma < math.inf
+    _need(plain or (given and gamma is None), "no gamma.")
+    _need(_is_array(state.get("_means"), "f", n_points), "no means of the kernel.")
+    _need(type(state.get("_mean")) is float, "no mean of the kernel.")
+    _need(_is_array(state.get("coefficients_"), "f", None, n_points), "no coefficients.")
+    fits = isinstance(learner, LMNN) and _is_array(
+        vars(learner).get("components_"), "f", len(state["coefficients_"]), n_directions
+    )
+    _need(fits, "the map in the kernel's space does not fit.")
 
 
 def _check_statistics(part: ClassStatistics) -> None:
@@ -1133,7 +1249,11 @@ _CHECKS: dict[type, Any] = {
     BaseEstimator: _check_estimator,
     Checked: lambda part: part._check_parameters(),
     LinearLearner: _check_linear,
+    MultiPassLMNN: _check_multi_pass,
+    MultiMetricLMNN: _check_multi_metric,
+    KernelLMNN: _check_kernel,
     KNNClassifier: _check_knn,
+    EnergyClassifier: _check_energy,
     ClassStatistics: _check_statistics,
     Pairs: _check_pairs,
     Triplets: _check_triplets,

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from time import perf_counter
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
+from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
 
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for, effective_threads
-from nearfar.neighbors.impostors import find_impostors, pair_list, target_neighbors
-from nearfar.parameters import array, integer, none, one_of, random_state, real
-from nearfar.solvers.eigen import descending_eigh, whitener
-from nearfar.solvers.triplet_loss import (
-    Evaluation,
-    PairList,
-    full_loss,
-    listed_loss,
-    target_distances,
-)
+from nearfar.mahalanobis.large_margin import GivenTriplets, LargeMargin, Progress, whitened
+from nearfar.mahalanobis.projected_subgradient import projected_subgradient
+from nearfar.neighbors.impostors import check_targets, target_neighbors
+from nearfar.neighbors.knn import vote
+from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
+from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics, Floats
-from nearfar.summaries.whitening import rank_tolerance, total_range, within_whitener
+from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.supervision import Triplets
+from nearfar.summaries.whitening import within_whitener
 
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
-# Tuned on breast cancer and digits for the time of a whole fit; none of them moves the optimum.
-_SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
-_FIRST, _ROUND = 5, 20  # iterations before the next full search, at first and later
-# Widths over which the kink of the hinge is rounded, each solved from the one before. The second
-# leaves an error of 1e-5 to 1e-4; a small tol asks for sharper ones, see _widths.
-_WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
+# Iterations between two looks at the held-out rows.
+_WATCH_EVERY = 10
 
 
 class LMNN(LinearLearner):
@@ -48,16 +45,19 @@ class LMNN(LinearLearner):
 
     In :math:`M = L^T L` the problem is convex. It is solved over L by L-BFGS in whitened
     coordinates, so that the units of the features do not matter to the solver, with hinges that
-    are rounded at first and sharpened on the way, over an active set of impostors that a full
-    search completes until it finds no further one. A square map that has lost rank is checked for
-    a direction of descent in M before it is accepted.
+    are rounded at first and sharpened on the way, over a working set of impostors that is complete
+    at the end. A square map that has lost rank is checked for a direction of descent in M before
+    it is accepted. ``dual_bound_`` is a proven lower bound on what any map could reach, and
+    ``duality_gap_`` how far above it the solution is.
 
     Use it with labels when nearest neighbours are what you want: it makes no assumption about the
     shape of classes, only about their neighbourhoods. The targets are chosen by the Euclidean
-    distance of the data as given.
+    distance of the data as given, so scale features of different units first. With few points a
+    class and many features it overfits; ``validation_fraction`` stops it in time.
 
-    Cost: O(n² p) for each full impostor search, in blocks; O(a p) for each of the evaluations in
-    between, a being the number of active impostor pairs. No n×n array.
+    Cost: O(n² r) for each of a few full impostor searches, in blocks, r being the rows of L;
+    O(a r + n p r) for each of the evaluations in between, a being the number of active impostor
+    pairs. No n×n array.
 
     Parameters
     ----------
@@ -66,17 +66,36 @@ class LMNN(LinearLearner):
     push_weight : float in (0, 1], default=0.5
         The weight μ of the push term; with 0 the best map would be zero.
     n_components : int or None, default=None
-        Rows of L; None learns a square map. A rectangular map is not a convex problem.
+        Rows of L; None learns a square map.
+    reduction : {"learned", "pca", "truncate"}, default="learned"
+        How to come to ``n_components`` rows: optimise the rectangle itself, which is no longer a
+        convex problem; or learn a square map and keep the principal axes of the mapped data, or
+        the leading eigenvectors of M. Of no effect on a square map.
+    structure : {"full", "diagonal"}, default="full"
+        "diagonal" learns one factor a feature, on the features as they are.
     init : {"auto", "identity", "pca", "within"} or array of shape (n_components, n_features)
         Where to start: the Euclidean distance, the principal axes, or the directions whitened by
         the within-class covariance. "auto" is "within".
+    solver : {"lbfgs", "projected-subgradient"}, default="lbfgs"
+        The second is the algorithm of the work [1]_, for comparison: it stalls where features
+        have different scales.
     max_iter : int, default=1000
-        Limit on L-BFGS iterations over all rounds.
-    tol : float, default=1e-7
-        Stops when an iteration lowers the objective by less than this share. The default came
-        within 1e-4 of the optimum in all cases checked; 1e-10 also sharpens the hinges, for 1e-6.
-    random_state : int, RandomState or None, default=None
-        Not used by this solver; there so that seeds can be set on every learner alike.
+        Limit on iterations over all rounds.
+    tol : float, default=1e-6
+        Stops when an iteration lowers the objective by less than this share. Rounded hinges are
+        sharpened until they count for less than 100 times it.
+    validation_fraction : float in [0, 1), default=0
+        Share of the rows held out, by class, to stop early: their k-NN error is looked at every
+        10 iterations, and the map with the fewest is kept.
+    patience : int, default=10
+        So many looks without fewer errors end the fit.
+    refit : bool, default=False
+        Fit all rows again for as many iterations as early stopping found best.
+    warm_start : bool, default=False
+        Start from the map of the last fit, if there was one of the same shape.
+    random_state : int, RandomState or None, default=0
+        For the rows held out; the default gives the same rows every time. The solver draws
+        nothing.
     n_jobs : int or None, default=None
         Threads of the impostor search; None is 1, -1 all cores.
     verbose : int, default=0
@@ -90,17 +109,32 @@ class LMNN(LinearLearner):
         Mean of the training points.
     objective_ : float
         ε at the solution, over all impostors.
+    dual_bound_ : float
+        No square map has a lower ε than this.
+    duality_gap_ : float
+        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
     target_neighbors_ : ndarray of shape (n_samples, k)
-        Row numbers of the targets, nearest first; -1 where a class has too few points.
+        Row numbers of the targets, nearest first; -1 where a class has too few points, and for
+        rows held out. Not there after a fit with triplets.
     n_active_ : int
         Hinges that are positive at the solution.
     n_iter_ : int
-        L-BFGS iterations.
+        Iterations.
     history_ : dict of lists
         "objective", "step", "active" and "seconds" of each iteration. This objective is what the
-        solver sees: with rounded hinges, over the impostors listed so far.
+        solver sees: with rounded hinges, over the impostors listed so far, and at first over a
+        sample of centres.
+    validation_errors_ : list of float
+        k-NN errors of the rows held out, look by look; empty without.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        The labels; not there after a fit with triplets.
+
+    Notes
+    -----
+    Without a single impostor the pull shrinks the map until the margin is met: the optimum is where
+    the nearest other classes come within the margin. Points of a class of one have no targets; they
+    are impostors to others all the same. In float32 data the solution is as good as float32 lets
+    it be, some 1e-6.
 
     References
     ----------
@@ -117,6 +151,8 @@ class LMNN(LinearLearner):
     True
     >>> bool(cross_val_score(KNNClassifier(LMNN()), X, y).mean() > 0.95)
     True
+    >>> bool(LMNN().fit(X, y).duality_gap_ < 0.05)
+    True
     """
 
     learner_tags = LearnerTags(kind="supervision")
@@ -125,9 +161,16 @@ class LMNN(LinearLearner):
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, 1, open_low=True)],
         "n_components": [none, integer(1)],
+        "reduction": [one_of("learned", "pca", "truncate")],
+        "structure": [one_of("full", "diagonal")],
         "init": [one_of("auto", "identity", "pca", "within"), array],
+        "solver": [one_of("lbfgs", "projected-subgradient")],
         "max_iter": [integer(1)],
         "tol": [real(0)],
+        "validation_fraction": [real(0, 0.9)],
+        "patience": [integer(1)],
+        "refit": [boolean],
+        "warm_start": [boolean],
         "random_state": [random_state],
         "n_jobs": [none, integer(1), integer(high=-1)],
         "verbose": [integer(0)],
@@ -138,32 +181,59 @@ class LMNN(LinearLearner):
         n_neighbors: int = 3,
         push_weight: float = 0.5,
         n_components: int | None = None,
+        reduction: Literal["learned", "pca", "truncate"] = "learned",
+        structure: Literal["full", "diagonal"] = "full",
         init: str | ArrayLike = "auto",
+        solver: Literal["lbfgs", "projected-subgradient"] = "lbfgs",
         max_iter: int = 1000,
-        tol: float = 1e-7,
-        random_state: int | np.random.RandomState | None = None,
+        tol: float = 1e-6,
+        validation_fraction: float = 0.0,
+        patience: int = 10,
+        refit: bool = False,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.push_weight = push_weight
         self.n_components = n_components
+        self.reduction = reduction
+        self.structure = structure
         self.init = init
+        self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.refit = refit
+        self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map from labelled points.
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        target_neighbors: ArrayLike | None = None,
+        supervision: Triplets | None = None,
+    ) -> Self:
+        """Learn the map from labelled points, or from triplets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
-        y : array-like of shape (n_samples,)
-            Labels.
+        y : array-like of shape (n_samples,), optional
+            Labels; not read when triplets are given.
+        target_neighbors : array-like of int of shape (n_samples, k), optional
+            Row numbers of each point's targets, of its own class; -1 for none. None takes the
+            ``n_neighbors`` nearest.
+        supervision : Triplets, optional
+            (centre, target, impostor): exactly these hinges make the push term, and each pair of
+            centre and target among them is pulled. No impostor is searched for.
 
         Returns
         -------
@@ -172,52 +242,68 @@ class LMNN(LinearLearner):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        self.classes_, codes = self._check_labels(y, len(rows))
-        self.target_neighbors_ = self._choose_targets(rows, codes)
-
-        statistics = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
-        basis, image = total_range(statistics, standardise=True)
-        white = basis @ whitener(
-            image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
-        )
-        self.mean_ = statistics.mean.astype(rows.dtype)
-        points = (rows - self.mean_).astype(np.float64) @ white
-        start = self._start(statistics, white)
-        problem = _ActiveSet(
-            points,
-            codes,
-            self.target_neighbors_,
-            self.push_weight,
-            effective_threads(self.n_jobs),
-        )
-        best = _Best(start)
-        try:
-            with blas_for(2.0 * points.size * len(start)):
-                converged = self._minimise(problem, best)
-        finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
-            self.components_ = (best.L @ white.T).astype(rows.dtype)
-            self.history_ = best.history
-            self.n_iter_ = len(best.history["objective"])
-        final = problem.objective(best.L)
-        self.objective_, self.n_active_ = final.loss, final.n_active
-        if not converged:
-            warnings.warn(
-                f"LMNN did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
-                "or tol to be content with less.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        start_from = self.__dict__.get("components_") if self.warm_start else None
+        for name in ("classes_", "target_neighbors_"):
+            self.__dict__.pop(name, None)
+        self.validation_errors_: list[float] = []
+        self._check_combination(supervision, target_neighbors)
+        if supervision is not None:
+            return self._fit_triplets(rows, supervision, start_from)
+        classes, codes = self._check_labels(y, len(rows))
+        trained = np.arange(len(rows))
+        held = trained[:0]
+        if self.validation_fraction > 0:
+            trained, held = hold_out(codes, self.validation_fraction, self.random_state)
+        if target_neighbors is None:
+            targets = self._choose_targets(rows[trained], codes[trained], classes)
+        else:
+            targets = check_targets(target_neighbors, codes)[trained]
+            if len(held):
+                raise ValueError("target_neighbors cannot be given with validation_fraction.")
+        held_rows = (rows[held], codes[held]) if len(held) else None
+        self._learn(rows[trained], codes[trained], targets, held_rows, start_from)
+        if len(held) and self.refit:
+            trained = np.arange(len(rows))
+            targets = self._choose_targets(rows, codes, classes)
+            self._learn(rows, codes, targets, None, None, self._best_iteration)
+        self.classes_ = classes
+        self.target_neighbors_ = np.full((len(rows), targets.shape[1]), -1, dtype=np.intp)
+        self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
         return self
 
-    def _choose_targets(self, rows: Floats, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        sizes = np.bincount(codes)
+    def _check_combination(self, supervision: Any, target_neighbors: Any) -> None:
+        if self.structure == "diagonal" and self.n_components is not None:
+            raise ValueError('structure="diagonal" keeps every feature; leave n_components out.')
+        if self.solver == "projected-subgradient":
+            learned = self.n_components is not None and self.reduction == "learned"
+            for unfit, what in (
+                (self.structure == "diagonal", 'structure="diagonal"'),
+                (learned, 'n_components with reduction="learned"'),
+                (supervision is not None, "triplets"),
+            ):
+                if unfit:
+                    raise ValueError(f'solver="projected-subgradient" does not do {what}.')
+        if supervision is None:
+            return
+        if not isinstance(supervision, Triplets):
+            raise TypeError(
+                f"LMNN learns from labels or Triplets; got {type(supervision).__name__}."
+            )
+        if target_neighbors is not None or self.validation_fraction > 0:
+            raise ValueError("With triplets there are no target_neighbors and nothing is held out.")
+
+    # Supervision
+
+    def _choose_targets(
+        self, rows: Floats, codes: Indices, classes: NDArray[Any]
+    ) -> NDArray[np.intp]:
+        sizes = np.bincount(codes, minlength=len(classes))
         if sizes.max() < 2:
             raise ValueError(
                 "LMNN needs a class with at least two points; each class of y has only 1 sample."
             )
         if sizes.min() <= self.n_neighbors:
-            label = self.classes_.tolist()[int(np.argmin(sizes))]
+            label = classes.tolist()[int(np.argmin(sizes))]
             warnings.warn(
                 f"Class {label!r} has {sizes.min()} points: fewer than n_neighbors + 1 = "
                 f"{self.n_neighbors + 1}. Its points get as many targets as there are.",
@@ -225,29 +311,187 @@ class LMNN(LinearLearner):
             )
         return target_neighbors(rows, codes, self.n_neighbors)
 
-    def _start(self, statistics: ClassStatistics, white: Matrix) -> Matrix:
-        """The first L in whitened coordinates."""
-        rank = white.shape[1]
-        size = rank if self.n_components is None else self.n_components
-        if size > statistics.n_features:
-            raise ValueError(
-                f"n_components={size} is more than the {statistics.n_features} features of X."
+    # Learning
+
+    def _learn(
+        self,
+        rows: Floats,
+        codes: Indices,
+        targets: Indices,
+        held: tuple[Floats, Indices] | None,
+        start_from: Floats | None,
+        max_iter: int | None = None,
+    ) -> None:
+        if self.solver == "projected-subgradient":
+            self._learn_by_subgradients(rows, codes, targets)
+            return
+        statistics = ClassStatistics(pooled=True, exact=True).add(
+            rows, np.arange(codes.max() + 1), codes
+        )
+        white, points = self._coordinates(rows, statistics)
+        problem = LargeMargin(
+            points,
+            codes,
+            targets,
+            self.push_weight,
+            n_threads=effective_threads(self.n_jobs),
+            structure=self.structure,
+        )
+        watch = None
+        if held is not None:
+            unseen = (held[0] - self.mean_).astype(np.float64)
+            unseen = unseen * white if white.ndim == 1 else unseen @ white
+            watch = Watch(
+                partial(_knn_error, problem, codes, unseen, held[1], self.n_neighbors),
+                self.patience,
             )
+        self._solve(problem, white, self._start(statistics, white, start_from), watch, max_iter)
+
+    def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
+        triplets.check_n_samples(len(rows))
+        if len(triplets.indices) == 0:
+            raise ValueError("There are no triplets to learn from.")
+        codes = np.zeros(len(rows), dtype=np.intp)
+        statistics = ClassStatistics(pooled=True, exact=True).add(rows, np.arange(1), codes)
+        white, points = self._coordinates(rows, statistics)
+        problem = GivenTriplets(
+            points, triplets.indices, self.push_weight, structure=self.structure
+        )
+        self._solve(problem, white, self._start(statistics, white, start_from), None, None)
+        return self
+
+    def _coordinates(
+        self, rows: Floats, statistics: ClassStatistics
+    ) -> tuple[Matrix, NDArray[np.float64]]:
+        """A whitening map (or factors, for a diagonal structure) and the points under it."""
+        self.mean_ = statistics.mean.astype(rows.dtype)
+        if self.structure == "full":
+            return whitened(rows, statistics)
+        centred = (rows - self.mean_).astype(np.float64)
+        spread = centred.std(axis=0)
+        factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+        return factors, centred * factors
+
+    def _solve(
+        self,
+        problem: LargeMargin,
+        white: Matrix,
+        start: Matrix,
+        watch: Watch | None,
+        max_iter: int | None,
+    ) -> None:
+        progress = Progress(start, watch=watch)
+        limit = self.max_iter if max_iter is None else max_iter
+        try:
+            with blas_for(2.0 * problem.points.size * len(start)):
+                converged = problem.solve(
+                    progress, max_iter=limit, tol=self.tol, verbose=self.verbose > 0
+                )
+        finally:
+            # Also after Ctrl-C: what was reached so far is left on the learner.
+            if watch is not None and watch.best is not None:
+                progress.L = watch.best
+            self._keep(progress, white)
+        if watch is not None:
+            self.validation_errors_ = watch.errors
+            self._best_iteration = watch.best_iteration
+            problem.search(progress.L)
+        self.dual_bound_ = problem.dual_bound(progress.L)
+        L = progress.L
+        if self.n_components is not None and self.reduction != "learned":
+            L = self._reduced(problem, L, white)
+            self.components_ = (L @ white.T).astype(self.mean_.dtype)
+            problem.search(L)
+        final = problem.objective(L)
+        self.objective_, self.n_active_ = final.loss, final.n_active
+        self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
+        if not converged and max_iter is None:
+            warnings.warn(
+                f"LMNN did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
+                "or tol to be content with less.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    def _keep(self, progress: Progress, white: Matrix) -> None:
+        if self.structure == "diagonal":
+            components = np.diag(progress.L * white)
+        else:
+            components = progress.L @ white.T
+        self.components_ = components.astype(self.mean_.dtype)
+        self.history_ = progress.history
+        self.n_iter_ = progress.n_iter
+
+    def _reduced(self, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
+        """The square map cut to ``n_components`` rows: U'L for some orthonormal columns U."""
+        assert self.n_components is not None
+        if self.reduction == "pca":
+            Z = problem.mapped(L, problem.points)
+            Z = Z - Z.mean(axis=0)
+            spread = Z.T @ Z
+        else:  # with A = L white' and M = A'A, the leading left singular vectors of A
+            spread = L @ white.T @ white @ L.T
+        _, axes = descending_eigh(spread, min(self.n_components, len(L)))
+        cut = axes.T @ L
+        # Rows beyond the rank of the data stay zero.
+        return np.vstack([cut, np.zeros((self.n_components - len(cut), L.shape[1]))])
+
+    def _learn_by_subgradients(self, rows: Floats, codes: Indices, targets: Indices) -> None:
+        self.mean_ = rows.mean(axis=0).astype(rows.dtype)
+        points = (rows - self.mean_).astype(np.float64)
+        found = projected_subgradient(
+            points, codes, targets, self.push_weight, max_iter=self.max_iter, tol=self.tol
+        )
+        problem = LargeMargin(points, codes, targets, self.push_weight)
+        L = found.L
+        problem.search(L)
+        self.dual_bound_ = problem.dual_bound(L)
+        if self.n_components is not None:
+            L = self._reduced(problem, L, np.eye(L.shape[1]))
+            problem.search(L)
+        final = problem.objective(L)
+        self.components_ = L.astype(rows.dtype)
+        self.history_, self.n_iter_ = found.history, len(found.history["objective"])
+        self.objective_, self.n_active_ = final.loss, final.n_active
+        self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
+        if not found.converged:
+            warnings.warn(
+                f"The projected subgradient did not converge in {self.max_iter} iterations.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    # Where to start
+
+    def _start(
+        self, statistics: ClassStatistics, white: Matrix, start_from: Floats | None
+    ) -> Matrix:
+        """The first L in whitened coordinates."""
+        p = statistics.n_features
+        square = self.n_components is None or self.reduction != "learned"
+        if self.n_components is not None and self.n_components > p:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {p} features of X."
+            )
+        given = None if isinstance(self.init, str) else self._given_init(p)
+        if start_from is not None and start_from.shape == (
+            (p if square else self.n_components),
+            p,
+        ):
+            given = start_from.astype(np.float64)
+        if self.structure == "diagonal":
+            return self._diagonal_start(statistics, white, given)
+        rank = white.shape[1]
         # L acts on whitened coordinates x' = white.T x: L white.T = A needs L = A pinv(white.T).
         unwhite = np.linalg.pinv(white.T)
-        if not isinstance(self.init, str):
-            try:
-                given = np.asarray(self.init, dtype=np.float64)
-            except ValueError as error:
-                raise ValueError(f"init must be an array of numbers: {error}") from error
-            wanted = (self.n_components or statistics.n_features, statistics.n_features)
-            if given.shape != wanted:
-                raise ValueError(f"init must have shape {wanted}; got {given.shape}.")
-            if not np.isfinite(given).all():
-                raise ValueError("init contains NaN or infinity.")
+        if given is not None:
             if not (given @ unwhite).any():
                 raise ValueError("init maps all of X to one point, from which no step leads away.")
-            return np.asarray(given @ unwhite)
+            start = np.asarray(given @ unwhite)
+            # A square map has as many rows as the data has dimensions.
+            return np.asarray(linalg.qr(start, mode="r")[0][:rank]) if square else start
+        size = rank if square else self.n_components
+        assert size is not None
         # Rows beyond the rank of the data stay zero.
         start = np.zeros((size, rank))
         used = min(size, rank)
@@ -263,182 +507,105 @@ class LMNN(LinearLearner):
             start[: axes.shape[1]] = (T @ axes).T @ unwhite
         return start
 
-    def _minimise(self, problem: _ActiveSet, best: _Best) -> bool:
-        """L-BFGS on ever sharper hinges, in rounds that each end with a full search."""
-        began = perf_counter()
-        best.L = problem.rescaled(best.L)
-        for problem.smoothing in _widths(self.tol):
-            problem.search(best.L, keep=False)
-            limit, keep, last = _FIRST, False, np.inf
-            while True:
-                left = self.max_iter - len(best.history["objective"])
-                result = problem.minimise(best, min(limit, left), self.tol, began)
-                added = problem.search(best.L, keep=keep)
-                objective = problem.objective(best.L).loss
-                if self.verbose:
-                    print(
-                        f"LMNN: iteration {len(best.history['objective'])}, objective "
-                        f"{objective:.6g}, {problem.n_pairs} impostor pairs, {added} added, "
-                        f"{perf_counter() - began:.1f} s"
-                    )
-                if len(best.history["objective"]) >= self.max_iter:
-                    return False
-                settled = result.status != 1 and not added  # 1: iteration limit
-                square = self.n_components is None
-                if settled and not (square and problem.escape(best, self.tol)):
-                    break
-                limit = min(2 * limit, _ROUND) if added else max(_ROUND, 10 * limit)
-                # The list is renewed while that helps; from then on it only grows, so that the
-                # rounds come to an end.
-                keep, last = keep or objective >= last, objective
-        return True
+    def _given_init(self, p: int) -> Matrix:
+        try:
+            given = np.asarray(self.init, dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"init must be an array of numbers: {error}") from error
+        rows = p if self.n_components is None or self.reduction != "learned" else self.n_components
+        if given.shape != (rows, p):
+            raise ValueError(f"init must have shape {(rows, p)}; got {given.shape}.")
+        if not np.isfinite(given).all():
+            raise ValueError("init contains NaN or infinity.")
+        return given
+
+    def _diagonal_start(
+        self, statistics: ClassStatistics, white: Matrix, given: Matrix | None
+    ) -> Matrix:
+        used = white > 0
+        start = used.astype(np.float64)
+        if given is not None:
+            start[used] = np.diag(given)[used] / white[used]
+            if not start.any():
+                raise ValueError("init maps all of X to one point, from which no step leads away.")
+        elif self.init == "identity":
+            start[used] = 1 / white[used]
+        elif self.init in ("auto", "within"):
+            within = np.diag(statistics.within_scatter()) / statistics.total_weight
+            within = within * white**2
+            # A feature that is constant within classes gets a large factor, not an infinite one.
+            start[used] = 1 / np.sqrt(np.maximum(within[used], 1e-4))
+        return start
 
 
-def _widths(tol: float) -> tuple[float, ...]:
-    """Rounding of the hinges, down to 1e5 tol: sharper would be wasted on a solver that coarse."""
-    return _WIDTHS[:2] + tuple(width for width in _WIDTHS[2:] if width >= 1e5 * tol)
+class Watch:
+    """The error of rows held out, looked at now and then, and the map that had the lowest.
+
+    Parameters
+    ----------
+    error : callable
+        Of a map.
+    patience : int
+        So many looks without a lower error, and it is time to stop.
+    """
+
+    def __init__(self, error: Callable[[Matrix], float], patience: int) -> None:
+        self._error, self._patience = error, patience
+        self.errors: list[float] = []
+        self.best: Matrix | None = None
+        self.best_iteration = 0
+        self._calls = 0
+
+    def __call__(self, L: Matrix) -> bool:
+        """Called after each iteration; True when it is time to stop."""
+        self._calls += 1
+        if self._calls > 1 and self._calls % _WATCH_EVERY:
+            return False
+        error = self._error(L)
+        if not self.errors or error < min(self.errors):
+            self.best, self.best_iteration = L.copy(), self._calls
+        self.errors.append(error)
+        return len(self.errors) - int(np.argmin(self.errors)) > self._patience
 
 
-class _Best:
-    """Where the solver is, kept up to date so that an interrupted fit leaves it behind."""
-
-    def __init__(self, L: Matrix) -> None:
-        self.L = L
-        self.history: dict[str, list[float]] = {
-            "objective": [],
-            "step": [],
-            "active": [],
-            "seconds": [],
-        }
-
-
-class _ActiveSet:
-    """The loss over the impostor pairs found so far, or over all when these are too many."""
-
-    def __init__(
-        self,
-        points: Matrix,
-        codes: NDArray[np.intp],
-        targets: NDArray[np.intp],
-        push_weight: float,
-        n_threads: int,
-    ) -> None:
-        self.points, self.codes, self.targets = points, codes, targets
-        self.push_weight, self.n_threads = push_weight, n_threads
-        n = len(points)
-        # Beyond about n²/20 pairs the dense blocks are faster than the list, and smaller.
-        self.max_pairs = int(np.clip(n * n // 20, 10**5, 10**7))
-        self.pairs: PairList | None = pair_list([], n)
-        self.smoothing = 0.0
-
-    @property
-    def n_pairs(self) -> int | str:
-        return "all" if self.pairs is None else len(self.pairs.indices)
-
-    def rescaled(self, L: Matrix) -> Matrix:
-        """L times the number that is best for it, judged by a sample of centres.
-
-        Far above it the pull drives L down past the margin, where every hinge is active at once.
-        """
-        n, k = self.targets.shape
-        Z = self.points @ L.T
-        sample = np.unique(np.linspace(0, n - 1, min(n, max(30, 10**6 // (n * k)))).astype(int))
-        reach = target_distances(Z, self.targets)[sample]
-        centred = Z - Z.mean(axis=0)
-        squares = np.einsum("ij,ij->i", centred, centred)
-        distances = squares[sample, None] + squares - 2 * centred[sample] @ centred.T
-        gaps = reach[:, :, None] - distances[:, None, :]
-        valid = np.isfinite(reach)[:, :, None] & (self.codes[sample, None, None] != self.codes)
-        # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
-        # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
-        gaps = gaps[valid]
-        pull = (1 - self.push_weight) * float(reach[np.isfinite(reach)].sum())
-        pull += self.push_weight * float(gaps[gaps > 0].sum())
-        closing = np.sort(gaps[gaps < 0])[::-1]
-        slopes = pull + self.push_weight * np.cumsum(closing)
-        turning = int(np.searchsorted(-slopes, 0.0, side="right"))
-        if turning >= len(closing) or pull <= 0:
-            mean = float(reach[np.isfinite(reach)].mean())
-            return L / np.sqrt(mean) if mean > 0 else L
-        return L / np.sqrt(-closing[turning])
-
-    def search(self, L: Matrix, *, keep: bool) -> int:
-        """List every pair with an active hinge under L; returns how many hinges were missing.
-
-        ``keep`` retains the pairs listed before, which makes the rounds end; without it the list
-        stays as short as the map is good.
-        """
-        Z = self.points @ L.T
-        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
-        # Pairs a little outside come along: they are the next to become active.
-        pairs = find_impostors(
-            Z,
-            self.codes,
-            np.maximum(_SLACK * reach, reach + self.smoothing),
-            max_pairs=self.max_pairs,
-            n_threads=self.n_threads,
+def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
+    """Rows to train on and rows to watch, by class as far as classes allow it."""
+    sizes = np.bincount(codes)
+    n_held = round(fraction * len(codes))
+    if n_held < 1 or len(codes) - n_held < 2:
+        raise ValueError(
+            f"validation_fraction={fraction} of {len(codes)} rows leaves nothing to train on or "
+            "nothing to watch."
         )
-        listed = self.evaluate(L).n_active
-        if keep and pairs is not None and self.pairs is not None:
-            lists = [(old.centres, old.indices) for old in (self.pairs, pairs)]
-            pairs = pair_list(lists, len(Z))
-        self.pairs = pairs if pairs and len(pairs.indices) <= self.max_pairs else None
-        return self.evaluate(L).n_active - listed
-
-    def objective(self, L: Matrix) -> Evaluation:
-        """The objective itself, with sharp hinges."""
-        return self.evaluate(L, smoothing=0.0)
-
-    def evaluate(
-        self, L: Matrix, smoothing: float | None = None, V: Matrix | None = None
-    ) -> Evaluation:
-        width = self.smoothing if smoothing is None else smoothing
-        Z = self.points @ L.T
-        if self.pairs is None:
-            return full_loss(Z, self.codes, self.targets, self.push_weight, width, V)
-        return listed_loss(Z, self.targets, self.pairs, self.push_weight, width, V)
-
-    def escape(self, best: _Best, tol: float) -> bool:
-        """Leave a stationary point of L that is no optimum of M = L'L; False if there is no way.
-
-        Where L has lost rank its gradient 2LG vanishes although G, the gradient in M, may have a
-        negative eigenvalue; along that eigenvector the convex problem still descends.
-        """
-        here = self.evaluate(best.L, V=self.points)
-        values, vectors = np.linalg.eigh(self.points.T @ here.laplacian_v)
-        # Rotated so that the last row carries the weakest direction, which the new one replaces.
-        _, singular, axes = np.linalg.svd(best.L, full_matrices=False)
-        rows = singular[:, None] * axes
-        for length in singular[0] * np.array([0.3, 0.1, 0.03, 0.01]):
-            rows[-1] = length * vectors[:, 0]
-            if values[0] < 0 and self.evaluate(rows).loss < here.loss * (1 - 10 * tol):
-                best.L = rows
-                return True
-        return False
-
-    def minimise(self, best: _Best, max_iter: int, tol: float, began: float) -> Any:
-        shape = best.L.shape
-        last: Evaluation | None = None
-
-        def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            nonlocal last
-            last = self.evaluate(flat.reshape(shape))
-            return last.loss, 2 * (last.laplacian_v.T @ self.points).ravel()
-
-        def record(flat: NDArray[np.float64]) -> None:
-            assert last is not None
-            new = flat.reshape(shape).copy()
-            best.history["objective"].append(last.loss)
-            best.history["step"].append(float(np.linalg.norm(new - best.L)))
-            best.history["active"].append(last.n_active)
-            best.history["seconds"].append(perf_counter() - began)
-            best.L = new
-
-        return optimize.minimize(
-            objective,
-            best.L.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            callback=record,
-            options={"maxiter": max_iter, "ftol": tol, "gtol": 0.0, "maxcor": 20},
+    by_class = sizes.min() >= 2 and n_held >= len(sizes) <= len(codes) - n_held
+    trained, held = train_test_split(
+        np.arange(len(codes)),
+        test_size=n_held,
+        stratify=codes if by_class else None,
+        random_state=seed,
+    )
+    if len(np.unique(codes[trained])) < 2:
+        raise ValueError(
+            f"With validation_fraction={fraction} a single class is left to train on; hold out "
+            "less."
         )
+    return np.sort(trained), np.sort(held)
+
+
+def duality_gap(bound: float, objective: float) -> float:
+    """Relative to the objective; 0 where there is nothing left."""
+    return 1.0 - bound / objective if objective > 0 else 0.0
+
+
+def _knn_error(
+    problem: LargeMargin,
+    codes: Indices,
+    unseen: Matrix,
+    truth: Indices,
+    n_neighbors: int,
+    L: Matrix,
+) -> float:
+    points, queries = problem.mapped(L, problem.points), problem.mapped(L, unseen)
+    _, nearest = kneighbors(points, queries, n_neighbors=min(n_neighbors, len(points)))
+    winners = vote(codes[nearest], int(codes.max()) + 1, "shrink")
+    return float(np.mean(winners != truth))

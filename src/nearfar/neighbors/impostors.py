@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nearfar.blocks import map_in_order, row_blocks
 from nearfar.solvers.triplet_loss import PairList, pair_distances
-from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.exact_search import choose_search, kneighbors
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -28,42 +30,106 @@ def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) 
     return targets
 
 
+def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
+    """Targets given by the user, (n, k): row numbers of the same class, or -1."""
+    found = np.asarray(targets)
+    n = len(codes)
+    if found.ndim != 2 or len(found) != n or found.dtype.kind not in "iu":
+        raise ValueError(
+            f"target_neighbors must be row numbers in an array of shape ({n}, k); got shape "
+            f"{found.shape} of {found.dtype}."
+        )
+    found = found.astype(np.intp)
+    if found.min(initial=0) < -1 or found.max(initial=-1) >= n:
+        raise ValueError(f"target_neighbors names rows outside 0 to {n - 1}; -1 stands for none.")
+    rows, slots = np.nonzero(found >= 0)
+    if not len(rows):
+        raise ValueError("target_neighbors holds no target.")
+    others = found[rows, slots]
+    for wrong, what in (
+        (others == rows, "itself"),
+        (codes[others] != codes[rows], "of another class"),
+    ):
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise ValueError(f"target_neighbors: row {rows[i]} has row {others[i]}, {what}.")
+    return found
+
+
 def find_impostors(
-    Z: Matrix, codes: Indices, reach: Matrix, *, max_pairs: int, n_threads: int = 1
+    Z: NDArray[np.floating[Any]],
+    codes: Indices,
+    reach: Matrix,
+    *,
+    max_pairs: int,
+    n_threads: int = 1,
+    method: str = "auto",
+    among: Indices | None = None,
 ) -> PairList | None:
     """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
     Blocks of float32 products propose, float64 differences decide. Each block of two classes
-    serves both directions. None when there are more than ``max_pairs`` candidates.
+    serves both directions. None when there are more than ``max_pairs`` candidates. ``method`` is
+    "blocks", "tree" (one tree per class, see :mod:`nearfar.neighbors.impostor_trees`; it uses one
+    thread) or "auto" (see :func:`nearfar.summaries.exact_search.choose_search`). ``among`` names
+    the only rows that may be impostors.
     """
-    order = np.argsort(codes, kind="stable")
-    edges = np.concatenate([[0], np.cumsum(np.bincount(codes[order]))])
+    if method == "auto":
+        chosen = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
+        method = "blocks" if among is not None else chosen
+    if method == "tree":
+        from nearfar.neighbors.impostor_trees import find_impostors_tree
+
+        return find_impostors_tree(Z, codes, reach, max_pairs=max_pairs, among=among)
+    if method != "blocks":
+        raise ValueError(f'method must be "auto", "blocks" or "tree"; got {method!r}.')
+    order, edges = _by_class(codes, np.arange(len(codes)))
     points = Z[order] - Z.mean(axis=0)
     # Unit scale keeps float32 away from its limits.
     scale = float(np.sqrt(np.einsum("ij,ij->i", points, points).max())) or 1.0
     points = (points / scale).astype(np.float32)
-    squares = np.einsum("ij,ij->i", points, points)
+    squares = np.einsum("ij,ij->i", points, points)[:, None]
+    ones = np.ones_like(squares)
+    # One product gives the squared distances: (-2x, |x|², 1) · (x, 1, |x|²).
+    left = np.hstack([-2 * points, squares, ones])
+    right = np.hstack([points, ones, squares])
     radius = (reach[order] / scale**2).astype(np.float32)
     radius[~np.isfinite(radius)] = -1.0  # no target, no impostor
     # Rounding of the expanded distance, with room to spare: survivors are decided exactly.
     slack = np.float32(8 * np.finfo(np.float32).eps * np.sqrt(Z.shape[1]))
     radius = np.where(radius < 0, -1.0, radius + slack * (1 + radius)).astype(np.float32)
+    centres = np.flatnonzero(radius >= 0)
+    # Where most rows are centres, each product of two classes serves both directions.
+    both = among is None and 2 * len(centres) > len(order)
+    facing, facing_edges = order, edges
+    if among is not None:
+        facing, facing_edges = _by_class(codes, among)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        right = right[place[facing]]
 
-    def candidates(task: tuple[slice, slice]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def candidates(task: _Task) -> tuple[Indices, Indices]:
         rows, others = task
-        distances = points[rows] @ points[others].T
-        distances *= -2
-        distances += squares[rows, None]
-        distances += squares[others]
-        i, m = np.nonzero(distances < radius[rows, None])
-        j, o = np.nonzero(radius[others, None] > distances.T)
-        centre = np.concatenate([rows.start + i, others.start + j])
-        other = np.concatenate([others.start + m, rows.start + o])
-        return order[centre], order[other]
+        distances = left[rows] @ right[others].T
+        near = distances < radius[rows, None]
+        if both:
+            near |= distances < radius[others]
+        flat = np.flatnonzero(near)
+        i, m = np.divmod(flat, near.shape[1])
+        centre, other = rows[i], others.start + m
+        if both:
+            values = distances.ravel()[flat]
+            forth, back = values < radius[centre], values < radius[other]
+            centre, other = (
+                np.concatenate([centre[forth], other[back]]),
+                np.concatenate([other[forth], centre[back]]),
+            )
+        return order[centre], facing[other]
 
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
-    for centre, other in map_in_order(candidates, _class_blocks(edges), n_threads):
+    tasks = _class_blocks(edges, facing_edges, None if both else centres)
+    for centre, other in map_in_order(candidates, tasks, n_threads):
         n_found += len(centre)
         if n_found > max_pairs:
             return None
@@ -77,15 +143,40 @@ def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_sample
     empty = np.zeros(0, dtype=np.int32)
     centres = np.concatenate([empty, *(centre for centre, _ in pairs)])
     others = np.concatenate([empty, *(other for _, other in pairs)])
-    keys = np.unique(centres.astype(np.int64) * n_samples + others)
+    keys = np.sort(centres.astype(np.int64) * n_samples + others)
+    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     counts = np.bincount(keys // n_samples, minlength=n_samples)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
 
 
-def _class_blocks(edges: NDArray[np.integer]) -> Iterator[tuple[slice, slice]]:
-    """Blocks of rows of one class against all rows of later classes."""
-    total = int(edges[-1])
-    for start, stop in zip(edges[:-2].tolist(), edges[1:-1].tolist(), strict=True):
-        for block in row_blocks(stop - start, 16 * (total - stop)):
-            yield slice(start + block.start, start + block.stop), slice(stop, total)
+# Rows, and a slice of those that they are held against.
+_Task = tuple[NDArray[np.intp], slice]
+
+
+def _by_class(codes: Indices, rows: Indices) -> tuple[Indices, NDArray[np.int64]]:
+    """Some rows in the order of classes, and where each class begins among them."""
+    edges = np.cumsum(np.bincount(codes[rows], minlength=int(codes.max()) + 1))
+    return rows[np.argsort(codes[rows], kind="stable")], np.concatenate([[0], edges])
+
+
+def _class_blocks(
+    edges: NDArray[np.int64], facing: NDArray[np.int64], centres: Indices | None
+) -> Iterator[_Task]:
+    """Blocks of centres of one class, or of all its rows, against rows of other classes.
+
+    Without centres only later classes face the rows: each pair of classes comes once.
+    """
+    total = int(facing[-1])
+    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
+        before, after = slice(0, int(facing[c])), slice(int(facing[c + 1]), total)
+        rows = np.arange(start, stop)
+        if centres is not None:
+            rows = centres[(centres >= start) & (centres < stop)]
+        for others in [after] if centres is None else [before, after]:
+            width = others.stop - others.start
+            if width == 0:
+                continue
+            # About 2 million distances at once stay in cache.
+            for block in row_blocks(len(rows), 16 * width, at_most=max(16, 2**21 // width)):
+                yield rows[block], others

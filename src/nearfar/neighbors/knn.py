@@ -6,19 +6,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.base import Checked
 from nearfar.blocks import row_blocks
-from nearfar.parameters import having, integer, none, one_of
-from nearfar.summaries.class_statistics import Floats
+from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
+from nearfar.parameters import integer, one_of
 from nearfar.summaries.exact_search import kneighbors
 
 
-class KNNClassifier(ClassifierMixin, Checked):
+class KNNClassifier(MappedClassifier):
     r"""Majority vote of the k nearest training points, after a learner's map.
 
     The search is exact and works in blocks. Ties between classes shrink k: the vote is repeated
@@ -63,10 +59,7 @@ class KNNClassifier(ClassifierMixin, Checked):
     """
 
     parameters: ClassVar = {
-        "estimator": [
-            none,
-            having("fit", "transform", description="a learner with fit and transform"),
-        ],
+        "estimator": A_LEARNER,
         "n_neighbors": [integer(1)],
         "ties": [one_of("shrink", "first")],
     }
@@ -80,11 +73,6 @@ class KNNClassifier(ClassifierMixin, Checked):
         self.estimator = estimator
         self.n_neighbors = n_neighbors
         self.ties = ties
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
         """Fit the learner and keep the mapped training points.
@@ -103,21 +91,7 @@ class KNNClassifier(ClassifierMixin, Checked):
         KNNClassifier
             Itself.
         """
-        self._check_parameters()
-        self.__dict__.pop("_points", None)
-        learner = None
-        if self.estimator is None:
-            if supervision is not None:
-                raise ValueError("supervision is for a learner, but estimator is None.")
-            points = self._check_X(X, reset=True)
-        else:
-            guide = {} if supervision is None else {"supervision": supervision}
-            learner = clone(self.estimator).fit(X, y, **guide)
-            for name in ("n_features_in_", "feature_names_in_"):
-                if hasattr(learner, name):
-                    setattr(self, name, getattr(learner, name))
-            points = _mapped(learner, X)
-        classes, codes = self._check_labels(y, len(points), min_classes=1)
+        learner, points, classes, codes = self._fit_learner(X, y, supervision)
         if self.n_neighbors > len(points):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than there are training points "
@@ -126,9 +100,6 @@ class KNNClassifier(ClassifierMixin, Checked):
         self.estimator_, self.classes_ = learner, classes
         self._points, self._codes = points, codes
         return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_points")
 
     def kneighbors(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Distances and training rows of the nearest points, nearest first.
@@ -143,11 +114,7 @@ class KNNClassifier(ClassifierMixin, Checked):
         distances, indices : ndarray of shape (n_samples, n_neighbors)
         """
         check_is_fitted(self)
-        if self.estimator_ is None:
-            queries = self._check_X(X, reset=False)
-        else:
-            queries = _mapped(self.estimator_, X)
-        return kneighbors(self._points, queries, n_neighbors=self.n_neighbors)
+        return kneighbors(self._points, self._queries(X), n_neighbors=self.n_neighbors)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Shares of the votes that decided: of the k neighbours left after ties shrank k.
@@ -192,21 +159,6 @@ class KNNClassifier(ClassifierMixin, Checked):
         _, neighbors = kneighbors(self._points, n_neighbors=self.n_neighbors)
         winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
         return float(np.mean(winners != self._codes))
-
-
-def _mapped(transformer: Any, X: ArrayLike) -> Floats:
-    """What a transformer makes of X, as finite floats."""
-    points = transformer.transform(X)
-    name = type(transformer).__name__
-    if sparse.issparse(points):
-        raise TypeError(
-            f"{name}.transform gave a sparse matrix, but neighbours are searched in dense data. "
-            "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
-        )
-    checked: Floats = check_array(
-        points, dtype=[np.float64, np.float32], input_name=f"the output of {name}.transform"
-    )
-    return checked
 
 
 def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ rounded by a parabola on :math:`[-\delta/2, \delta/2]`, which raises it by at mo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +26,20 @@ from scipy import sparse
 
 from nearfar.blocks import row_blocks
 
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
+Matrix = NDArray[np.floating[Any]]
+Indices = NDArray[np.integer[Any]]
 
 
 class Evaluation(NamedTuple):
-    """Loss, ``Lap(W) @ V`` and the number of active hinges. V is Z unless another is given."""
+    """Loss, ``Lap(W) @ V``, number of active hinges and the sum of their slopes.
+
+    V is Z unless another is given. Sums are in float64 whatever the precision of Z.
+    """
 
     loss: float
     laplacian_v: Matrix
     n_active: int
+    slopes: float
 
 
 class PairList(NamedTuple):
@@ -52,26 +56,24 @@ class PairList(NamedTuple):
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
 
 
-def target_distances(Z: Matrix, targets: Indices) -> Matrix:
+def target_distances(Z: Matrix, targets: Indices) -> NDArray[np.float64]:
     """Squared distances to the targets, (n, k); -inf where there is none (index -1).
 
     With -inf every hinge of an absent target is inactive.
     """
-    distances = np.empty(targets.shape)
-    for slot in range(targets.shape[1]):
-        difference = Z - Z[targets[:, slot]]
-        distances[:, slot] = np.einsum("ij,ij->i", difference, difference)
-    distances[targets < 0] = -np.inf
+    distances = np.full(targets.shape, -np.inf)
+    rows, slots = np.nonzero(targets >= 0)
+    distances[rows, slots] = pair_distances(Z, rows, targets[rows, slots])
     return distances
 
 
-def pair_distances(Z: Matrix, first: NDArray[np.integer], second: NDArray[np.integer]) -> Matrix:
+def pair_distances(Z: Matrix, first: Indices, second: Indices) -> NDArray[np.float64]:
     """Squared distances of pairs of rows, from their differences."""
     distances = np.empty(len(first))
     # Blocks that stay in cache: the gathered rows are read once and forgotten.
     for block in row_blocks(len(first), 24 * Z.shape[1], at_most=max(256, 2**17 // Z.shape[1])):
-        difference = Z[first[block]]
-        difference -= Z[second[block]]
+        difference = np.take(Z, second[block], axis=0)
+        difference -= np.take(Z, first[block], axis=0)
         distances[block] = np.einsum("ij,ij->i", difference, difference)
     return distances
 
@@ -85,33 +87,61 @@ def listed_loss(
     V: Matrix | None = None,
 ) -> Evaluation:
     """The loss with hinges over the listed impostor pairs only."""
-    n, k = targets.shape
     V = Z if V is None else V
     reach = 1.0 + target_distances(Z, targets)
+    distances = pair_distances(Z, impostors.centres, impostors.indices)
+    found = weigh_hinges(reach, targets, impostors, distances, push_weight, smoothing, V.dtype)
+    laplacian_v = laplacian_dot(found.push, V) + laplacian_dot(found.pull, V)
+    return Evaluation(found.loss, laplacian_v, found.n_active, found.slopes)
+
+
+class Weighing(NamedTuple):
+    """The loss, and the weights W of impostor pairs (``push``) and target pairs (``pull``)."""
+
+    loss: float
+    push: sparse.csr_array
+    pull: sparse.csr_array
+    n_active: int
+    slopes: float
+
+
+def weigh_hinges(
+    reach: NDArray[np.float64],
+    targets: Indices,
+    impostors: PairList,
+    distances: NDArray[np.float64],
+    push_weight: float,
+    smoothing: float,
+    dtype: Any,
+) -> Weighing:
+    """Loss and weights from squared distances, whatever metric they are of.
+
+    ``reach`` (n, k) is 1 plus the distance of each target, ``distances`` is that of each listed
+    impostor pair.
+    """
+    n, k = targets.shape
     centres = impostors.centres
-    distances = pair_distances(Z, centres, impostors.indices)
+    # Few listed pairs are active at a good map: the rest of the work is on them alone.
+    near = np.flatnonzero(reach.max(axis=1)[centres] - distances > -smoothing / 2)
+    distances, centres = distances[near], centres[near]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(centres, minlength=n))])
     pushed, n_active = 0.0, 0
-    pushes = np.zeros((n, k))
-    weights = np.zeros(len(distances))
+    pushes = np.empty((n, k))
+    weights = np.zeros(len(near))
     for slot in range(k):
         hinges = reach[centres, slot] - distances
-        # Few listed pairs are active at a good map: the rest of the work is on them alone.
-        active = np.flatnonzero(hinges > -smoothing / 2)
-        losses, slopes = _hinge(hinges[active], smoothing)
+        losses, slopes = _hinge(hinges, smoothing)
         pushed += float(losses.sum())
-        n_active += len(active)
-        pushes[:, slot] = np.bincount(centres[active], weights=slopes, minlength=n)
-        weights[active] -= slopes
-    used = np.flatnonzero(weights)
-    rows, columns, pulls = _target_weights(targets, pushes, push_weight)
-    laplacian_v = _laplacian_dot(
-        np.concatenate([rows, centres[used]]),
-        np.concatenate([columns, impostors.indices[used]]),
-        np.concatenate([pulls, push_weight * weights[used]]),
-        V,
+        n_active += int(np.count_nonzero(slopes))
+        sums = np.concatenate([[0.0], np.cumsum(slopes)])
+        pushes[:, slot] = sums[indptr[1:]] - sums[indptr[:-1]]
+        weights += slopes
+    push = sparse.csr_array(
+        ((-push_weight * weights).astype(dtype), impostors.indices[near], indptr), (n, n)
     )
+    pull = _target_weights(targets, pushes, push_weight, dtype)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
-    return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active)
+    return Weighing(pulled + push_weight * pushed, push, pull, n_active, float(weights.sum()))
 
 
 def full_loss(
@@ -129,10 +159,12 @@ def full_loss(
     # Centring keeps digits in the expanded squared distance.
     centred = Z - Z.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)
-    pushed, n_active = 0.0, 0
+    pushed, n_active, slope_sum = 0.0, 0, 0.0
     pushes = np.zeros((n, k))
     laplacian_v = np.zeros_like(V)
-    for block in row_blocks(n, 8 * 6 * n):
+    centres = np.flatnonzero(np.isfinite(reach).any(axis=1))
+    for part in row_blocks(len(centres), 8 * 6 * n):
+        block = centres[part]
         distances = squares[block, None] + squares - 2 * centred[block] @ centred.T
         np.maximum(distances, 0, out=distances)
         distances[codes[block, None] == codes] = np.inf
@@ -140,38 +172,88 @@ def full_loss(
         for slot in range(k):
             hinges = reach[block, slot, None] - distances
             losses, slopes = _hinge(hinges, smoothing)
-            pushed += float(losses.sum())
-            n_active += int((hinges > -smoothing / 2).sum())
+            pushed += float(losses.sum(dtype=np.float64))
+            n_active += int(np.count_nonzero(slopes))
             pushes[block, slot] = slopes.sum(axis=1)
             weights -= slopes
+        slope_sum -= float(weights.sum(dtype=np.float64))
         weights *= push_weight
         laplacian_v[block] += weights.sum(axis=1)[:, None] * V[block] - weights @ V
         laplacian_v += weights.sum(axis=0)[:, None] * V - weights.T @ V[block]
-    laplacian_v += _laplacian_dot(*_target_weights(targets, pushes, push_weight), V)
+    laplacian_v += laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
-    return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active)
+    return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
+
+
+def triplet_loss(
+    Z: Matrix,
+    triplets: Indices,
+    push_weight: float,
+    smoothing: float = 0.0,
+    V: Matrix | None = None,
+) -> Evaluation:
+    """The loss over given triplets (centre, target, impostor), no others.
+
+    Each distinct pair (centre, target) is pulled once.
+    """
+    n = len(Z)
+    V = Z if V is None else V
+    near, pulls = _distinct_pairs(triplets[:, 0], triplets[:, 1], n)
+    distances = pair_distances(Z, *near)
+    hinges = 1.0 + distances[pulls] - pair_distances(Z, triplets[:, 0], triplets[:, 2])
+    losses, slopes = _hinge(hinges, smoothing)
+    weights = (1 - push_weight) + push_weight * np.bincount(pulls, slopes, minlength=len(distances))
+    W = sparse.csr_array(
+        (
+            np.concatenate([weights, -push_weight * slopes]).astype(V.dtype),
+            (
+                np.concatenate([near[0], triplets[:, 0]]),
+                np.concatenate([near[1], triplets[:, 2]]),
+            ),
+        ),
+        (n, n),
+    )
+    loss = (1 - push_weight) * float(distances.sum()) + push_weight * float(losses.sum())
+    n_active = int(np.count_nonzero(slopes))
+    return Evaluation(loss, laplacian_dot(W, V), n_active, float(slopes.sum()))
+
+
+def _distinct_pairs(
+    first: Indices, second: Indices, n: int
+) -> tuple[tuple[Indices, Indices], Indices]:
+    """Distinct pairs of rows, and which of them each given pair is."""
+    keys, which = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
+    return (keys // n, keys % n), which
+
+
+def pull_laplacian(targets: Indices, push_weight: float, V: Matrix) -> Matrix:
+    """Lap(W) V of the pull term alone."""
+    pushes = np.zeros(targets.shape)
+    return laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
 
 
 def _hinge(margins: Matrix, smoothing: float) -> tuple[Matrix, Matrix]:
     """[z]_+ and its slope, rounded by a parabola within ``smoothing`` / 2 of the kink."""
     if smoothing == 0:
-        return np.maximum(margins, 0.0), (margins > 0).astype(float)
+        return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)
     slopes = np.clip(margins / smoothing + 0.5, 0.0, 1.0)
     rounded = 0.5 * smoothing * slopes**2
     return np.where(margins < smoothing / 2, rounded, margins), slopes
 
 
 def _target_weights(
-    targets: Indices, pushes: Matrix, push_weight: float
-) -> tuple[Indices, Indices, Matrix]:
-    """Centre, target and weight of each target pair."""
-    rows, slots = np.nonzero(targets >= 0)
-    return rows, targets[rows, slots], (1 - push_weight) + push_weight * pushes[rows, slots]
+    targets: Indices, pushes: NDArray[np.float64], push_weight: float, dtype: Any
+) -> sparse.csr_array:
+    """The weight of each target pair."""
+    present = targets >= 0
+    weights = ((1 - push_weight) + push_weight * pushes)[present].astype(dtype)
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    return sparse.csr_array((weights, targets[present], indptr), (len(targets), len(targets)))
 
 
-def _laplacian_dot(rows: Indices, columns: Indices, weights: Matrix, V: Matrix) -> Matrix:
-    """Lap(W) V for the pairs (row, column) of the given weights."""
-    n = len(V)
-    W = sparse.csr_array((weights, (rows, columns)), (n, n))
-    degrees = np.bincount(rows, weights, n) + np.bincount(columns, weights, n)
-    return np.asarray(degrees[:, None] * V - W @ V - W.T @ V)
+def laplacian_dot(W: sparse.csr_array, V: Matrix) -> Matrix:
+    """Lap(W) V."""
+    degrees = np.asarray(W.sum(axis=1)) + np.asarray(W.sum(axis=0))
+    result = W @ V
+    result += W.T @ V
+    return np.asarray(degrees[:, None] * V - result)

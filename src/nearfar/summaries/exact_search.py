@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import KDTree, NearestNeighbors
 
 from nearfar.blocks import row_blocks
 
-__all__ = ["kneighbors", "radius_neighbors"]
+__all__ = ["choose_search", "kneighbors", "radius_neighbors"]
 
 Rows = NDArray[np.floating[Any]]
 Distances = NDArray[np.float64]
@@ -29,10 +29,19 @@ Indices = NDArray[np.intp]
 _SPARE = 8
 # Differences are taken for so many numbers at once, which stay in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
+# By the greatest number of features, the rows from which trees beat blocks, and the queries that
+# repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times
+# faster on one thread, which leaves room for the blocks' use of more; from 8 features on it is a
+# toss-up at best.
+_ROWS_FOR_A_TREE = {
+    "neighbors": {3: 5_000, 5: 20_000},
+    "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
+}
+_QUERIES_FOR_A_TREE = 1000
 
 
 def kneighbors(
-    X: Rows, queries: Rows | None = None, *, n_neighbors: int
+    X: Rows, queries: Rows | None = None, *, n_neighbors: int, search: str = "auto"
 ) -> tuple[Distances, Indices]:
     """The nearest rows of ``X`` to each query, exactly.
 
@@ -50,6 +59,9 @@ def kneighbors(
         rows are neighbours at distance 0.
     n_neighbors : int
         How many; at least 1 and at most ``n_samples``, or ``n_samples - 1`` without ``queries``.
+    search : {"auto", "blocks", "tree"}, default="auto"
+        Matrix products in blocks, or a k-d tree; the result is the same. See
+        :func:`choose_search`.
 
     Returns
     -------
@@ -70,11 +82,11 @@ def kneighbors(
 
     Notes
     -----
-    scikit-learn's brute-force search runs on centred data (in float32 when all data are float32)
-    and proposes a few candidates more than asked for, which are measured anew in float64. A query
-    whose k-th and last candidates lie closer together than the search rounds is searched again: all
-    rows that may lie within the k-th distance are measured. Ties and duplicates are what causes
-    this; identical rows and queries are then searched once.
+    scikit-learn's brute-force search (in float32 when all data are float32) or its k-d tree runs on
+    centred data and proposes a few candidates more than asked for, which are measured anew in
+    float64. A query whose k-th and last candidates lie closer together than the search rounds is
+    searched again: all rows that may lie within the k-th distance are measured. Ties and
+    duplicates are what causes this; identical rows and queries are then searched once.
 
     Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy
     of the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
@@ -96,10 +108,16 @@ def kneighbors(
     """
     _check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
     X = np.ascontiguousarray(X)
+    Q = X if queries is None else np.ascontiguousarray(queries)
+    if search == "auto":
+        search = choose_search(len(X), X.shape[1], n_queries=len(Q))
+    if search not in ("blocks", "tree"):
+        raise ValueError(f'search must be "auto", "blocks" or "tree"; got {search!r}.')
+    nearest = _nearest_by_tree if search == "tree" else _nearest
     if queries is None:
         # One more, since each row finds itself, or else only identical rows that come before it.
-        return _without_self(*_nearest(X, X, n_neighbors + 1))
-    return _nearest(X, np.ascontiguousarray(queries), n_neighbors)
+        return _without_self(*nearest(X, X, n_neighbors + 1))
+    return nearest(X, Q, n_neighbors)
 
 
 def radius_neighbors(
@@ -171,6 +189,39 @@ def radius_neighbors(
     return np.cumsum(counts), np.concatenate(all_indices), np.concatenate(all_distances)
 
 
+def choose_search(
+    n: int, p: int, *, n_queries: int | None = None, work: str = "neighbors", n_threads: int = 1
+) -> str:
+    """``"tree"`` or ``"blocks"``, whichever is quicker; both find the same.
+
+    Parameters
+    ----------
+    n, p : int
+        Number of rows to search and of their features.
+    n_queries : int, default=None
+        How many rows to find neighbours of; ``None`` means n. The tree is built for one call, so
+        it does not pay for a few.
+    work : {"neighbors", "impostors"}, default="neighbors"
+        The k nearest rows, or all pairs of different classes within a radius. The blocks of the
+        latter need no ranking and serve both directions; trees rarely beat them.
+    n_threads : int, default=1
+        Threads the blocks have; trees use one.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> choose_search(60_000, 3), choose_search(60_000, 3, n_queries=1), choose_search(60_000, 30)
+    ('tree', 'blocks', 'blocks')
+    """
+    asked = n if n_queries is None else n_queries
+    few = asked < _QUERIES_FOR_A_TREE
+    rows = next((rows for most, rows in _ROWS_FOR_A_TREE[work].items() if p <= most), None)
+    return "blocks" if few or rows is None or n < rows * n_threads else "tree"
+
+
 def _check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
     most = n_samples - without_self
     if most < 1:
@@ -187,15 +238,28 @@ def _check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) 
         )
 
 
-def _nearest(X: Rows, Q: Rows, k: int) -> tuple[Distances, Indices]:
+def _nearest_by_tree(X: Rows, Q: Rows, k: int) -> tuple[Distances, Indices]:
+    """As :func:`_nearest`."""
+    # A tree would visit every row at the same distance. Of identical rows the first k will do.
+    kept = _first_of_identical(X, k)
+    if len(kept) == len(X):
+        return _nearest(X, Q, k, tree=True)
+    distances, indices = _nearest(X[kept], Q, k, tree=True)
+    return distances, kept[indices]
+
+
+def _nearest(X: Rows, Q: Rows, k: int, *, tree: bool = False) -> tuple[Distances, Indices]:
     """The ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
     centre = _centre(X)
-    dtype = np.result_type(X, Q)
+    dtype = np.dtype(np.float64) if tree else np.result_type(X, Q)
     Z = _centred(X, centre, dtype)
     queries = Z if Q is X else _centred(Q, centre, dtype)
     n_candidates = min(k + _SPARE, len(X))
-    search = NearestNeighbors(n_neighbors=n_candidates, algorithm="brute").fit(Z)
-    found, candidates = search.kneighbors(queries)
+    if tree:
+        found, candidates = KDTree(Z).query(queries, n_candidates)
+    else:
+        search = NearestNeighbors(n_neighbors=n_candidates, algorithm="brute").fit(Z)
+        found, candidates = search.kneighbors(queries)
     distances, indices = _ranked(X, Q, candidates, k)
     if n_candidates < len(X):
         # A row that was not proposed, yet lies within the k-th distance, would have been found at

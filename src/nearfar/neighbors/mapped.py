@@ -1,0 +1,75 @@
+"""What classifiers share that map points by a learner first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import Tags, check_array
+
+from nearfar.base import Checked
+from nearfar.parameters import having, none
+from nearfar.summaries.class_statistics import Floats
+
+#: What the parameter ``estimator`` may be.
+A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
+
+
+class MappedClassifier(ClassifierMixin, Checked):
+    """A classifier of points in the space of its parameter ``estimator``, or of X as it is."""
+
+    estimator: Any
+    estimator_: Any
+    classes_: NDArray[Any]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_points")
+
+    def _fit_learner(
+        self, X: ArrayLike, y: ArrayLike, supervision: Any
+    ) -> tuple[Any, Floats, NDArray[Any], NDArray[np.intp]]:
+        """A fitted clone of the learner or None, the mapped points, the classes and the codes."""
+        self._check_parameters()
+        self.__dict__.pop("_points", None)
+        learner = None
+        if self.estimator is None:
+            if supervision is not None:
+                raise ValueError("supervision is for a learner, but estimator is None.")
+            points = self._check_X(X, reset=True)
+        else:
+            guide = {} if supervision is None else {"supervision": supervision}
+            learner = clone(self.estimator).fit(X, y, **guide)
+            for name in ("n_features_in_", "feature_names_in_"):
+                if hasattr(learner, name):
+                    setattr(self, name, getattr(learner, name))
+            points = _mapped(learner, X)
+        return learner, points, *self._check_labels(y, len(points), min_classes=1)
+
+    def _queries(self, X: ArrayLike) -> Floats:
+        """New points, mapped."""
+        if self.estimator_ is None:
+            return self._check_X(X, reset=False)
+        return _mapped(self.estimator_, X)
+
+
+def _mapped(transformer: Any, X: ArrayLike) -> Floats:
+    """What a transformer makes of X, as finite floats."""
+    points = transformer.transform(X)
+    name = type(transformer).__name__
+    if sparse.issparse(points):
+        raise TypeError(
+            f"{name}.transform gave a sparse matrix, but neighbours are searched in dense data. "
+            "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+        )
+    checked: Floats = check_array(
+        points, dtype=[np.float64, np.float32], input_name=f"the output of {name}.transform"
+    )
+    return checked
