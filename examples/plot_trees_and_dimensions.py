@@ -117,9 +117,9 @@ right.legend(frameon=False)
 plt.show()
 
 # %%
-# Where few dimensions are wanted, learn them: up to six, the learned rectangle makes half the errors
-# of PCA. With twenty, PCA is better here, and nothing beats the plain distance of all pixels: a cut
-# saves time, not errors.
+# Where few dimensions are wanted, learn them: up to six, the learned rectangle makes half the
+# errors of PCA. With twenty, PCA is better here, and nothing beats the plain distance of all
+# pixels: a cut saves time, not errors.
 #
 # For neighbours a tree pays below six or eight dimensions, the more the more points there are: 20
 # times at 60,000 points of MNIST in two dimensions, twice in eight. Beyond that it looks at nearly

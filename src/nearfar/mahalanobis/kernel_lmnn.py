@@ -73,8 +73,10 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.1.11.
-    .. [2] L. Torresani and K. C. Lee, "Large margin component analysis", NIPS 2006.
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.1.8.
+    .. [2] L. Torresani and K. C. Lee, "Large margin component analysis", Advances in Neural
+       Information Processing Systems 19, 2006.
 
     Examples
     --------

@@ -9,7 +9,6 @@ distances can have moved, shows that none is missing.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -41,7 +40,7 @@ Structure = Literal["full", "diagonal"]
 
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
-CHECKS = (5, 10, 20)  # iterations between full searches: at first, then, and from then on
+FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
@@ -239,10 +238,7 @@ class LargeMargin:
             Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
         )
         before = self.evaluate(L).loss
-        if keep and pairs is not None and self.pairs is not None:
-            lists = [(old.centres, old.indices) for old in (self.pairs, pairs)]
-            pairs = pair_list(lists, len(Z))
-        self.pairs = pairs if pairs and len(pairs.indices) <= self.max_pairs else None
+        self.pairs = self._joined(self.pairs, pairs) if keep else pairs
         self._listed_at = (L, radius) if complete else None
         after = self.evaluate(L).loss
         return (after - before) / after if after > 0 else 0.0
@@ -309,8 +305,10 @@ class LargeMargin:
     ) -> bool:
         """Descend and search until neither changes anything; False when iterations ran out."""
         self.search(progress.L, coarse=True)
-        keep, last = False, np.inf
-        for check in itertools.chain(CHECKS, itertools.repeat(CHECKS[-1])):
+        keep, check = False, FIRST_CHECK
+        # The best map so far by its whole loss, and what was listed there.
+        best, there = np.inf, (progress.L, self.pairs, self._listed_at)
+        while True:
             found = self._descend(progress, max_iter, tol, check, keep, coarse)
             missing = 0.0 if found is None else found
             if found is None and not coarse and not self.is_complete(progress.L):
@@ -329,10 +327,23 @@ class LargeMargin:
             settled = found is None and missing <= tol
             if settled and (coarse or not self._escape(progress, tol)):
                 return True
-            # The list is renewed while that helps; from then on it only grows, so that the
-            # rounds come to an end.
-            keep, last = keep or objective >= last, objective
-        raise AssertionError
+            if objective < best or coarse:
+                best, there = objective, (progress.L, self.pairs, self._listed_at)
+                check = min(2 * check, LAST_CHECK)
+            else:
+                # What was missing led astray: back, with both lists, and look sooner. From now on
+                # the list only grows, so that the rounds come to an end.
+                progress.L, listed, self._listed_at = there
+                self.pairs = self._joined(listed, self.pairs)
+                keep, check = True, max(2, check // 4)
+
+    def _joined(self, one: PairList | None, other: PairList | None) -> PairList | None:
+        """Two lists in one; None, for all pairs, where it would be too long."""
+        if one is None or other is None:
+            return None
+        lists = [(pairs.centres, pairs.indices) for pairs in (one, other)]
+        joined = pair_list(lists, len(self.points))
+        return joined if len(joined.indices) <= self.max_pairs else None
 
     def _n_pairs(self) -> str:
         return "all" if self.pairs is None else f"{len(self.pairs.indices):,}"

@@ -75,7 +75,9 @@ class LMNN(LinearLearner):
         "diagonal" learns one factor a feature, on the features as they are.
     init : {"auto", "identity", "pca", "within"} or array of shape (n_components, n_features)
         Where to start: the Euclidean distance, the principal axes, or the directions whitened by
-        the within-class covariance. "auto" is "within".
+        the within-class covariance. "auto" is "within" where there are three times as many rows as
+        features and "pca" where there are fewer; with ``validation_fraction`` it is "identity", so
+        that stopping early means staying close to the plain distance.
     solver : {"lbfgs", "projected-subgradient"}, default="lbfgs"
         The second is the algorithm of the work [1]_, for comparison: it stalls where features
         have different scales.
@@ -110,7 +112,7 @@ class LMNN(LinearLearner):
     objective_ : float
         ε at the solution, over all impostors.
     dual_bound_ : float
-        No square map has a lower ε than this.
+        No square map has a lower ε than this; with ``structure="diagonal"`` no diagonal one.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
     target_neighbors_ : ndarray of shape (n_samples, k)
@@ -265,7 +267,7 @@ class LMNN(LinearLearner):
         if len(held) and self.refit:
             trained = np.arange(len(rows))
             targets = self._choose_targets(rows, codes, classes)
-            self._learn(rows, codes, targets, None, None, self._best_iteration)
+            self._learn(rows, codes, targets, None, None, max(1, self._best_iteration))
         self.classes_ = classes
         self.target_neighbors_ = np.full((len(rows), targets.shape[1]), -1, dtype=np.intp)
         self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
@@ -381,6 +383,8 @@ class LMNN(LinearLearner):
         max_iter: int | None,
     ) -> None:
         progress = Progress(start, watch=watch)
+        if watch is not None:
+            watch.look(start)  # the start may be the best there is
         limit = self.max_iter if max_iter is None else max_iter
         try:
             with blas_for(2.0 * problem.points.size * len(start)):
@@ -495,9 +499,10 @@ class LMNN(LinearLearner):
         # Rows beyond the rank of the data stay zero.
         start = np.zeros((size, rank))
         used = min(size, rank)
-        if self.init == "pca":
+        init = self._first(statistics, rank)
+        if init == "pca":
             start[:used] = np.eye(used, rank)
-        elif self.init == "identity":
+        elif init == "identity":
             values, axes = descending_eigh(unwhite.T @ unwhite, used)
             start[:used] = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
         else:
@@ -506,6 +511,15 @@ class LMNN(LinearLearner):
             # T may leave out directions that are empty within classes.
             start[: axes.shape[1]] = (T @ axes).T @ unwhite
         return start
+
+    def _first(self, statistics: ClassStatistics, rank: int) -> str:
+        if self.init != "auto":
+            return str(self.init)
+        if self.validation_fraction > 0:
+            return "identity"
+        # Whitened by hardly more rows than there are directions, classes fall into points.
+        spare = statistics.total_weight - statistics.n_classes
+        return "within" if spare >= 3 * rank else "pca"
 
     def _given_init(self, p: int) -> Matrix:
         try:
@@ -528,7 +542,7 @@ class LMNN(LinearLearner):
             start[used] = np.diag(given)[used] / white[used]
             if not start.any():
                 raise ValueError("init maps all of X to one point, from which no step leads away.")
-        elif self.init == "identity":
+        elif self.init == "identity" or (self.init == "auto" and self.validation_fraction > 0):
             start[used] = 1 / white[used]
         elif self.init in ("auto", "within"):
             within = np.diag(statistics.within_scatter()) / statistics.total_weight
@@ -554,16 +568,18 @@ class Watch:
         self.errors: list[float] = []
         self.best: Matrix | None = None
         self.best_iteration = 0
-        self._calls = 0
+        self._iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
         """Called after each iteration; True when it is time to stop."""
-        self._calls += 1
-        if self._calls > 1 and self._calls % _WATCH_EVERY:
-            return False
+        self._iterations += 1
+        return self._iterations % _WATCH_EVERY == 0 and self.look(L)
+
+    def look(self, L: Matrix) -> bool:
+        """Take the error of a map; True when it is time to stop."""
         error = self._error(L)
         if not self.errors or error < min(self.errors):
-            self.best, self.best_iteration = L.copy(), self._calls
+            self.best, self.best_iteration = L.copy(), self._iterations
         self.errors.append(error)
         return len(self.errors) - int(np.argmin(self.errors)) > self._patience
 

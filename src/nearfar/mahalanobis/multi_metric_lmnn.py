@@ -95,7 +95,8 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.1.10.
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.1.8.
 
     Examples
     --------
@@ -231,7 +232,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
             )
         progress = Progress(np.repeat(single[None], n_cells, axis=0), watch=watch)
         if watch is not None:
-            watch(progress.L)  # the single map may be the best there is
+            watch.look(progress.L)  # the single map may be the best there is
         try:
             with blas_for(2.0 * points.size * len(single)):
                 converged = problem.solve(

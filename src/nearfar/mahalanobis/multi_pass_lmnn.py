@@ -66,7 +66,8 @@ class MultiPassLMNN(LinearLearner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.1.9.
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.1.8.
 
     Examples
     --------

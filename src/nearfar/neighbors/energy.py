@@ -81,7 +81,8 @@ class EnergyClassifier(MappedClassifier):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.1.4.
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.1.4.
 
     Examples
     --------
