@@ -4,8 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris, load_wine, make_circles
+from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs, make_circles
 from sklearn.exceptions import ConvergenceWarning
 from test_lmnn import brute_loss, problem, random_psd, sdp_optimum
 
@@ -23,6 +24,7 @@ from nearfar.mahalanobis.large_margin import LargeMargin, shrinkage_of
 from nearfar.mahalanobis.multi_metric_lmnn import ManyMetrics
 from nearfar.mahalanobis.projected_subgradient import WorkingSet
 from nearfar.neighbors.impostors import find_impostors, target_neighbors
+from nearfar.solvers.triplet_loss import full_loss, laplacian_dot
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)
@@ -691,3 +693,37 @@ def test_kernels_that_cannot_be(kernel, change, message):
     X, y = problem(0)
     with pytest.raises(ValueError, match=message):
         KernelLMNN(kernel).fit(change(X @ X.T), y)
+
+
+# Identities
+
+
+def test_the_laplacian_gathers_outer_products():
+    # Specification T1: any weights, negative and asymmetric ones too.
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(12, 3)), rng.normal(size=(12, 12))
+    wanted = sum(W[a, b] * np.outer(X[a] - X[b], X[a] - X[b]) for a in range(12) for b in range(12))
+    found = X.T @ laplacian_dot(sparse.csr_array(W), X)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
+
+
+def test_no_push_left_means_no_leave_one_out_error():
+    # Specification T11.
+    X, y = make_blobs(60, 3, centers=3, cluster_std=0.5, random_state=0)
+    lmnn = LMNN(push_weight=0.99).fit(X, y)
+    Z = 3 * lmnn.transform(X)  # beyond the margin, where no hinge is left
+    targets = target_neighbors(Z, y, 3)
+    assert full_loss(Z, y, targets, 1.0).loss == 0
+    assert KNNClassifier().fit(Z, y).leave_one_out_error() == 0
+
+
+def test_distances_by_the_map_and_by_the_matrix_agree():
+    # Specification T13.
+    X, y = WINE
+    lmnn = LMNN().fit(X, y)
+    M = lmnn.get_mahalanobis_matrix()
+    assert np.linalg.eigvalsh(M)[0] >= -1e-12 * np.abs(M).max()
+    differences = X[:50] - X[50:100]
+    by_matrix = np.sqrt(np.einsum("ij,jk,ik->i", differences, M, differences))
+    pairs = np.stack([X[:50], X[50:100]], axis=1)
+    np.testing.assert_allclose(lmnn.pair_distance(pairs), by_matrix, rtol=1e-9)
