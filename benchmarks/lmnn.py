@@ -395,7 +395,8 @@ def run_mnist(_: list[str], threads: int) -> dict[str, Any]:
     from nearfar.neighbors.energy import EnergyClassifier
 
     X, y, X_test, y_test = mnist.load(os.environ["NEARFAR_DATA"])
-    rule = EnergyClassifier(LMNN(n_neighbors=3, n_jobs=threads), n_jobs=threads)
+    learner = LMNN(n_neighbors=3, push_weight=float(arguments[0]), n_jobs=threads)
+    rule = EnergyClassifier(learner, n_jobs=threads)
     found = timed_fit(rule, X, y)
     learner = rule.estimator_
     euclidean = wrong(np.eye(X.shape[1], dtype=np.float32), X, y, X_test, y_test)
@@ -435,8 +436,14 @@ def run_growth(arguments: list[str], threads: int) -> dict[str, Any]:
 
 
 ALONE = {
-    "mnist": (
+    "mnist 0.5": (
         "MNIST 60,000×164, deskewed, float32",
+        "below 240 s and 3,000 MB; p < 0.05; energy at most 1.30",
+    ),
+    # The weight that was best for the energy rule on the last 10,000 training images, among 0.5,
+    # 0.9 and 0.98 (1.27, 1.23 and 1.36 %).
+    "mnist 0.9": (
+        "MNIST, push_weight=0.9",
         "below 240 s and 3,000 MB; p < 0.05; energy at most 1.30",
     ),
     "embeddings 64": (

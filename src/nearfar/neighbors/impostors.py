@@ -15,6 +15,8 @@ from nearfar.summaries.exact_search import choose_search, kneighbors
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
+# Products of so many terms take longer than starting threads and limiting those of BLAS.
+_WORTH_THREADS = 2 * 10**9
 
 
 def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
@@ -126,6 +128,8 @@ def find_impostors(
             )
         return order[centre], facing[other]
 
+    if Z.size * len(centres) < _WORTH_THREADS:
+        n_threads = 1
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
     tasks = _class_blocks(edges, facing_edges, None if both else centres)
