@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -251,3 +253,19 @@ def test_a_transformer_that_learns_nothing_is_fitted_all_the_same():
     result = compare(X, Y, methods=methods, **options)
     rows = {method["name"]: method for method in result.document["methods"]}
     assert rows["own"]["error"] < 0.1 and rows["piped"]["error"] < 0.1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are spawned here")
+def test_a_process_without_a_group_of_its_own_is_killed_all_the_same():
+    # Killed right after the fork it had no group yet, and whoever read its answer waited for ever.
+    ours, theirs = socket.socketpair()
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = pools._Forked(child.pid, ours, None)  # in our group: killpg finds no such group
+    reader = threading.Thread(target=lambda: process.stdout.read(1), daemon=True)
+    reader.start()
+    time.sleep(0.1)
+    pools._kill(process)
+    reader.join(5)
+    assert not reader.is_alive()
+    assert child.wait(5) == -signal.SIGKILL
+    theirs.close()

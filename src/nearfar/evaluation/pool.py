@@ -190,6 +190,9 @@ class _Spawned:
         self.pid = self._process.pid
         send(self.stdin, paths)
 
+    def hang_up(self) -> None:
+        """Nothing to do: killed, it closes its ends of the pipes."""
+
     def wait(self, seconds: float) -> int | None:
         """Its exit code, or None if it has not ended by then."""
         try:
@@ -251,9 +254,15 @@ class _Forked:
     def __init__(self, pid: int, channel: socket.socket, template: _Template) -> None:
         self.pid = pid
         self.stdin, self.stdout = channel.makefile("wb"), channel.makefile("rb")
-        channel.close()  # open until both files are closed
+        self._channel = channel
         self._template = template
         self._code: int | None = None
+
+    def hang_up(self) -> None:
+        """Wake whoever waits for its answer: a stream cannot be closed while it is read."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+        self._channel.close()
 
     def wait(self, seconds: float) -> int | None:
         """Its exit code, a signal negative as subprocess has it; None if it has not ended yet."""
@@ -284,13 +293,15 @@ def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 def _kill(process: _Spawned | _Forked) -> None:
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)  # what it started goes with it
-        else:
+    with suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "killpg"):
             os.kill(process.pid, signal.SIGTERM)
-    except (ProcessLookupError, PermissionError):
-        pass
+        else:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)  # what it started goes with it
+            except ProcessLookupError:  # just forked, it may not have a group of its own yet
+                os.kill(process.pid, signal.SIGKILL)
+    process.hang_up()
     for stream in (process.stdin, process.stdout):
         with suppress(OSError):
             stream.close()
