@@ -6,11 +6,17 @@ from expected_failures import EXPECTED_FAILURES
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from nearfar import EnergyClassifier, KNNClassifier, MultiMetricLMNN, all_learners
+from nearfar import (
+    EnergyClassifier,
+    KNNClassifier,
+    MinimumMahalanobisClassifier,
+    MultiMetricLMNN,
+    all_learners,
+)
 from nearfar.contract import checks
 
-# Two fits instead of six show the same.
-QUICK = {"MultiPassLMNN": {"n_passes": 2}}
+# Two fits instead of six, and three starts instead of ten, show the same.
+QUICK = {"MultiPassLMNN": {"n_passes": 2}, "PARDA": {"n_init": 3}}
 LEARNERS = [
     cls(**QUICK.get(name, {}))
     for name, cls in all_learners().items()
@@ -19,7 +25,13 @@ LEARNERS = [
 
 
 @parametrize_with_checks(
-    [*LEARNERS, KNNClassifier(), EnergyClassifier(), MultiMetricLMNN(patience=2)],
+    [
+        *LEARNERS,
+        KNNClassifier(),
+        EnergyClassifier(),
+        MinimumMahalanobisClassifier(),
+        MultiMetricLMNN(patience=2),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(type(estimator).__name__, {}),
 )
 @pytest.mark.filterwarnings("ignore")

@@ -40,13 +40,16 @@ from sklearn.preprocessing import (
 from nearfar import (
     LDA,
     LMNN,
+    MODA,
     PCA,
     RCA,
     Chunklets,
     EnergyClassifier,
     Euclidean,
+    KernelDA,
     KernelLMNN,
     KNNClassifier,
+    MinimumMahalanobisClassifier,
     MultiMetricLMNN,
     MultiPassLMNN,
     NeighborGraph,
@@ -159,6 +162,14 @@ def test_energies_come_back_as_they_were(name, tmp_path):
     assert identical(again.predict(X), model.predict(X))
     assert identical(again.decision_function(X + 0.1), model.decision_function(X + 0.1))
     assert again.leave_one_out_error() == model.leave_one_out_error()
+
+
+@pytest.mark.parametrize("learner", [None, LDA(), KernelDA(), MODA(n_clusters=2)])
+def test_scores_of_classes_come_back_as_they_were(learner, tmp_path):
+    model = MinimumMahalanobisClassifier(learner, rule="gaussian").fit(X, Y)
+    again = round_trip(model, tmp_path)
+    assert identical(again.predict(X), model.predict(X))
+    assert identical(again.decision_function(X + 0.1), model.decision_function(X + 0.1))
 
 
 def test_energies_of_a_class_without_targets_come_back(tmp_path):
@@ -627,6 +638,8 @@ def test_describe_tells_what_is_in_a_file(tmp_path, monkeypatch):
         (MultiMetricLMNN(validation_fraction=0.5, patience=1).fit(X, Y), len(X) // 2),
         (KernelLMNN(), 0),
         (KernelLMNN(estimator=LMNN(tol=1e-3)).fit(X, Y), len(X)),
+        (KernelDA(n_landmarks=21).fit(X, Y), 21),
+        (MinimumMahalanobisClassifier().fit(X, Y), 0),
         # Moments are kept about the first row of each class.
         (LDA().fit(X, Y), 3),
         (PCA().fit(X), 1),
@@ -1535,6 +1548,9 @@ FAMILY = {
     "kernel": lambda: KernelLMNN(n_directions=5, estimator=LMNN(tol=1e-3)).fit(X, Y),
     "voting": lambda: KNNClassifier(KernelLMNN(n_directions=5)).fit(X, Y),
     "given": lambda: KernelLMNN("precomputed", n_directions=4).fit(X @ X.T, Y),
+    "scores": lambda: MinimumMahalanobisClassifier(LDA()).fit(X, Y),
+    "clusters": lambda: MODA(n_clusters=2).fit(X, Y),
+    "landmarks": lambda: KernelDA(n_landmarks=20).fit(X, Y),
 }
 FAMILY_NONSENSE = {
     "energy": [
@@ -1626,6 +1642,28 @@ FAMILY_NONSENSE = {
     "given": [
         ("_rows", np.zeros((N, 4)), "the kernel does not fit"),
         ("kernel", "rbf", "no table of numbers"),
+    ],
+    "scores": [
+        ("means_", np.zeros((2, 2)), "not one mean for each class"),
+        ("means_", np.zeros((3, 3)), "no covariances"),
+        ("classes_", None, "there are no classes"),
+        ("_factors", np.zeros((3, 3, 2)), "no covariances"),
+        ("_factors", None, "no covariances"),
+        ("_log_dets", np.zeros(2), "not _log_dets for each class"),
+        ("_log_priors", np.zeros(2), "not _log_priors for each class"),
+        ("estimator_", None, "the training points do not fit"),
+        ("estimator_.components_", np.zeros((3, 4)), "do not fit the learner"),
+        ("rule", "vote", "rule must be"),
+    ],
+    "clusters": [
+        ("_owners", np.zeros((6, 1), dtype=int), "no classes of the clusters"),
+        ("_owners", np.zeros(5, dtype=int), "clusters without a class"),
+        ("_owners", None, "no classes of the clusters"),
+    ],
+    "landmarks": [
+        ("_rows", np.zeros((19, 4)), "not one row a direction"),
+        ("coefficients_", np.zeros((2, 3)), "no coefficients"),
+        ("reg", -1.0, "reg must be"),
     ],
 }
 

@@ -2,8 +2,24 @@ from . import base as base
 from . import evaluation as evaluation
 from .base import all_learners as all_learners
 from .base import check_learner as check_learner
+from .discriminant.apac import APAC as APAC
+from .discriminant.dlda import DLDA as DLDA
+from .discriminant.fractional_step_lda import FractionalStepLDA as FractionalStepLDA
+from .discriminant.gada import GADA as GADA
+from .discriminant.hda import HDA as HDA
+from .discriminant.hlda import HLDA as HLDA
+from .discriminant.kernel_da import KernelDA as KernelDA
+from .discriminant.kernel_mgmkld import KernelMGMKLD as KernelMGMKLD
 from .discriminant.lda import LDA as LDA
+from .discriminant.mgmd import MGMD as MGMD
+from .discriminant.mgmkld import MGMKLD as MGMKLD
+from .discriminant.moda import MODA as MODA
+from .discriminant.multimodal_kernel_mgmkld import MultimodalKernelMGMKLD as MultimodalKernelMGMKLD
+from .discriminant.multimodal_mgmkld import MultimodalMGMKLD as MultimodalMGMKLD
+from .discriminant.oda import ODA as ODA
+from .discriminant.parda import PARDA as PARDA
 from .discriminant.pca import PCA as PCA
+from .discriminant.weighted_lda import WeightedLDA as WeightedLDA
 from .evaluation.compare import compare as compare
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
@@ -13,6 +29,9 @@ from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA
 from .neighbors.energy import EnergyClassifier as EnergyClassifier
 from .neighbors.knn import KNNClassifier as KNNClassifier
+from .neighbors.minimum_mahalanobis import (
+    MinimumMahalanobisClassifier as MinimumMahalanobisClassifier,
+)
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics

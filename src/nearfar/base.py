@@ -28,7 +28,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearfar.blocks import blas_for, row_blocks
 from nearfar.labels import encode_labels
 from nearfar.parameters import Allowed, check_parameter
+from nearfar.solvers.subspaces import Interrupted
 from nearfar.summaries.class_statistics import ClassStatistics, Floats, check_weight
+from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
 
 __all__ = [
     "Learner",
@@ -249,17 +251,24 @@ class StatisticsLearner(LinearLearner, ABC):
     Subclasses write :meth:`solve`; fitting in one go or in batches comes with it. ``partial_fit``
     only accumulates: the solve runs once, when something learned is first asked for. Where what
     was seen so far cannot be solved, asking raises the solve's error (``hasattr`` too).
+
+    Of dask arrays and dataframes (``pip install 'nearfar[dask]'``) the statistics are computed
+    block by block where dask computes; only they come here, and the solve runs here.
     """
 
     #: One scatter for all classes; False keeps one for each.
     pooled_statistics: ClassVar[bool] = True
+    #: Parameters with which batches give what one fit gives, where the default looks at rows too.
+    same_in_batches: ClassVar[dict[str, Any]] = {}
     statistics_: ClassStatistics
 
     @abstractmethod
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """Components (n_components, n_features) from the statistics.
 
-        May set further attributes that end in an underscore.
+        May set further attributes that end in an underscore. On Ctrl-C it may raise
+        :class:`~nearfar.solvers.subspaces.Interrupted` with the best components so far: the learner
+        is then fitted with these, and the interrupt goes on.
         """
 
     def fit(
@@ -269,11 +278,11 @@ class StatisticsLearner(LinearLearner, ABC):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             Training points.
-        y : array-like of shape (n_samples,)
+        y : array-like, dask array or dask series of shape (n_samples,)
             Labels; ignored by learners that need none.
-        sample_weight : array-like of shape (n_samples,), optional
+        sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
             Non-negative weights of the rows.
 
         Returns
@@ -282,7 +291,7 @@ class StatisticsLearner(LinearLearner, ABC):
             The learner itself.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=True, min_samples=2, finite=False)
+        rows = self._check_rows(X, reset=True, min_samples=2)
         return self._fit_with(partial(self._accumulate, rows, y, sample_weight))
 
     def partial_fit(
@@ -292,11 +301,11 @@ class StatisticsLearner(LinearLearner, ABC):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             More training points.
-        y : array-like of shape (n_samples,)
+        y : array-like, dask array or dask series of shape (n_samples,)
             Their labels.
-        sample_weight : array-like of shape (n_samples,), optional
+        sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
             Non-negative weights of the rows.
 
         Returns
@@ -305,9 +314,16 @@ class StatisticsLearner(LinearLearner, ABC):
             The learner itself; the solve waits until it is needed.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__(), finite=False)
+        rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
         # Rows are seen once: float64 products, as their condition shows only later.
         return self._accumulate(rows, y, sample_weight, exact=True)
+
+    def _check_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        """Rows to accumulate; of dask's, only what is known before computing is checked here."""
+        if not is_dask(X):
+            return self._check_X(X, reset=reset, min_samples=min_samples, finite=False)
+        self._check_X(without_rows(X), reset=reset, min_samples=0)
+        return X
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
         """Accumulate anew and solve; a fit that fails leaves the learner unfitted."""
@@ -319,18 +335,30 @@ class StatisticsLearner(LinearLearner, ABC):
                 self._forget()
                 accumulate(exact=True)
             return self._solved()
-        except BaseException:
-            self._forget()
+        except BaseException as error:
+            if not (isinstance(error, Interrupted) and error.components is not None):
+                self._forget()
             raise
 
     def _accumulate(
         self, rows: Floats, y: ArrayLike | None, sample_weight: ArrayLike | None, *, exact: bool
     ) -> Self:
+        if is_dask(rows):
+            return self._accumulate_blocks(rows, y, sample_weight)
         if self.learner_tags.supervised:
             classes, codes = self._check_labels(y, len(rows), min_classes=1)
         else:
             classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
         return self._add(rows, classes, codes, sample_weight, exact=exact)
+
+    def _accumulate_blocks(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        if self.learner_tags.supervised and y is None:
+            self._check_labels(None, 0)
+        labels = y if self.learner_tags.supervised else None
+        found = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
+        dtype = np.float32 if found.precision > np.finfo(np.float64).eps else np.float64
+        fitted = self.__sklearn_is_fitted__()
+        return self._keep(self.statistics_.merge(found) if fitted else found, np.dtype(dtype))
 
     def _add(
         self,
@@ -342,18 +370,19 @@ class StatisticsLearner(LinearLearner, ABC):
         exact: bool,
     ) -> Self:
         weight = None if sample_weight is None else check_weight(sample_weight, len(rows))
-        first = not self.__sklearn_is_fitted__()
         statistics = (
-            ClassStatistics(pooled=self.pooled_statistics, exact=exact)
-            if first
-            else self.statistics_
+            self.statistics_
+            if self.__sklearn_is_fitted__()
+            else ClassStatistics(pooled=self.pooled_statistics, exact=exact)
         )
-        statistics.add(rows, classes, codes, weight)
-        # Only now: rows that were refused must leave no trace.
+        return self._keep(statistics.add(rows, classes, codes, weight), rows.dtype)
+
+    def _keep(self, statistics: ClassStatistics, dtype: np.dtype[Any]) -> Self:
+        """Only when all went well: rows that were refused must leave no trace."""
+        if not self.__sklearn_is_fitted__():
+            self._dtype = dtype
         self._unsolve()
         self.statistics_ = statistics
-        if first:
-            self._dtype = rows.dtype
         return self
 
     def _forget(self) -> None:
@@ -371,16 +400,21 @@ class StatisticsLearner(LinearLearner, ABC):
                 "no point into a chunklet."
             )
         before = set(vars(self))
+        interrupt = None
         try:
             with blas_for(10.0 * self.statistics_.n_features**3):
                 components = self.solve(self.statistics_)
-        except BaseException:
-            for name in set(vars(self)) - before:  # half a solution must not look like one
-                del self.__dict__[name]
-            raise
+        except BaseException as error:
+            if not (isinstance(error, Interrupted) and error.components is not None):
+                for name in set(vars(self)) - before:  # half a solution must not look like one
+                    del self.__dict__[name]
+                raise
+            components, interrupt = error.components, error
         self.components_ = components.astype(self._dtype)
         self.mean_ = self.statistics_.mean.astype(self._dtype)
         self._learned = sorted(set(vars(self)) - before)
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual, after the best so far was left on the learner
         return self
 
     def __getattr__(self, name: str) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import TypeVar
 
 from sklearn import get_config
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -29,9 +31,7 @@ def row_blocks(n_rows: int, bytes_per_row: int, *, at_most: int | None = None) -
 
 def blas_threads() -> int:
     """The number of threads BLAS would use now; honours the user's limits."""
-    counts = [
-        lib["num_threads"] for lib in ThreadpoolController().info() if lib["user_api"] == "blas"
-    ]
+    counts = [lib["num_threads"] for lib in _libraries().info() if lib["user_api"] == "blas"]
     return max(counts, default=1)
 
 
@@ -45,13 +45,29 @@ def map_in_order(
     if n_threads <= 1:
         yield from map(function, tasks)
         return
-    with threadpool_limits(1), ThreadPoolExecutor(n_threads) as pool:
+    with _libraries().limit(limits=1), ThreadPoolExecutor(n_threads) as pool:
         yield from pool.map(function, tasks)
 
 
 def blas_for(flops: float) -> AbstractContextManager[object]:
     """BLAS on one thread while its products are of so few operations that threads only wait."""
-    return threadpool_limits(1, user_api="blas") if flops < 1e8 else nullcontext()
+    return one_blas_thread() if flops < 1e8 else nullcontext()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """BLAS on one thread."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
+
+
+def _libraries() -> ThreadpoolController:
+    return _found_libraries("scipy.linalg" in sys.modules)
+
+
+@cache
+def _found_libraries(with_scipy: bool) -> ThreadpoolController:
+    # To look for them takes 2 ms. NumPy's BLAS is loaded; SciPy has one of its own.
+    return ThreadpoolController()
 
 
 def effective_threads(n_jobs: int | None) -> int:

@@ -438,9 +438,10 @@ def _methods(options: argparse.Namespace) -> int:
     from nearfar.evaluation.methods import DEFAULT, baselines, known_learners
 
     found = known_learners()
+    width = max(map(len, found))
     print("Start here (what `nearfar compare` tries):")
     for name in DEFAULT:
-        print(_method_line(name, found[name]))
+        print(_method_line(name, found[name], width))
     rooms: dict[str, list[str]] = {}
     for name, learner in found.items():
         parts = learner.__module__.split(".")
@@ -449,21 +450,22 @@ def _methods(options: argparse.Namespace) -> int:
     for room, names in rooms.items():
         print(f"\n{room}:")
         for name in names:
-            print(_method_line(name, found[name]))
+            print(_method_line(name, found[name], width))
+    print("\nThe name of a family stands for all its learners: --methods discriminant")
     print("\nplain distances, for `nearfar fit --method`:")
     for method in baselines():
-        print(f"  {method.name:<14} {method.label}")
-    print("  reference    the best of these, as tuning finds it")
+        print(f"  {method.name:<{width}} {method.label}")
+    print(f"  {'reference':<{width}} the best of these, as tuning finds it")
     return 0
 
 
-def _method_line(name: str, learner: Any) -> str:
+def _method_line(name: str, learner: Any, width: int) -> str:
     tags = learner.learner_tags
     words = [tags.kind, "labels" if tags.supervised else "no labels"]
     words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
-    return f"  {name.lower():<14} {first} [{', '.join(words)}]"
+    return f"  {name.lower():<{width}} {first} [{', '.join(words)}]"
 
 
 # Arguments
@@ -507,7 +509,7 @@ def _add_compare(commands: Any) -> None:
     add("--groups", metavar="COL", help="rows with equal values are never on both sides of a fold")
     add("--time", metavar="COL", help="train on the past, test on what follows")
     add("--test", metavar="FILE", help="a fixed test file instead of folds")
-    add("--methods", metavar="A,B", help="learners to compare (see: nearfar methods)")
+    add("--methods", metavar="A,B", help="learners or families to compare (see: nearfar methods)")
     add("--scoring", metavar="NAME", help="a scorer of scikit-learn, such as f1_macro")
     _add_scale(command, "auto")
     add("--repeats", type=_number(int, 1), metavar="N", help="run so many × 5 folds, however long")

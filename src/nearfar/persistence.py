@@ -53,6 +53,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from nearfar.base import Checked, Learner, LinearLearner, all_learners
+from nearfar.discriminant.moda import MODA
 from nearfar.extras import require
 from nearfar.mahalanobis.kernel_lmnn import KernelLMNN
 from nearfar.mahalanobis.lmnn import LMNN
@@ -61,7 +62,9 @@ from nearfar.mahalanobis.multi_pass_lmnn import MultiPassLMNN
 from nearfar.neighbors.energy import EnergyClassifier
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.mapped import MappedClassifier
+from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.kernel_coordinates import KernelCoordinates
 from nearfar.summaries.neighbor_graph import NeighborGraph
 from nearfar.summaries.second_moment import SecondMoment
 from nearfar.summaries.supervision import Chunklets, Pairs, Triplets
@@ -78,6 +81,7 @@ _NEARFAR_TYPES = (
     "nearfar.ClassStatistics",
     "nearfar.EnergyClassifier",
     "nearfar.KNNClassifier",
+    "nearfar.MinimumMahalanobisClassifier",
     "nearfar.MultiMetricLMNN",
     "nearfar.NeighborGraph",
     "nearfar.Pairs",
@@ -1024,7 +1028,7 @@ def _check_knn(part: KNNClassifier) -> None:
         0 < part.n_neighbors <= n_points,
         f"n_neighbors={part.n_neighbors} of {n_points} training points.",
     )
-    _check_mapped(state)
+    _check_mapped(state, state["_points"].shape[1])
 
 
 def _check_energy(part: EnergyClassifier) -> None:
@@ -1048,19 +1052,32 @@ def _check_energy(part: EnergyClassifier) -> None:
     k, weight = state.get("n_neighbors_"), state.get("push_weight_")
     _need(type(k) is int and 1 <= k <= n_points, "n_neighbors_ must be a count of points.")
     _need(type(weight) is float and 0 <= weight <= 1, "push_weight_ must be from 0 to 1.")
-    _check_mapped(state)
+    _check_mapped(state, n_out)
 
 
-def _check_mapped(state: Mapping[str, Any]) -> None:
-    """A classifier's learner, and whether the training points come from it."""
+def _check_minimum_mahalanobis(part: MinimumMahalanobisClassifier) -> None:
+    state = vars(part)
+    if "means_" not in state:
+        return
+    n_classes, means = len(_checked_classes(state)), state["means_"]
+    _need(_is_array(means, "f", n_classes, None), "not one mean for each class.")
+    width = means.shape[1]
+    _need(_is_array(state.get("_factors"), "f", n_classes, width, None), "no covariances.")
+    for name in ("_log_dets", "_log_priors"):
+        _need(_is_array(state.get(name), "f", n_classes), f"not {name} for each class.")
+    _check_mapped(state, width)
+
+
+def _check_mapped(state: Mapping[str, Any], width: int) -> None:
+    """A classifier's learner, and whether points of so many dimensions come from it."""
     _need("estimator_" in state, "the learner is missing.")
-    learner, width = state["estimator_"], state["_points"].shape[1]
+    learner = state["estimator_"]
     _need(learner is None or hasattr(type(learner), "transform"), "the learner is none.")
     if learner is None:
         _need(state.get("n_features_in_") == width, "the training points do not fit.")
         return
-    name = "coefficients_" if isinstance(learner, KernelLMNN) else "components_"
-    if isinstance(learner, LinearLearner | KernelLMNN) and name in vars(learner):
+    name = "coefficients_" if isinstance(learner, KernelCoordinates) else "components_"
+    if isinstance(learner, LinearLearner | KernelCoordinates) and name in vars(learner):
         fits = width == len(vars(learner)[name])
         _need(fits, "the training points do not fit the learner.")
 
@@ -1118,12 +1135,12 @@ def _check_multi_metric(part: MultiMetricLMNN) -> None:
     _need(isinstance(state.get("estimator_"), LMNN), "the single map is no LMNN.")
 
 
-def _check_kernel(part: KernelLMNN) -> None:
+def _check_kernel(part: KernelCoordinates) -> None:
     state = vars(part)
     _need(isinstance(part.kernel, str), "a kernel must be named: a file holds no function.")
     if "_basis" not in state:
         return
-    n, basis, learner = state.get("n_features_in_"), state["_basis"], state.get("estimator_")
+    n, basis = state.get("n_features_in_"), state["_basis"]
     _need(_is_array(basis, "f", None, None), "no directions in the kernel's space.")
     n_points, n_directions = basis.shape
     given = part.kernel == "precomputed"
@@ -1137,10 +1154,25 @@ def _check_kernel(part: KernelLMNN) -> None:
     _need(_is_array(state.get("_means"), "f", n_points), "no means of the kernel.")
     _need(type(state.get("_mean")) is float, "no mean of the kernel.")
     _need(_is_array(state.get("coefficients_"), "f", None, n_points), "no coefficients.")
-    fits = isinstance(learner, LMNN) and _is_array(
-        vars(learner).get("components_"), "f", len(state["coefficients_"]), n_directions
+    if hasattr(part, "estimator"):
+        learner = state.get("estimator_")
+        fits = isinstance(learner, LMNN if isinstance(part, KernelLMNN) else LinearLearner)
+        fits = fits and _is_array(
+            vars(learner).get("components_"), "f", len(state["coefficients_"]), n_directions
+        )
+        _need(fits, "the map in the kernel's space does not fit.")
+
+
+def _check_moda(part: MODA) -> None:
+    state = vars(part)
+    if "_owners" not in state:
+        return
+    owners, statistics = state["_owners"], state.get("statistics_")
+    _need(isinstance(owners, np.ndarray) and owners.ndim == 1, "no classes of the clusters.")
+    known = isinstance(statistics, ClassStatistics) and all(
+        type(label) is int and 0 <= label < len(owners) for label in statistics._labels
     )
-    _need(fits, "the map in the kernel's space does not fit.")
+    _need(known, "clusters without a class.")
 
 
 def _check_statistics(part: ClassStatistics) -> None:
@@ -1251,9 +1283,11 @@ _CHECKS: dict[type, Any] = {
     LinearLearner: _check_linear,
     MultiPassLMNN: _check_multi_pass,
     MultiMetricLMNN: _check_multi_metric,
-    KernelLMNN: _check_kernel,
+    KernelCoordinates: _check_kernel,
+    MODA: _check_moda,
     KNNClassifier: _check_knn,
     EnergyClassifier: _check_energy,
+    MinimumMahalanobisClassifier: _check_minimum_mahalanobis,
     ClassStatistics: _check_statistics,
     Pairs: _check_pairs,
     Triplets: _check_triplets,

@@ -230,6 +230,7 @@ def check_one_distance(learner: Learner) -> None:
 
 def check_batches(learner: Learner) -> None:
     """Batches of any size give what one fit gives; new classes may appear; fit starts anew."""
+    learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
     X, y = _data()
     order = np.argsort(y, kind="stable")  # the last class appears late
     X, y = X[order], y[order]

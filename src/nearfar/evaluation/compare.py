@@ -84,8 +84,8 @@ def compare(
         Labels; a continuous target is refused.
     methods : mapping, sequence, str, learner or None
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
-        them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``;
-        None is LDA, RCA and LMNN.
+        them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
+        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN.
     cv : int, splitter or iterable, optional
         Folds of your own: how many, a splitter of scikit-learn, or pairs of row numbers to train on
         and to test; None is repeated, shuffled, stratified 5-fold.

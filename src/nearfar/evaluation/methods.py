@@ -129,7 +129,8 @@ def learners(methods: Any = None, scale: Scale = "auto") -> list[Method]:
     methods : mapping, sequence, str, learner or None
         A mapping from name to a learner, a classifier, or a sequence of up to four of them (its
         settings); or learners, named after their class, and names of learners of the library or of
-        the entry point group ``nearfar.learners``; None is a small set that suits most data.
+        the entry point group ``nearfar.learners``, or names of rooms ("discriminant") for all
+        their learners; None is a small set that suits most data.
     scale : {"auto", "none", "standard", "unit"}
         How features are scaled before a learner; "auto" tries what there is.
     """
@@ -166,7 +167,8 @@ def _by_name(methods: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for given in methods:
         if isinstance(given, str):
-            found[given.lower()] = _presets(find_learner(given))
+            for name in family(given) or [given]:
+                found[name.lower()] = _presets(find_learner(name))
             continue
         kind = given if isinstance(given, type) else type(given)
         name = base = kind.__name__.lower()
@@ -226,6 +228,20 @@ def _setting(scale: str, estimator: Any) -> Setting:
 def _presets(learner: type[Learner]) -> list[Learner]:
     """A learner at its default and with the settings it declares."""
     return [learner(**parameters) for parameters in ({}, *learner.settings)]
+
+
+def family(room: str) -> list[str]:
+    """Names of the learners of vectors in a room; none if there is no such room.
+
+    >>> "RCA" in family("Mahalanobis"), family("lmnn")
+    (True, [])
+    """
+    return [
+        name
+        for name, learner in all_learners().items()
+        if learner.__module__.split(".")[1] == room.lower()
+        and learner.learner_tags.input == "vectors"
+    ]
 
 
 def find_learner(name: str) -> type[Learner]:

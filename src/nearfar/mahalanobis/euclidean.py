@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.distributed import is_dask, without_rows
 
 
 class Euclidean(LinearLearner):
@@ -39,7 +40,7 @@ class Euclidean(LinearLearner):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             Training points.
         y : ignored
             For the API.
@@ -49,7 +50,7 @@ class Euclidean(LinearLearner):
         Euclidean
             Itself.
         """
-        self._dtype = self._check_X(X, reset=True).dtype
+        self._dtype = self._check_features(X, reset=True).dtype
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -57,7 +58,7 @@ class Euclidean(LinearLearner):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             More points.
         y : ignored
             For the API.
@@ -69,8 +70,13 @@ class Euclidean(LinearLearner):
         """
         if not hasattr(self, "n_features_in_"):
             return self.fit(X)
-        self._check_X(X, reset=False)
+        self._check_features(X, reset=False)
         return self
+
+    def _check_features(self, X: ArrayLike, *, reset: bool) -> Floats:
+        if is_dask(X):  # nothing is learned from the rows: they need not be computed
+            return self._check_X(without_rows(X), reset=reset, min_samples=0)
+        return self._check_X(X, reset=reset)
 
     def transform(self, X: ArrayLike) -> Floats:
         """The points as they are.

@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Learner, LearnerTags
-from nearfar.blocks import row_blocks
 from nearfar.mahalanobis.lmnn import LMNN
-from nearfar.parameters import having, integer, none, one_of, real
-from nearfar.solvers.eigen import descending_eigh
+from nearfar.parameters import having, none
 from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 
-_KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
 
-
-class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
+class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     r"""Large margin nearest neighbours in the feature space of a kernel.
 
     With the map :math:`L = \Omega \Phi`, :math:`\Phi` holding the training points in feature
@@ -90,14 +86,7 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
 
     learner_tags = LearnerTags(kind="instance", linear=False)
     parameters: ClassVar = {
-        "kernel": [
-            one_of(*_KERNELS, "precomputed"),
-            having("__call__", description="a function of two arrays"),
-        ],
-        "gamma": [none, real(0, open_low=True)],
-        "degree": [real(0, open_low=True)],
-        "coef0": [real()],
-        "n_directions": [none, integer(1), one_of("auto")],
+        **KERNEL_PARAMETERS,
         "estimator": [none, having("fit", "transform", description="an LMNN")],
     }
 
@@ -152,27 +141,9 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
             raise TypeError(f"estimator must be an LMNN; got {type(self.estimator).__name__}.")
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
-        # A copy: kernels of an array with itself are computed another way.
-        self._rows = None if self._is_given() else _exact(rows).copy()
-        self._gamma = self._choose_gamma()
-        K = self._kernel(rows if self._rows is None else self._rows)
-        if K.shape[0] != K.shape[1]:
-            raise ValueError(f"A precomputed kernel must be square to fit; got shape {K.shape}.")
-        if not np.allclose(K, K.T, rtol=1e-6, atol=1e-8 * np.abs(K).max()):
-            raise ValueError("The kernel matrix is not symmetric.")
-        self._means = K.mean(axis=0)
-        self._mean = float(self._means.mean())
-        n_directions: Any = self.n_directions
-        if self.n_directions == "auto":
-            n_directions = min(50, max(10, len(K) // 10))
-        values, vectors = descending_eigh(self._centred(K), n_directions)
-        kept = values > 1e-10 * max(values[0], np.finfo(float).tiny)
-        if not kept.any():
-            raise ValueError("The kernel maps all points to one: there is nothing to learn.")
-        self._basis = vectors[:, kept] / np.sqrt(values[kept])
+        coordinates = self._fit_kernel(rows)
         lmnn = LMNN() if self.estimator is None else clone(self.estimator)
-        self.n_directions_ = int(kept.sum())
-        self.estimator_ = lmnn.fit(self._coordinates(K), labels[codes])
+        self.estimator_ = lmnn.fit(coordinates, labels[codes])
         self.classes_ = labels
         L = self.estimator_.components_.astype(np.float64)
         self.coefficients_ = L @ self._basis.T
@@ -195,47 +166,9 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
-        mapped = np.empty((len(rows), self._n_features_out), dtype=rows.dtype)
-        for block in row_blocks(len(rows), 32 * len(self._basis)):
-            mapped[block] = self.estimator_.transform(self._coordinates(self._kernel(rows[block])))
-        return mapped
-
-    def _is_given(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def _choose_gamma(self) -> float | None:
-        if self._rows is None:
-            return None
-        if self.gamma is not None:
-            return float(self.gamma)
-        variances = self._rows.var(axis=0)
-        spread = float((np.sqrt(variances) if self.kernel == "laplacian" else variances).sum())
-        return 1 / spread if spread > 0 else 1.0
-
-    def _kernel(self, rows: Floats) -> NDArray[np.float64]:
-        """Kernel values of points with the training points."""
-        points = _exact(rows)
-        if self._rows is None:
-            return points
-        options: dict[str, Any] = {}
-        if not callable(self.kernel):
-            options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
-            options["filter_params"] = True
-        values = pairwise_kernels(points, self._rows, metric=self.kernel, **options)
-        return np.asarray(values, np.float64)
-
-    def _centred(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Kernel values about the mean of the training points."""
-        return K - K.mean(axis=1, keepdims=True) - self._means + self._mean
-
-    def _coordinates(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self._centred(K) @ self._basis
+        mapped = self.estimator_.transform(self._kernel_transform(rows))
+        return np.asarray(mapped, dtype=rows.dtype)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.coefficients_)
-
-
-def _exact(rows: Floats) -> NDArray[np.float64]:
-    # Kernels lose digits in float32; equal rows in another order of memory must give equal bits.
-    return np.ascontiguousarray(rows, dtype=np.float64)

@@ -12,7 +12,8 @@ from scipy import linalg
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
-from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.distributed import is_dask
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 from nearfar.summaries.whitening import Shrinkage, within_whitener
 
@@ -109,7 +110,7 @@ class RCA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=True, min_samples=2, finite=False)
+        rows = self._check_rows(X, reset=True, min_samples=2)
         return self._fit_with(partial(self._add_chunklets, rows, y, supervision))
 
     def partial_fit(  # type: ignore[override]
@@ -139,12 +140,16 @@ class RCA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=not self.__sklearn_is_fitted__(), finite=False)
+        rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
         return self._add_chunklets(rows, y, supervision, exact=True)
 
-    def _add_chunklets(self, rows: Floats, y: Any, supervision: Any, *, exact: bool) -> Self:
+    def _add_chunklets(self, rows: Any, y: Any, supervision: Any, *, exact: bool) -> Self:
         if supervision is None:
             return self._accumulate(rows, y, None, exact=exact)
+        if is_dask(rows):
+            # Rows in no chunklet get the weight zero, and are then no rows.
+            labels = supervision if is_dask(supervision) else as_chunklets(supervision).labels
+            return self._accumulate(rows, labels, labels >= 0, exact=exact)
         chunklets = as_chunklets(supervision)
         chunklets.check_n_samples(len(rows))
         known = chunklets.labels >= 0

@@ -23,7 +23,8 @@ from nearfar.summaries.second_moment import Floats, SecondMoment
 
 # Own threads pay while the products are too small for BLAS to thread well.
 _THREADED_FEATURES = 256
-_THREADED_SIZE = 10**6
+_THREADED_SIZE = 2**18
+_UNCHECKED_SIZE = 2**17
 _COPIED_BYTES = 2**24
 _OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 _TASK_ROWS = 32_768
@@ -162,12 +163,10 @@ class ClassStatistics:
         # The sums tell of NaN and infinity without a pass of their own, if what they were added to
         # can be had back. That copy is worth while for many rows and a state of modest size.
         state = 8 * len(self._seconds) * X.shape[1] ** 2
-        copied = X.size >= _THREADED_SIZE and state <= _COPIED_BYTES
+        copied = X.size >= _UNCHECKED_SIZE and state <= min(_COPIED_BYTES, X.nbytes // 2)
         before = deepcopy(vars(self)) if copied else {}
         if not copied:
-            assert_all_finite(X, input_name="X")
-            if np.abs(X).max() > np.finfo(np.float64).max / (4 * len(X)):
-                raise ValueError(_OVERFLOW)
+            _check_finite(X)
         present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
         slots = np.full(len(classes), -1, dtype=np.intp)
         slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
@@ -216,9 +215,8 @@ class ClassStatistics:
             if self._keep_rows(0, X, order, codes, root):
                 return
             # Classes of few rows share blocks; the others have blocks of their own.
-            few = {slot for slot, rows in groups.items() if len(rows) < block_rows(X)}
-            mixed = np.flatnonzero(np.isin(codes, list(few))) if few else order[:0]
-            groups = {slot: rows for slot, rows in groups.items() if slot not in few}
+            few = [slot for slot, rows in groups.items() if len(rows) < block_rows(X)]
+            mixed = np.sort(np.concatenate([order[:0], *(groups.pop(slot) for slot in few)]))
         else:
             mixed = order[:0]
             kept = {s for s, rows in groups.items() if self._keep_rows(s, X, rows, codes, root)}
@@ -230,13 +228,17 @@ class ClassStatistics:
                 return slot, mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact)
             return slot, moments_about(X, rows, self._shifts[slot], root, exact=self.exact)
 
-        tasks = [(slot, part) for slot, rows in groups.items() for part in _parts(rows)]
-        tasks += [(-1, part) for part in _parts(mixed)]
+        # Enough tasks for some threads; how many there are decides on none of the sums.
+        size = min(max(block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
+        tasks = [(slot, part) for slot, rows in groups.items() for part in _parts(rows, size)]
+        tasks += [(-1, part) for part in _parts(mixed, size)]
         narrow = X.dtype == np.float32 and root is None and not self.exact
         self._rounded = self._rounded or (narrow and bool(tasks))
-        for slot, (first, second) in map_in_order(moments, tasks, _threads(X, len(tasks))):
-            self._firsts[slice(None) if slot < 0 else [slot]] += first
-            self._seconds[0 if self.pooled else slot].add_dense(second)
+        threads = _threads(X, len(tasks))
+        with blas_for(2.0 * block_rows(X) * X.shape[1] ** 2):
+            for slot, (first, second) in map_in_order(moments, tasks, threads):
+                self._firsts[slice(None) if slot < 0 else [slot]] += first
+                self._seconds[0 if self.pooled else slot].add_dense(second)
 
     def _keep_rows(
         self,
@@ -464,6 +466,16 @@ class ClassStatistics:
             products[k] = second.dot(thin, first, mass) * ((1 - shrinkage) / divisor) + level * thin
         return products
 
+    def scatter_traces(self) -> NDArray[np.float64]:
+        """Trace of the scatter sum of each class."""
+        self._need_classes()
+        return np.array(
+            [
+                self._seconds[slot].trace(self._firsts[[slot]], self._weights[[slot]])
+                for slot in self._order
+            ]
+        )
+
     def within_scatter(self) -> NDArray[np.float64]:
         """Sum over classes of the scatter about the class mean."""
         self._need_rows()
@@ -613,6 +625,17 @@ def check_weight(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64
     return weight
 
 
+def _check_finite(X: Floats) -> None:
+    """No NaN, no infinity, and no values whose sums might overflow."""
+    flat = X.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.dot(flat, flat)):  # one pass that tells of all three
+            return
+    assert_all_finite(X, input_name="X")
+    if max(X.max(), -X.min()) > np.finfo(np.float64).max / (4 * len(X)):
+        raise ValueError(_OVERFLOW)
+
+
 def _check_common_order(labels: list[Any]) -> None:
     try:
         sorted(labels)
@@ -629,9 +652,9 @@ def _check_divisor(divisor: float, weight: float, ddof: float) -> None:
         raise ValueError(f"ddof={ddof} leaves nothing of a weight of {weight:g}; use ddof=0.")
 
 
-def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    for start in range(0, len(rows), _TASK_ROWS):
-        yield rows[start : start + _TASK_ROWS]
+def _parts(rows: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _threads(X: Floats, n_tasks: int) -> int:

@@ -17,6 +17,9 @@ Floats = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
+# Up to so many classes a dense product sums their rows faster than a sparse one.
+_FEW_CLASSES = 32
+
 
 def moments_about(
     X: Floats, rows: Indices, shift: Floats, root: Floats | None, *, exact: bool = False
@@ -28,19 +31,20 @@ def moments_about(
     """
 
     def work(dtype: np.dtype[Any]) -> Moments:
-        first, second = _zeros(1, X)
+        first: NDArray[np.float64] = np.zeros((1, X.shape[1]))
+        second: NDArray[np.float64] | None = None
         ones = np.ones(block_rows(X), dtype)
-        for chosen, block in _gathered(X, rows, dtype):
-            np.subtract(block, shift.astype(dtype), out=block)
+        for chosen, block in _centred(X, rows, shift[None].astype(dtype), None):
             factor = ones[: len(block)]
             if root is not None:
                 factor = root[chosen]
                 block *= factor[:, None]
-            second += block.T @ block
+            second = _sum(second, block.T @ block)
             first += factor @ block
+        assert second is not None, "there are rows"
         return first, second
 
-    return _in_best_dtype(work, X, rows, shift, root, exact)
+    return _in_best_dtype(work, X, rows, shift[None], None, root, exact)
 
 
 def mixed_moments(
@@ -58,22 +62,27 @@ def mixed_moments(
     """
 
     def work(dtype: np.dtype[Any]) -> Moments:
-        first, second = _zeros(len(shifts), X)
-        narrow = shifts.astype(dtype)
-        for chosen, block in _gathered(X, rows, dtype):
-            block -= narrow[slots[chosen]]
+        first: NDArray[np.float64] = np.zeros(shifts.shape)
+        second: NDArray[np.float64] | None = None
+        for chosen, block in _centred(X, rows, shifts.astype(dtype), slots):
             factor = np.ones(len(block), dtype) if root is None else root[chosen]
             if root is not None:
                 block *= factor[:, None]
-            second += block.T @ block
+            second = _sum(second, block.T @ block)
             add_sums(first, slots[chosen], factor, block)
+        assert second is not None, "there are rows"
         return first, second
 
-    return _in_best_dtype(work, X, rows, shifts[slots[rows]], root, exact)
+    return _in_best_dtype(work, X, rows, shifts, slots, root, exact)
 
 
 def add_sums(first: NDArray[np.float64], slots: Indices, values: Floats, block: Floats) -> None:
     """Add to the line of each class the sum of its rows of ``block``, times their values."""
+    if len(first) <= _FEW_CLASSES:
+        members = np.zeros((len(first), len(slots)), np.result_type(values, block))
+        members[slots, np.arange(len(slots))] = values
+        first += members @ block
+        return
     # Only the classes present: there may be a hundred thousand others.
     present, codes = np.unique(slots, return_inverse=True)
     shape = (len(present), len(slots))
@@ -84,26 +93,32 @@ def add_sums(first: NDArray[np.float64], slots: Indices, values: Floats, block: 
 def block_rows(X: Floats) -> int:
     """Rows at once: a megabyte, more where each p×p addition needs more work before it."""
     in_cache = 2**20 // (X.shape[1] * X.itemsize)
-    return int(np.clip(max(in_cache, X.shape[1]), 1024, 4096))
+    return min(max(in_cache, X.shape[1], 1024), 4096)
 
 
-def _gathered(
-    X: Floats, rows: Indices, dtype: np.dtype[Any]
+def _centred(
+    X: Floats, rows: Indices, shifts: NDArray[Any], slots: Indices | None
 ) -> Iterator[tuple[Indices, NDArray[Any]]]:
-    """Row numbers and the rows themselves, block by block, in one buffer."""
+    """Row numbers, and the rows less their shifts, block by block in one buffer."""
+    dtype = shifts.dtype
     buffer = np.empty((min(block_rows(X), len(rows)), X.shape[1]), dtype)
     direct = X.flags.c_contiguous and X.dtype == dtype
     for start in range(0, len(rows), max(1, len(buffer))):
         chosen = rows[start : start + len(buffer)]
         block = buffer[: len(chosen)]
         if chosen[-1] - chosen[0] == len(chosen) - 1:  # as row numbers ascend, a slice
-            block[...] = X[chosen[0] : chosen[-1] + 1]
-        elif direct:
-            # mode="clip" lets take write into the buffer without one of its own.
-            np.take(X, chosen, axis=0, out=block, mode="clip")
-        else:  # take would copy all of X first, for every block
-            block[...] = X[chosen]
+            centres = shifts if slots is None else _taken(shifts, slots[chosen], block)
+            np.subtract(X[chosen[0] : chosen[-1] + 1], centres, out=block)
+        else:
+            # take would copy all of X first, for every block, where it is not as wanted
+            part = _taken(X, chosen, block) if direct else X[chosen]
+            np.subtract(part, shifts if slots is None else shifts[slots[chosen]], out=block)
         yield chosen, block
+
+
+def _taken(X: Floats, rows: Indices, out: NDArray[Any]) -> NDArray[Any]:
+    # mode="clip" lets take write into the buffer without one of its own.
+    return np.take(X, rows, axis=0, out=out, mode="clip")
 
 
 def _in_best_dtype(
@@ -111,6 +126,7 @@ def _in_best_dtype(
     X: Floats,
     rows: Indices,
     shifts: Floats,
+    slots: Indices | None,
     root: Floats | None,
     exact: bool,
 ) -> Moments:
@@ -124,9 +140,14 @@ def _in_best_dtype(
     squares = second.diagonal()
     limits = np.finfo(X.dtype)
     faint = squares <= limits.tiny / limits.eps
-    constant = not faint.any() or bool((X[np.ix_(rows, faint)] == shifts[..., faint]).all())
+    if faint.any():
+        centres = shifts if slots is None else shifts[slots[rows]]
+        constant = bool((X[np.ix_(rows, faint)] == centres[:, faint]).all())
+    else:
+        constant = True
     return (first, second) if np.isfinite(squares).all() and constant else work(wide)
 
 
-def _zeros(n_slots: int, X: Floats) -> Moments:
-    return np.zeros((n_slots, X.shape[1])), np.zeros((X.shape[1], X.shape[1]))
+def _sum(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
+    """In float64, and without adding to zeros: a batch is often one block."""
+    return term.astype(np.float64, copy=False) if total is None else np.add(total, term, out=total)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from nearfar.solvers.eigen import whitener
+from nearfar.solvers.eigen import descending_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
 Matrix = NDArray[np.float64]
@@ -26,6 +26,13 @@ def rank_tolerance(statistics: ClassStatistics) -> float:
     return 1e-6 if statistics.is_rounded else 1e-12
 
 
+def _finite_variances(statistics: ClassStatistics) -> Matrix:
+    variances = statistics.total_variances()
+    if not np.isfinite(variances).all():
+        raise ValueError("The squares of some values of X overflow: rescale the features of X.")
+    return variances
+
+
 def total_range(
     statistics: ClassStatistics, *, standardise: bool
 ) -> tuple[Matrix, ClassStatistics]:
@@ -35,9 +42,7 @@ def total_range(
     the data do not vary at all. With ``standardise`` the features are brought to unit variance
     first; else the columns of B are orthonormal.
     """
-    deviation = np.sqrt(statistics.total_variances())
-    if not np.isfinite(deviation).all():
-        raise ValueError("The squares of some values of X overflow: rescale the features of X.")
+    deviation = np.sqrt(_finite_variances(statistics))
     used = statistics.varying_features()
     if not used.any():
         raise ValueError("Every feature of X is constant: there is no distance to learn.")
@@ -89,3 +94,76 @@ def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
     return B @ T
+
+
+def total_whitener(statistics: ClassStatistics) -> Matrix:
+    """T (p, r) with ``T.T @ S_t @ T = I`` on the range of the total covariance.
+
+    Its columns lie in that range, unless it is all of the features that vary.
+    """
+    if not statistics.is_factored:
+        B, image = total_range(statistics, standardise=True)
+        total = image.total_scatter() / statistics.total_weight
+        T = whitener(total, rank_tolerance(statistics))
+        if T.shape[1] == B.shape[1]:
+            return B @ T
+    variances, V = principal_axes(statistics)
+    return V / np.sqrt(variances)
+
+
+def principal_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+    """Variances and orthonormal axes (p, r), largest first, of the total covariance."""
+    B, image = total_range(statistics, standardise=False)
+    variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
+    rank = int((variances > rank_tolerance(statistics) * variances[0]).sum())
+    return variances[:rank], B @ axes[:, :rank]
+
+
+def within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
+    """Of the within-class covariance: variances, their axes (p, r), and axes of variance zero.
+
+    All axes are orthonormal and lie where the data vary, as far as that is known exactly.
+    """
+    B, image = total_range(statistics, standardise=False)
+    variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
+    # A covariance that is zero has no axes, and rounding of the total must not look like some.
+    noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
+    rank = int((variances > max(rank_tolerance(statistics) * variances[0], noise)).sum())
+    return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]
+
+
+def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[Matrix, Matrix]:
+    """Eigenvalues, largest first, and eigenvectors (rows) of the between covariance of ``X @ T``.
+
+    From its few rows: as many as there are classes, or columns of T if these are fewer.
+    """
+    factor = statistics.between_factor()
+    _, singular, axes = linalg.svd(factor if T is None else factor @ T, full_matrices=False)
+    return singular**2 / statistics.total_weight, axes
+
+
+def between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
+    """An orthonormal basis (p, r) of the span of the differences of the class means."""
+    variance = float(_finite_variances(statistics).sum())
+    if by_qr:
+        Q, R, _ = linalg.qr(statistics.between_factor().T, mode="economic", pivoting=True)
+        values, axes = np.diag(R) ** 2 / statistics.total_weight, Q.T
+    else:
+        values, axes = between_axes(statistics)
+    if values[0] <= np.finfo(float).eps ** 1.5 * variance:
+        raise ValueError("The class means are all equal: they span no direction.")
+    rank = int((values > rank_tolerance(statistics) * values[0]).sum())
+    return axes[: min(rank, statistics.n_classes - 1)].T
+
+
+def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
+    """Coordinates T (p, r) of the class means in which S_w is the identity, and the means there.
+
+    The r columns, at most ``n_classes - 1``, span all differences of class means once S_w is
+    whitened; what lies beside them tells no class from another.
+    """
+    T = within_whitener(statistics, shrinkage)
+    _, axes = between_axes(statistics, T)
+    T = T @ axes[: statistics.n_classes - 1].T
+    deviations = statistics.between_factor() / np.sqrt(statistics.weights)[:, None]
+    return T, deviations @ T

@@ -1,0 +1,33 @@
+"""What the discriminant methods check alike."""
+
+from __future__ import annotations
+
+from nearfar.summaries.class_statistics import ClassStatistics
+
+
+def check_classes(name: str, statistics: ClassStatistics) -> None:
+    """Raise if there is only one class."""
+    if statistics.n_classes < 2:
+        label = statistics.classes.tolist()[0]
+        raise ValueError(f"{name} needs at least 2 classes; y has only one class ({label!r}).")
+
+
+def n_kept(n_components: int | None, default: int, limit: int, name: str, reason: str) -> int:
+    """How many directions to keep; more than there are raise, with the reason of the limit."""
+    if n_components is None:
+        return min(default, limit)
+    if n_components > limit:
+        raise ValueError(
+            f"n_components={n_components} is too large: {name} gives at most {reason}."
+        )
+    return n_components
+
+
+def n_between(n_components: int | None, name: str, statistics: ClassStatistics, rank: int) -> int:
+    """The same for methods that see the class means only: at most n_classes - 1 directions."""
+    limit = statistics.n_classes - 1
+    reason = f"n_classes - 1 = {limit} directions"
+    if rank < limit:
+        limit = rank
+        reason = f"the {limit} directions in which the classes vary"
+    return n_kept(n_components, limit, limit, name, reason)

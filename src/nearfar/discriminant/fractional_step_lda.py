@@ -1,0 +1,138 @@
+"""LDA that gives up one dimension at a time, in small steps."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.discriminant.checks import check_classes, n_between
+from nearfar.discriminant.pairwise import distances_between, inverse_power
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import Shrinkage, whitened_means
+
+Matrix = NDArray[np.float64]
+
+
+class FractionalStepLDA(StatisticsLearner):
+    r"""Fractional-step LDA: the last direction is shrunk little by little before it goes.
+
+    In coordinates where :math:`S_w` is the identity, one dimension after the other is removed. It
+    is not cut off at once but multiplied by :math:`1, \alpha, \alpha^2, \dots` in ``n_steps``
+    steps; after each the axes are turned to the eigenvectors of
+
+    .. math:: \sum_{i<j} d_{ij}^{-a} (\mu_i - \mu_j)(\mu_i - \mu_j)^T , \qquad
+              d_{ij} = \|\mu_i - \mu_j\| ,
+
+    with the class means :math:`\mu_i` in the *shrunken* space. Classes that come close to one
+    another as the dimension fades gain weight, and the axes turn so as to keep them apart.
+
+    Use it when far classes mask close ones and fewer than ``n_classes - 1`` directions are to be
+    kept; with all of them it is LDA. It is greedy, has no objective of its own, and knows nothing
+    of covariances that differ between classes; two classes that cannot be told apart at all draw
+    the axes to themselves.
+
+    Cost: one pass of O(n p²), then O(p³) to whiten, and :math:`O(s\,c^4)` for c classes and s
+    steps, as only the means are moved.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        At most ``n_classes - 1``; None takes as many as possible.
+    power : float, default=8
+        The exponent a.
+    n_steps : int, default=30
+        Steps in which a dimension is shrunk.
+    alpha : float, default=0.5
+        Factor of each step, above 0 and at most 1. The work does not give it.
+    shrinkage : float in [0, 1] or "auto", default="auto"
+        As in :class:`LDA`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map; the within-class covariance is the identity after it.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    statistics_ : ClassStatistics
+        What was accumulated.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.3,
+       table 2.1. It prints the distances of the original means, which would make the steps
+       pointless.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import FractionalStepLDA
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1, 2], 100)
+    >>> X = rng.normal(size=(300, 2)) + np.array([[0, -2], [0, 2], [12, 0]])[y]
+    >>> z = FractionalStepLDA(1).fit_transform(X, y)[:, 0]
+    >>> means = np.sort([z[y == c].mean() for c in range(3)])
+    >>> bool(np.diff(means).min() > 2)
+    True
+    """
+
+    learner_tags = LearnerTags(kind="statistics")
+    settings = ({"power": 3.0}, {"shrinkage": 0.1})
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "power": [real(0)],
+        "n_steps": [integer(1)],
+        "alpha": [real(0, 1, open_low=True)],
+        "shrinkage": [real(0, 1), one_of("auto")],
+    }
+
+    classes_: NDArray[np.generic]
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        power: float = 8.0,
+        n_steps: int = 30,
+        alpha: float = 0.5,
+        shrinkage: Shrinkage = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.power = power
+        self.n_steps = n_steps
+        self.alpha = alpha
+        self.shrinkage = shrinkage
+
+    def solve(self, statistics: ClassStatistics) -> Matrix:
+        """Remove dimensions of the span of the whitened class means, one by one."""
+        self.classes_ = statistics.classes
+        check_classes("FractionalStepLDA", statistics)
+        # Directions beside that span hold no mean: shrinking them would move nothing.
+        T, means = whitened_means(statistics, self.shrinkage)
+        kept = n_between(self.n_components, "FractionalStepLDA", statistics, T.shape[1])
+        U = fractional_steps(means, kept, self.power, self.n_steps, self.alpha)
+        return fix_signs((T @ U).T)
+
+
+def fractional_steps(means: Matrix, kept: int, power: float, n_steps: int, alpha: float) -> Matrix:
+    """Orthonormal U (r, kept) for class means (c, r), the most important axis first."""
+    U = weighted_axes(means, power)
+    while U.shape[1] > kept:
+        scale = np.ones(U.shape[1])
+        for step in range(n_steps):
+            scale[-1] = alpha**step
+            U = U @ weighted_axes((means @ U) * scale, power)
+        U = U[:, :-1]
+    return U @ weighted_axes(means @ U, power)
+
+
+def weighted_axes(means: Matrix, power: float) -> Matrix:
+    """Eigenvectors of the weighted scatter of the means, largest first, as columns."""
+    weights = inverse_power(distances_between(means), power)
+    return descending_eigh(pair_scatter(means, weights))[1]

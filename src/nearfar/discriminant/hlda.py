@@ -1,0 +1,133 @@
+"""Heteroscedastic LDA by the Chernoff criterion."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.discriminant.checks import check_classes, n_kept
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.solvers.eigen import canonical_rows, descending_eigh
+from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import Shrinkage
+
+Matrix = NDArray[np.float64]
+
+
+class HLDA(StatisticsLearner):
+    r"""Heteroscedastic LDA: Chernoff distances between classes instead of Euclidean ones.
+
+    In coordinates where :math:`S_w` is the identity, with :math:`\pi_i = q_i/(q_i + q_j)`,
+    :math:`\Sigma_{ij} = \pi_i \Sigma_i + \pi_j \Sigma_j` and :math:`\delta = m_i - m_j`, the
+    leading eigenvectors of
+
+    .. math::
+        \sum_{i<j} q_i q_j \Big[ \Sigma_{ij}^{-1/2} \delta\delta^T \Sigma_{ij}^{-1/2} +
+        \frac{1}{\pi_i \pi_j} \big( \log \Sigma_{ij} - \pi_i \log \Sigma_i - \pi_j \log \Sigma_j
+        \big) \Big] .
+
+    The first part sees the means, the second the shapes: two classes about one mean are told apart
+    by their covariances. If all covariances are equal it is LDA.
+
+    Use it when classes differ in shape, or when LDA has too few directions: it may take more than
+    ``n_classes - 1``. It is solved in one step, without starts, which is also its failure: the
+    matrix describes the whole space, and the leading eigenvectors are not the subspace with the
+    largest Chernoff distances in it. Like LDA it sums over pairs, so far classes mask close ones.
+    Needs more rows in each class than features; with fewer, the covariances are shrunk and the
+    logarithms are mostly those of what was mixed in.
+
+    Cost: one pass of O(n p²), then O(c² p³) for c classes.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        None is ``n_classes - 1``; more are possible, up to the features.
+    shrinkage : float in [0, 1] or "auto", default="auto"
+        A number g replaces each covariance by :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`.
+        "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w`
+        into each. A class of one row has the covariance :math:`S_w`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map; the within-class covariance is the identity after it.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    eigenvalues_ : ndarray of shape (n_components,)
+        Of the matrix above.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    statistics_ : ClassStatistics
+        What was accumulated.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
+       equation 2.15. It prints :math:`S_w^{-1/2} S_{ij} S_w^{1/2}`, which whitens nothing.
+
+    Examples
+    --------
+    Two classes about one mean, one of them long in the second feature:
+
+    >>> import numpy as np
+    >>> from nearfar import HLDA
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 500)
+    >>> X = rng.normal(size=(1000, 3))
+    >>> X[y == 1, 1] *= 5
+    >>> direction = HLDA(1).fit(X, y).components_[0]
+    >>> abs(direction / np.linalg.norm(direction)).round(1)
+    array([0., 1., 0.])
+    """
+
+    learner_tags = LearnerTags(kind="statistics")
+    pooled_statistics = False
+    settings = ({"shrinkage": 0.1},)
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "shrinkage": [real(0, 1), one_of("auto")],
+    }
+
+    classes_: NDArray[np.generic]
+    eigenvalues_: Matrix
+
+    def __init__(self, n_components: int | None = None, *, shrinkage: Shrinkage = "auto") -> None:
+        self.n_components = n_components
+        self.shrinkage = shrinkage
+
+    def solve(self, statistics: ClassStatistics) -> Matrix:
+        """Leading eigenvectors of the Chernoff matrix in whitened coordinates."""
+        self.classes_ = statistics.classes
+        check_classes("HLDA", statistics)
+        gaussians = class_gaussians(statistics, self.shrinkage)
+        rank, family = gaussians.rank, gaussians.family
+        reason = f"the {rank} directions in which the classes vary"
+        kept = n_kept(self.n_components, statistics.n_classes - 1, rank, "HLDA", reason)
+        J = chernoff_matrix(family.means, family.dot(np.eye(rank)), gaussians.priors)
+        self.eigenvalues_, axes = descending_eigh(J, kept)
+        return canonical_rows(self.eigenvalues_, (gaussians.basis @ axes).T)
+
+
+def chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) -> Matrix:
+    """The matrix of the criterion, for means (c, p) and covariances (c, p, p)."""
+    J = np.zeros_like(covariances[0])
+    own_logs = np.zeros(len(priors))
+    for i in range(len(priors)):
+        for j in range(i + 1, len(priors)):
+            both = priors[i] + priors[j]
+            values, axes = np.linalg.eigh(
+                (priors[i] * covariances[i] + priors[j] * covariances[j]) / both
+            )
+            root = axes / np.sqrt(values) @ (axes.T @ (means[i] - means[j]))
+            J += priors[i] * priors[j] * np.outer(root, root)
+            # q_i q_j / (π_i π_j) = (q_i + q_j)², and with π_i it is (q_i + q_j) q_i.
+            J += both**2 * (axes * np.log(values)) @ axes.T
+            own_logs[[i, j]] += both * priors[[i, j]]
+    for share, covariance in zip(own_logs, covariances, strict=True):
+        values, axes = np.linalg.eigh(covariance)
+        J -= share * (axes * np.log(values)) @ axes.T
+    return J

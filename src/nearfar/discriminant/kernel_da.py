@@ -1,0 +1,195 @@
+"""Discriminant analysis in the feature space of a kernel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.base import Learner, LearnerTags
+from nearfar.blocks import row_blocks
+from nearfar.discriminant.checks import n_between
+from nearfar.parameters import integer, none, real
+from nearfar.solvers.eigen import canonical_rows, whitener
+from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.kernel_coordinates import (
+    KERNEL_PARAMETERS,
+    LANDMARK_PARAMETERS,
+    LandmarkCoordinates,
+)
+from nearfar.summaries.whitening import between_axes
+
+Matrix = NDArray[np.float64]
+
+
+class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
+    r"""Kernel discriminant analysis: LDA in the feature space of a kernel.
+
+    With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, and
+    the kernel matrix K,
+
+    .. math::
+        \max_\Lambda \mathrm{tr}\big( (\Lambda^T (K_t + \mu I) \Lambda)^{-1} \Lambda^T K_b \Lambda
+        \big), \qquad K_b = K (W - M)(W - M)^T K , \quad K_t = K (I - M) K ,
+
+    where :math:`M` is 1/n everywhere and W has blocks :math:`1/n_i`. It is solved as LDA on the
+    statistics of kernel PCA coordinates. :math:`K_t` is singular, hence :math:`\mu`, which is
+    ``reg`` times the mean of its eigenvalues that are not zero.
+
+    Use it when classes are not told apart by any linear map. A rich kernel parts the training rows
+    of any labels: judge it by held-out rows, and raise ``reg`` or lower ``n_directions`` where it
+    fits too well. It keeps training rows, all of them or ``n_landmarks``; with these, directions
+    are combinations of landmarks, while means and scatters are those of all rows.
+
+    Cost: O(m² p + m³) for m landmarks, then O(n m p + n m²); O(m p) for each point to map.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        At most ``n_classes - 1``; None takes as many as possible.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
+        As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
+        transform. A function cannot be kept in a model file.
+    gamma : float or None, default=None
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
+        the features' variances (for "laplacian", of their deviations), so that units do not
+        matter.
+    degree : float, default=3
+        Of the kernel "poly".
+    coef0 : float, default=1
+        Of the kernels "poly" and "sigmoid".
+    reg : float, default=1e-6
+        Share of the mean eigenvalue of :math:`K_t` that is added to all.
+    n_directions : int, "auto" or None, default=None
+        Leading directions of kernel PCA that are used. None is all that are not empty; "auto" is a
+        tenth of the landmarks, from 10 to 50.
+    n_landmarks : int, "auto" or None, default="auto"
+        Training rows that span the directions, drawn from each class by its share. "auto" is all
+        of up to 1000 rows, else 1000; None is all. A precomputed kernel uses all.
+    random_state : int, RandomState or None, default=0
+        Draws the landmarks.
+
+    Attributes
+    ----------
+    coefficients_ : ndarray of shape (n_components, n_landmarks)
+        :math:`\Lambda^T`: a point with centred kernel values k is mapped to
+        :math:`\Lambda^T k`.
+    eigenvalues_ : ndarray of shape (n_components,)
+        Of the pair :math:`(K_b, K_t + \mu I)`, at most 1.
+    n_directions_ : int
+        Directions used.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.7.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_circles
+    >>> from nearfar import KernelDA, KNNClassifier
+    >>> X, y = make_circles(400, noise=0.1, factor=0.5, random_state=0)
+    >>> knn = KNNClassifier(KernelDA()).fit(X[::2], y[::2])
+    >>> knn.score(X[1::2], y[1::2]) > 0.95
+    True
+    """
+
+    learner_tags = LearnerTags(kind="instance", linear=False)
+    settings = ({"reg": 1e-3}, {"kernel": "poly", "degree": 2})
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        **KERNEL_PARAMETERS,
+        **LANDMARK_PARAMETERS,
+        "reg": [real(0, open_low=True)],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        reg: float = 1e-6,
+        n_directions: int | Literal["auto"] | None = None,
+        n_landmarks: int | Literal["auto"] | None = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.reg = reg
+        self.n_directions = n_directions
+        self.n_landmarks = n_landmarks
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the map.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        KernelDA
+            Itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        self.classes_, codes = self._check_labels(y, len(rows))
+        landmarks = self._landmarks(codes)
+        statistics = ClassStatistics(pooled=True)
+        if len(landmarks) == len(rows):
+            statistics.add(self._fit_kernel(rows), self.classes_, codes)
+        else:
+            self._fit_kernel(rows[landmarks])
+            for block in row_blocks(len(rows), 32 * len(landmarks)):
+                statistics.add(self._kernel_transform(rows[block]), self.classes_, codes[block])
+        self.coefficients_ = self._solve(statistics) @ self._basis.T
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Map points, or their kernel values with the training points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        rows = self._check_X(X, reset=False)
+        return self._map_by_coefficients(rows)
+
+    def _solve(self, statistics: ClassStatistics) -> Matrix:
+        """LDA in kernel coordinates, (n_components, n_directions)."""
+        # μ Λ'Λ for a map Λ = BL' of coordinates is L diag(μ/λ) L', and K_t has eigenvalues λ².
+        # All over n, with the variances v = λ/n.
+        variances = self._kernel_eigenvalues / len(self._basis)
+        penalty = self.reg * np.mean(variances**2) / variances
+        within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)
+        T = whitener(within, np.finfo(float).eps)
+        kept = n_between(self.n_components, "KernelDA", statistics, T.shape[1])
+        fisher, axes = between_axes(statistics, T)
+        self.eigenvalues_ = fisher[:kept] / (1 + fisher[:kept])
+        return canonical_rows(fisher[:kept], axes[:kept] @ T.T)

@@ -1,0 +1,195 @@
+"""MGMKLD in the feature space of a kernel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.base import Learner, LearnerTags
+from nearfar.discriminant.mgmkld import MGMKLD
+from nearfar.parameters import having, none
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.kernel_coordinates import (
+    KERNEL_PARAMETERS,
+    LANDMARK_PARAMETERS,
+    LandmarkCoordinates,
+)
+
+Matrix = NDArray[np.float64]
+
+# Directions at most, with "auto".
+_DIRECTIONS = 200
+
+
+class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
+    r"""MGMKLD in the feature space of a kernel.
+
+    With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, the
+    class Gaussians after projection have the means :math:`\Lambda^T K_i 1/n_i` and covariances
+    :math:`\tfrac{1}{n_i} \Lambda^T K_i H_i K_i^T \Lambda`, :math:`K_i` being the columns of the
+    kernel matrix for class i and :math:`H_i` the centring. The objective is that of
+    :class:`MGMKLD`; as it does not change under invertible maps, MGMKLD on coordinates of kernel
+    PCA solves it.
+
+    With all directions the problem has no solution: there are some in which a class does not vary
+    at all, and its divergence is infinite. So only the leading ``n_directions`` are used.
+
+    Use it when classes are curved, or nested, and differ in shape. A rich kernel parts the training
+    rows of any labels: judge it by held-out rows, and lower ``n_directions`` where it fits too
+    well. It keeps training rows, all of them or ``n_landmarks``.
+
+    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then that of MGMKLD
+    in so many directions; O(m p) for each point to map.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
+        As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
+        transform. A function cannot be kept in a model file.
+    gamma : float or None, default=None
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
+        the features' variances (for "laplacian", of their deviations), so that units do not
+        matter.
+    degree : float, default=3
+        Of the kernel "poly".
+    coef0 : float, default=1
+        Of the kernels "poly" and "sigmoid".
+    n_directions : int, "auto" or None, default="auto"
+        Leading directions of kernel PCA. "auto" is a fifth of the rows of the smallest class, but
+        at least as many as components are wanted and at most 200; None is all that are not empty.
+    n_landmarks : int, "auto" or None, default="auto"
+        Training rows that span the directions, drawn from each class by its share. "auto" is all
+        of up to 1000 rows, else 1000; None is all. A precomputed kernel uses all.
+    estimator : MGMKLD, optional
+        Its settings; None is ``MGMKLD()``.
+    random_state : int, RandomState or None, default=0
+        Draws the landmarks.
+
+    Attributes
+    ----------
+    estimator_ : MGMKLD
+        Fitted on kernel coordinates.
+    coefficients_ : ndarray of shape (n_components, n_landmarks)
+        :math:`\Lambda^T`: a point with centred kernel values k is mapped to :math:`\Lambda^T k`.
+    n_directions_ : int
+        Directions used.
+    objective_, eta_ : float
+        As in MGMKLD.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.5.3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_circles
+    >>> from nearfar import KNNClassifier, KernelMGMKLD
+    >>> X, y = make_circles(400, noise=0.1, factor=0.5, random_state=0)
+    >>> knn = KNNClassifier(KernelMGMKLD()).fit(X[::2], y[::2])
+    >>> bool(knn.score(X[1::2], y[1::2]) > 0.95)
+    True
+    """
+
+    learner_tags = LearnerTags(kind="instance", linear=False)
+    settings = ({"kernel": "poly", "degree": 2},)
+    parameters: ClassVar = {
+        **KERNEL_PARAMETERS,
+        **LANDMARK_PARAMETERS,
+        "estimator": [none, having("fit", "transform", description="an MGMKLD")],
+    }
+    #: What is fitted on the coordinates.
+    linear_learner: ClassVar[type] = MGMKLD
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        n_directions: int | Literal["auto"] | None = "auto",
+        n_landmarks: int | Literal["auto"] | None = "auto",
+        estimator: Any = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_directions = n_directions
+        self.n_landmarks = n_landmarks
+        self.estimator = estimator
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the map.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        object
+            Itself.
+        """
+        self._check_parameters()
+        kind = self.linear_learner
+        if self.estimator is not None and not isinstance(self.estimator, kind):
+            found = type(self.estimator).__name__
+            raise TypeError(f"estimator must be {kind.__name__}; got {found}.")
+        rows = self._check_X(X, reset=True, min_samples=2)
+        self.classes_, codes = self._check_labels(y, len(rows))
+        estimator = kind() if self.estimator is None else clone(self.estimator)
+        wanted = len(self.classes_) - 1
+        if estimator.n_components is not None:
+            wanted = estimator.n_components
+        auto = max(wanted, min(_DIRECTIONS, int(np.bincount(codes).min()) // 5))
+        landmarks = self._landmarks(codes)
+        if len(landmarks) == len(rows):
+            coordinates = self._fit_kernel(rows, auto)
+        else:
+            self._fit_kernel(rows[landmarks], auto)
+            coordinates = self._kernel_transform(rows)
+        try:
+            self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
+        finally:
+            # Also after Ctrl-C, if there is something to keep.
+            if hasattr(estimator, "components_"):
+                self._keep(estimator)
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Map points, or their kernel values with the training points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        rows = self._check_X(X, reset=False)
+        return self._map_by_coefficients(rows)
+
+    def _keep(self, estimator: Any) -> None:
+        self.estimator_ = estimator
+        self.coefficients_ = estimator.components_ @ self._basis.T
+        self.objective_, self.eta_ = estimator.objective_, estimator.eta_

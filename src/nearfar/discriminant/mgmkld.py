@@ -1,0 +1,189 @@
+"""Maximisation of the geometric mean of Kullback-Leibler divergences."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.discriminant.checks import check_classes
+from nearfar.discriminant.gada import Convention, Priors, class_priors, solve_averaged
+from nearfar.discriminant.mgmd import log_average
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.solvers.gaussian_divergences import KullbackLeibler
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import Shrinkage
+
+Matrix = NDArray[np.float64]
+
+
+class MGMKLD(StatisticsLearner):
+    r"""Geometric mean of Kullback-Leibler divergences: LDA that merges no classes.
+
+    Each class is a Gaussian with a covariance of its own. With :math:`KL_{ij} = KL_U(i||j)` the
+    divergences after projection by U and priors :math:`\pi`, it maximises over ordered pairs
+
+    .. math::
+        L_\eta(U) = \sum_{i \ne j} \log KL_{ij}
+        - \eta \log \Big( \sum_{i \ne j} \pi_i \pi_j KL_{ij} \Big), \qquad
+        0 \le \eta \le c(c-1) .
+
+    LDA is the arithmetic mean of the same divergences under one common covariance. So it differs in
+    two ways: it sees classes that differ in shape only, and it does not give up two close
+    classes for one far away, as a small divergence costs more under the logarithm than a large one
+    gains. Unlike LDA it may use more than ``n_classes - 1`` directions.
+
+    Use it when the output has fewer dimensions than ``n_classes - 1``, or class covariances differ.
+    With ``n_classes - 1`` dimensions and covariances alike LDA does the same at once. It fails
+    where a class has several clusters (see :class:`MultimodalMGMKLD`), and overfits where classes
+    have hardly more rows than features: the smallest eigenvalues of the class covariances are then
+    noise, and divergences feed on them. Raise ``shrinkage`` there, or reduce by PCA first.
+
+    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
+    the number of classes and q of components; O(n p q) where classes have few rows.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        number of features if that is less. Solutions are not nested: fit anew for another number.
+    eta : float or None, default=None
+        Weight of equality of the divergences, from 0 to c(c-1). None is the smaller of 2c and
+        c(c-1) - 1, which all experiments of reference [1] have in common. At c(c-1) only
+        equality counts, and classes may be merged.
+    alpha : float in [0, 1] or None, default=None
+        Instead of eta: see :class:`MGMD`.
+    kl_convention : {"exact", "unnormalised"}, default="exact"
+        "unnormalised" is 2 KL + q, which reference [1] prints and most likely ran; under the
+        logarithm it punishes merged classes less.
+    priors : {"empirical", "uniform"}, default="empirical"
+        Share of each class, or all alike.
+    shrinkage : float in [0, 1] or "auto", default="auto"
+        A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
+        them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
+        singular one are infinite. A class of one row gets the pooled covariance.
+    init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
+        "auto" starts from LDA, then at random; "lda" and "random" are these alone; an array is a
+        first start of your own, for instance the ``components_`` of an earlier fit.
+    n_init : int, default=5
+        Number of starts; the best is kept.
+    solver : {"lbfgs", "steepest"}, default="lbfgs"
+        "steepest" is the published loop of fixed steps; it is slow and stops far from the optimum.
+    max_iter : int, default=500
+        Steps from each start at most.
+    tol : float, default=1e-6
+        L-BFGS stops when the projector on the subspace moves by less.
+    random_state : int, RandomState or None, default=0
+        For the random starts.
+    verbose : int, default=0
+        Print the progress.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map: principal axes of the class means in the subspace, scaled so that the pooled
+        within-class covariance is the identity.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    objective_ : float
+        L at the solution.
+    objectives_per_init_ : ndarray of shape (n_init,)
+        Where each start ended.
+    divergences_ : ndarray of shape (n_classes, n_classes)
+        Those of the solution, class i (row) from class j (column).
+    eta_ : float
+        The eta used; with ``alpha``, the one that is equal to it for equal priors.
+    priors_ : ndarray of shape (n_classes,)
+        The priors used.
+    shrinkage_ : float
+        What was mixed into the class covariances.
+    history_ : dict of lists
+        "objective", "step" and "seconds" of the best start.
+    n_iter_ : int
+        Its steps.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    statistics_ : ClassStatistics
+        What was accumulated.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.5.
+
+    Examples
+    --------
+    Two classes close to each other and one far away, seen in one dimension. LDA looks where the
+    far one is, and merges the others:
+
+    >>> from nearfar import LDA, MGMKLD
+    >>> from nearfar.datasets import make_class_separation
+    >>> X, y = make_class_separation(random_state=0)
+    >>> LDA(n_components=1).fit(X, y).components_.round(1)
+    array([[ 1., ...]])
+    >>> mgmkld = MGMKLD(n_components=1).fit(X, y)
+    >>> bool(mgmkld.divergences_[0, 1] > 2)
+    True
+    """
+
+    learner_tags = LearnerTags(kind="statistics")
+    pooled_statistics = False
+    settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "eta": [none, real(0)],
+        "alpha": [none, real(0, 1)],
+        "kl_convention": [one_of("exact", "unnormalised")],
+        "priors": [one_of("empirical", "uniform")],
+        "shrinkage": [real(0, 1), one_of("auto")],
+        **SEARCH_PARAMETERS,
+    }
+
+    classes_: NDArray[np.generic]
+    eta_: float
+    objective_: float
+    objectives_per_init_: Matrix
+    history_: dict[str, list[float]]
+    n_iter_: int
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        eta: float | None = None,
+        alpha: float | None = None,
+        kl_convention: Convention = "exact",
+        priors: Priors = "empirical",
+        shrinkage: Shrinkage = "auto",
+        init: Init | ArrayLike = "auto",
+        n_init: int = 5,
+        solver: Literal["lbfgs", "steepest"] = "lbfgs",
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.eta = eta
+        self.alpha = alpha
+        self.kl_convention = kl_convention
+        self.priors = priors
+        self.shrinkage = shrinkage
+        self.init = init
+        self.n_init = n_init
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def solve(self, statistics: ClassStatistics) -> Matrix:
+        """Components of the subspace with the largest L."""
+        check_classes("MGMKLD", statistics)
+        priors = class_priors(statistics, self.priors)
+        pairs = ~np.eye(statistics.n_classes, dtype=bool)
+        self.eta_, average = log_average(self, statistics.n_classes, priors, pairs)
+        return solve_averaged(self, statistics, KullbackLeibler(self.kl_convention), average)

@@ -1,0 +1,266 @@
+"""Multimodal oriented discriminant analysis: divergences between the clusters of the classes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.discriminant.checks import check_classes, n_kept
+from nearfar.discriminant.oda import weighted_sum
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.solvers.gaussian_divergences import averaged, kullback_leibler
+from nearfar.solvers.normalized_cut import normalized_cut
+from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.whitening import Shrinkage
+
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class MODA(StatisticsLearner):
+    r"""Multimodal oriented discriminant analysis: clusters of different classes far apart.
+
+    Each class is cut into ``n_clusters`` parts, each part a Gaussian; for parts k of class i and l
+    of class j
+
+    .. math::
+        J = \sum_{i \ne j} \sum_{k,l} \mathrm{tr}\big( (U^T \Sigma_{ik} U)^{-1} U^T (\Sigma_{jl} +
+        \delta\delta^T) U \big) - q = 2 \sum_{i \ne j} \sum_{k, l} KL_U(ik\|jl), \qquad
+        \delta = m_{ik} - m_{jl} .
+
+    Parts of one class are not compared. With one part it is :class:`ODA`, which is also what [2]
+    calls MODA: the sum of the symmetric divergences of all pairs of classes.
+
+    Use it when classes have several clusters, as two modes on either side of another class, where
+    methods with one Gaussian a class see but the common mean. As a plain sum it lets large
+    divergences decide and close classes merge; :class:`MultimodalMGMKLD` is the remedy for that,
+    and chooses the number of parts too. Small parts make small covariances and huge divergences:
+    keep parts well above the number of features, or raise ``shrinkage``.
+
+    Cost: O(m³) for each class to cut m ≤ 500 of its rows; one pass of O(n p²), then O(k p² q) for
+    each of some 50 steps from each start, k being the number of parts and q of components.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        number of features if that is less.
+    n_clusters : int, default=1
+        Parts of each class, found by a normalised cut where features have unit variance within
+        the classes. A class has at most one for two rows. Above 1 all rows are needed at once:
+        there is no ``partial_fit``.
+    shrinkage : float in [0, 1] or "auto", default="auto"
+        A number g replaces each covariance by :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`,
+        :math:`S_w` being pooled over the parts. "auto" changes nothing while all of them are
+        regular; else it mixes 30 % of :math:`S_w` into each. A part of one row has the covariance
+        :math:`S_w`.
+    init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
+        "auto" starts from LDA of the parts, then at random; "lda" and "random" are these alone; an
+        array is a first start of your own.
+    n_init : int, default=3
+        Number of starts; the best is kept.
+    solver : {"lbfgs", "steepest"}, default="lbfgs"
+        "steepest" takes fixed steps along the gradient.
+    max_iter : int, default=500
+        Steps from each start at most.
+    tol : float, default=1e-6
+        L-BFGS stops when the projector on the subspace moves by less.
+    random_state : int, RandomState or None, default=0
+        For the cuts and the random starts.
+    verbose : int, default=0
+        Print the progress.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map: principal axes of the means of the parts in the subspace, scaled so that the
+        covariance pooled over the parts is the identity.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    objective_ : float
+        J at the solution.
+    objectives_per_init_ : ndarray of shape (n_init,)
+        Where each start ended.
+    cluster_classes_ : ndarray of shape (n_parts,)
+        The class of each part, as a position in ``classes_``.
+    divergences_ : ndarray of shape (n_parts, n_parts)
+        Kullback-Leibler divergences at the solution, part i (row) from part j (column).
+    shrinkage_ : float
+        What was mixed into the covariances.
+    history_ : dict of lists
+        "objective", "step" and "seconds" of the best start.
+    n_iter_ : int
+        Its steps.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    statistics_ : ClassStatistics
+        What was accumulated, of the parts.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.2,
+       equation 2.16.
+    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.3.1, equation 4.8.
+
+    Examples
+    --------
+    A class with a mode on either side of another one:
+
+    >>> import numpy as np
+    >>> from nearfar import MODA
+    >>> rng = np.random.default_rng(0)
+    >>> modes = np.array([[-7, 0], [7, 0], [0, 2], [0, 6]])
+    >>> X = rng.normal(size=(120, 2)) + np.repeat(modes, 30, axis=0)
+    >>> y = np.repeat([0, 1], 60)
+    >>> moda = MODA(1, n_clusters=2).fit(X, y)
+    >>> moda.cluster_classes_
+    array([0, 0, 1, 1])
+    >>> abs(moda.components_[0]).round(1)
+    array([1. , 0.2])
+    """
+
+    learner_tags = LearnerTags(kind="statistics")
+    pooled_statistics = False
+    settings = ({"n_clusters": 2}, {"n_clusters": 3}, {"shrinkage": 0.1})
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "n_clusters": [integer(1)],
+        "shrinkage": [real(0, 1), one_of("auto")],
+        **SEARCH_PARAMETERS,
+    }
+
+    classes_: NDArray[np.generic]
+    cluster_classes_: Indices
+    objective_: float
+    objectives_per_init_: Matrix
+    divergences_: Matrix
+    shrinkage_: float
+    history_: dict[str, list[float]]
+    n_iter_: int
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_clusters: int = 1,
+        shrinkage: Shrinkage = "auto",
+        init: Init | ArrayLike = "auto",
+        n_init: int = 3,
+        solver: Literal["lbfgs", "steepest"] = "lbfgs",
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_clusters = n_clusters
+        self.shrinkage = shrinkage
+        self.init = init
+        self.n_init = n_init
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Cut the classes into parts and learn from all rows at once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative weights of the rows; the cuts do not see them.
+
+        Returns
+        -------
+        MODA
+            Itself.
+        """
+        self._check_parameters()
+        self.__dict__.pop("_owners", None)
+        if self.n_clusters == 1:
+            return super().fit(X, y, sample_weight=sample_weight)
+        rows = self._check_X(X, reset=True, min_samples=2)
+        classes, codes = self._check_labels(y, len(rows))
+        parts, codes_of_parts = self._cut(rows, classes, codes)
+        self._owners = classes[parts]
+        numbers = np.arange(len(parts))
+        return self._fit_with(partial(self._add, rows, numbers, codes_of_parts, sample_weight))
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Accumulate more rows; new classes may appear. Only with ``n_clusters=1``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            More training points.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative weights of the rows.
+
+        Returns
+        -------
+        MODA
+            Itself.
+        """
+        self._check_parameters()
+        if self.n_clusters > 1 or hasattr(self, "_owners"):
+            raise ValueError(
+                f"n_clusters={self.n_clusters}: the parts of a class are found from all rows at "
+                "once. Use fit, or n_clusters=1."
+            )
+        return super().partial_fit(X, y, sample_weight=sample_weight)
+
+    def _cut(self, rows: Floats, classes: NDArray[Any], codes: Indices) -> tuple[Indices, Indices]:
+        """The class of each part, and the part of each row."""
+        random = check_random_state(self.random_state)
+        statistics = ClassStatistics(pooled=True, storage="dense").add(rows, classes, codes)
+        variances = statistics.within_scatter().diagonal() / len(rows)
+        used = statistics.varying_features() & (variances > 0)
+        points = (rows[:, used] - statistics.mean[used]) / np.sqrt(variances[used])
+        owners: list[int] = []
+        part_of = np.empty(len(rows), dtype=np.intp)
+        for code in range(len(classes)):
+            own = codes == code
+            wanted = min(self.n_clusters, max(1, int(own.sum()) // 2))
+            cut = normalized_cut(points[own], wanted, random)
+            part_of[own] = len(owners) + cut
+            owners += [code] * (int(cut.max()) + 1)
+        return np.array(owners), part_of
+
+    def solve(self, statistics: ClassStatistics) -> Matrix:
+        """Components of the subspace with the largest sum of divergences between classes."""
+        # Without a cut the statistics are those of the classes themselves.
+        owners = vars(self).get("_owners")
+        labels = statistics.classes if owners is None else owners[statistics.classes]
+        self.classes_, self.cluster_classes_ = np.unique(labels, return_inverse=True)
+        check_classes("MODA", statistics)
+        gaussians = class_gaussians(statistics, self.shrinkage)
+        self.shrinkage_ = gaussians.shrinkage
+        rank = gaussians.rank
+        reason = f"the {rank} directions in which the classes vary"
+        kept = n_kept(self.n_components, len(self.classes_) - 1, rank, "MODA", reason)
+        compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
+        average = weighted_sum(2.0 * compared)
+
+        def keep(U: Matrix) -> None:
+            self.divergences_ = kullback_leibler.values(gaussians.family.project(U))
+
+        objective = averaged(gaussians.family, kullback_leibler, average)
+        return search_components(self, statistics, gaussians.basis, objective, kept, keep=keep)

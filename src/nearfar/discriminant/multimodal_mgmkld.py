@@ -1,0 +1,324 @@
+"""MGMKLD with a mixture of Gaussians for each class."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from nearfar.base import LearnerTags, LinearLearner
+from nearfar.blocks import blas_for
+from nearfar.discriminant.checks import n_kept
+from nearfar.discriminant.gada import Convention, Priors
+from nearfar.discriminant.mgmd import log_average
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.solvers.eigen import descending_eigh
+from nearfar.solvers.gaussian_divergences import KullbackLeibler, averaged
+from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_parameters
+from nearfar.solvers.subspaces import Interrupted
+from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.whitening import Shrinkage, total_range
+
+Matrix = NDArray[np.float64]
+
+# Dimensions that mixtures are fitted in, with "auto", and rows of a class for which it is tried.
+_MOST_DIMENSIONS = 10
+_FEWEST_ROWS = 20
+# Responsibilities below this are zero.
+_NEGLIGIBLE = 1e-6
+
+
+class MultimodalMGMKLD(LinearLearner):
+    r"""MGMKLD for classes of several clusters: a mixture of Gaussians for each class.
+
+    The components k of the mixtures of all classes i take the place of the classes in
+    :class:`MGMKLD`, with the priors :math:`\pi_i^k`; only components of different classes are kept
+    apart:
+
+    .. math::
+        L_\eta(U) = \sum_{i \ne j} \sum_{k, l} \log KL_U(i_k || j_l)
+        - \eta \log \Big( \sum_{i \ne j} \sum_{k, l} \pi_i^k \pi_j^l KL_U(i_k || j_l) \Big) .
+
+    The number of components of each class is chosen by the message length of Figueiredo and Jain.
+
+    Use it when a class consists of clusters with other classes between them, which LDA and MGMKLD
+    take for one wide cluster. With one component for each class it is MGMKLD. It fails where
+    classes have too few rows to show their clusters: in d dimensions a component needs more than
+    (d² + 3d)/4 rows. So mixtures are fitted in the leading principal components of their class, few
+    enough for its rows; clusters that differ only elsewhere are not seen. Covariances are estimated
+    in all dimensions afterwards.
+
+    It reads the rows twice, so it has no ``partial_fit``.
+
+    Cost: O(n p²), then some hundred sweeps of O(n d²) over the components of each class, then that
+    of MGMKLD with components for classes.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        number of features if that is less.
+    max_clusters : int, default=10
+        Components of the mixture of each class to start with.
+    mixture_covariance : {"full", "diagonal", "spherical"}, default="full"
+        Shape of the components while they are fitted.
+    mixture_dimension : int or "auto", default="auto"
+        Principal components of each class in which its mixture is fitted. "auto" is as many, up to
+        10, as let components of a quarter of the class survive; a class of fewer than 20 rows is
+        one cluster then.
+    eta : float or None, default=None
+        Weight of equality, from 0 to the number of ordered pairs of components of different
+        classes. None is the smaller of 2c, for c classes, and that number less one.
+    alpha : float in [0, 1] or None, default=None
+        Instead of eta: see :class:`MGMD`.
+    kl_convention : {"exact", "unnormalised"}, default="exact"
+        "unnormalised" is 2 KL + q, which reference [1] prints and most likely ran.
+    priors : {"empirical", "uniform"}, default="empirical"
+        Share of each class, or all classes alike; the components of a class share its prior by
+        their weights.
+    shrinkage : float in [0, 1] or "auto", default="auto"
+        A number g replaces each covariance of a component by
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
+        them is regular; else it mixes in 30 % of the pooled covariance.
+    init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
+        "auto" starts from LDA of the components, then at random; "lda" and "random" are these
+        alone; an array is a first start of your own.
+    n_init : int, default=5
+        Number of starts; the best is kept.
+    solver : {"lbfgs", "steepest"}, default="lbfgs"
+        "steepest" is the published loop of fixed steps.
+    max_iter : int, default=500
+        Steps from each start at most.
+    tol : float, default=1e-6
+        L-BFGS stops when the projector on the subspace moves by less.
+    random_state : int, RandomState or None, default=0
+        For the mixtures and for the random starts.
+    verbose : int, default=0
+        Print the progress.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map, scaled so that the pooled covariance within clusters is the identity.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    n_clusters_ : ndarray of shape (n_classes,)
+        Components found for each class.
+    cluster_classes_ : ndarray of shape (n_clusters,)
+        The class of each component, as a position in ``classes_``.
+    cluster_priors_ : ndarray of shape (n_clusters,)
+        Their priors.
+    cluster_statistics_ : ClassStatistics
+        Weights, means and scatters of the components.
+    objective_, objectives_per_init_, eta_, shrinkage_, history_, n_iter_
+        As in MGMKLD.
+    divergences_ : ndarray of shape (n_clusters, n_clusters)
+        Those of the solution.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.5.2.
+    .. [2] M. A. T. Figueiredo and A. K. Jain, "Unsupervised learning of finite mixture models",
+       IEEE Transactions on Pattern Analysis and Machine Intelligence 24, 2002.
+
+    Examples
+    --------
+    >>> from nearfar import MultimodalMGMKLD
+    >>> from nearfar.datasets import make_multimodal
+    >>> X, y = make_multimodal(random_state=0)
+    >>> MultimodalMGMKLD(n_components=1).fit(X, y).n_clusters_
+    array([2, 2])
+    """
+
+    learner_tags = LearnerTags(kind="supervision")
+    settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "max_clusters": [integer(1)],
+        "mixture_covariance": [one_of("full", "diagonal", "spherical")],
+        "mixture_dimension": [integer(1), one_of("auto")],
+        "eta": [none, real(0)],
+        "alpha": [none, real(0, 1)],
+        "kl_convention": [one_of("exact", "unnormalised")],
+        "priors": [one_of("empirical", "uniform")],
+        "shrinkage": [real(0, 1), one_of("auto")],
+        **SEARCH_PARAMETERS,
+    }
+
+    classes_: NDArray[np.generic]
+    eta_: float
+    objective_: float
+    objectives_per_init_: Matrix
+    history_: dict[str, list[float]]
+    n_iter_: int
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        max_clusters: int = 10,
+        mixture_covariance: CovarianceType = "full",
+        mixture_dimension: int | Literal["auto"] = "auto",
+        eta: float | None = None,
+        alpha: float | None = None,
+        kl_convention: Convention = "exact",
+        priors: Priors = "empirical",
+        shrinkage: Shrinkage = "auto",
+        init: Init | ArrayLike = "auto",
+        n_init: int = 5,
+        solver: Literal["lbfgs", "steepest"] = "lbfgs",
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.max_clusters = max_clusters
+        self.mixture_covariance = mixture_covariance
+        self.mixture_dimension = mixture_dimension
+        self.eta = eta
+        self.alpha = alpha
+        self.kl_convention = kl_convention
+        self.priors = priors
+        self.shrinkage = shrinkage
+        self.init = init
+        self.n_init = n_init
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Fit the mixtures, then the subspace.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        MultimodalMGMKLD
+            Itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        self.classes_, codes = self._check_labels(y, len(rows))
+        with blas_for(10.0 * rows.shape[1] ** 3):
+            self._find_clusters(rows, codes)
+            interrupt = None
+            try:
+                components = self._solve(self.cluster_statistics_)
+            except Interrupted as stop:
+                if stop.components is None:
+                    raise
+                components, interrupt = stop.components, stop
+        self.components_ = components.astype(rows.dtype)
+        self.mean_ = self.cluster_statistics_.mean.astype(rows.dtype)
+        if interrupt is not None:
+            raise interrupt
+        return self
+
+    def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
+        """Components of each class, and their weighted statistics in all features."""
+        whole = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
+        basis, _ = total_range(whole, standardise=True)
+        random = check_random_state(self.random_state)
+        smallest = (len(self.classes_) if self.n_components is None else self.n_components) + 1
+        statistics = ClassStatistics(exact=True)
+        owners: list[int] = []
+        for code in range(len(self.classes_)):
+            own = rows[codes == code]
+            shares = clusters(
+                (own - whole.mean) @ basis,
+                max_clusters=self.max_clusters,
+                dimension=self.mixture_dimension,
+                covariance_type=self.mixture_covariance,
+                smallest=smallest,
+                random=random,
+            )
+            for share in shares.T:
+                nothing = np.zeros(len(own), dtype=np.intp)
+                statistics.add(own, np.array([len(owners)]), nothing, np.ascontiguousarray(share))
+                owners.append(code)
+        self.cluster_classes_ = np.array(owners)
+        self.n_clusters_ = np.bincount(self.cluster_classes_)
+        self.cluster_statistics_ = statistics
+
+    def _solve(self, statistics: ClassStatistics) -> Matrix:
+        gaussians = class_gaussians(statistics, self.shrinkage)
+        rank, c = gaussians.rank, len(self.classes_)
+        reason = f"the {rank} directions in which the clusters vary"
+        kept = n_kept(self.n_components, c - 1, rank, "MultimodalMGMKLD", reason)
+        self.shrinkage_ = gaussians.shrinkage
+        owner = self.cluster_classes_
+        self.cluster_priors_ = gaussians.priors
+        if self.priors == "uniform":
+            self.cluster_priors_ = gaussians.priors / (
+                c * np.bincount(owner, gaussians.priors)[owner]
+            )
+        pairs = owner[:, None] != owner[None, :]
+        self.eta_, average = log_average(self, c, self.cluster_priors_, pairs)
+        divergence = KullbackLeibler(self.kl_convention)
+
+        def keep(U: Matrix) -> None:
+            self.divergences_ = divergence.values(gaussians.family.project(U))
+
+        objective = averaged(gaussians.family, divergence, average)
+        return search_components(self, statistics, gaussians.basis, objective, kept, keep=keep)
+
+
+def clusters(
+    rows: Matrix,
+    *,
+    max_clusters: int,
+    dimension: int | Literal["auto"],
+    covariance_type: CovarianceType,
+    smallest: float,
+    random: np.random.RandomState,
+) -> Matrix:
+    """Responsibilities (n, k) of the components of one class, for its rows.
+
+    The mixture is fitted in the leading principal components. Components of less than ``smallest``
+    rows are dissolved into the others.
+    """
+    n = len(rows)
+    d = survivable_dimension(n, covariance_type) if dimension == "auto" else dimension
+    d = min(d, n - 1, rows.shape[1])
+    if d < 1 or max_clusters == 1:
+        return np.ones((n, 1))
+    centred = rows - rows.mean(axis=0)
+    if d < rows.shape[1]:
+        _, axes = descending_eigh(centred.T @ centred, d)
+        centred = centred @ axes
+    shares = figueiredo_jain(
+        centred, max_components=max_clusters, covariance_type=covariance_type, random_state=random
+    ).responsibilities
+    shares = np.where(shares < _NEGLIGIBLE, 0.0, shares)
+    while shares.shape[1] > 1 and shares.sum(axis=0).min() < smallest:
+        shares = np.delete(shares, np.argmin(shares.sum(axis=0)), axis=1)
+        lost = shares.sum(axis=1) < _NEGLIGIBLE
+        shares[lost] = shares[~lost].mean(axis=0)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def survivable_dimension(n: int, covariance_type: CovarianceType) -> int:
+    """The most dimensions, up to ten, in which a quarter of n rows outweighs its parameters.
+
+    Zero for so few rows that clusters are found in any noise.
+    """
+    if n < _FEWEST_ROWS:
+        return 0
+    fits = [
+        d for d in range(1, _MOST_DIMENSIONS + 1) if n_parameters(d, covariance_type) / 2 <= n / 4
+    ]
+    return max(fits, default=0)

@@ -1,0 +1,222 @@
+"""Class statistics of dask arrays and dataframes: block by block on the cluster, then merged.
+
+Each block becomes its own :class:`ClassStatistics` where it lies, with the labels it holds; these
+are merged as a tree over the order of the blocks. Both are pure functions, so that a cluster which
+loses a worker computes anew what went with it, and every row counts once. The shape of the tree
+depends on the number of blocks alone: the same blocks give the same bits, on any cluster.
+
+dask is imported when a dask collection turns up, not before.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from nearfar.blocks import one_blas_thread
+from nearfar.extras import require
+from nearfar.labels import encode_labels
+from nearfar.summaries.class_statistics import ClassStatistics, check_weight
+
+#: Statistics merged in one task.
+FAN_IN = 8
+
+Parts = list[Any]
+
+
+def is_dask(data: Any) -> bool:
+    """Whether it is a dask collection; tells without importing dask.
+
+    >>> is_dask(np.zeros((2, 2)))
+    False
+    """
+    packages = {str(kind.__module__).partition(".")[0] for kind in type(data).__mro__}
+    return not packages.isdisjoint({"dask", "dask_expr"})
+
+
+def without_rows(X: Any) -> ArrayLike:
+    """An array or frame like X but without its rows: what can be checked before they are there.
+
+    Parameters
+    ----------
+    X : dask array or dask dataframe
+        Rows.
+
+    Returns
+    -------
+    ndarray or pandas.DataFrame
+        With the columns and dtypes of X.
+    """
+    if _is_frame(X) and X.ndim == 2:
+        pandas = require("pandas", "dask")
+        dtypes = X.dtypes
+        frame = pandas.DataFrame({k: pandas.Series(dtype=kind) for k, kind in enumerate(dtypes)})
+        return frame.set_axis(dtypes.index, axis=1)
+    shape = (0,) if _is_frame(X) else (0, *_array(X).shape[1:])
+    if any(np.isnan(size) for size in shape):
+        raise ValueError("X has an unknown number of features; call X.compute_chunk_sizes() first.")
+    return np.empty(shape, dtype=X.dtype)
+
+
+def statistics_of_blocks(
+    X: Any, y: Any = None, sample_weight: Any = None, *, pooled: bool = False
+) -> ClassStatistics:
+    """The statistics of all blocks of X, computed where dask computes and brought here.
+
+    Parameters
+    ----------
+    X : dask array or dask dataframe of shape (n_samples, n_features)
+        Rows. Of unknown chunk sizes, block k of X belongs to block k of y.
+    y : dask array, dask series or array-like of shape (n_samples,), optional
+        Labels; known chunk sizes need not be those of X. Without them all rows are of one class.
+    sample_weight : dask array, dask series or array-like of shape (n_samples,), optional
+        Non-negative weights of the rows.
+    pooled : bool, default=False
+        As in :class:`ClassStatistics`.
+
+    Returns
+    -------
+    ClassStatistics
+
+    Raises
+    ------
+    ValueError
+        Naming the block, when its rows, labels or weights are not as they should be.
+    """
+    dask = require("dask", "dask")
+    X, y, sample_weight = map(_whole_rows, (X, y, sample_weight))
+    rows = _parts(X)
+    sizes = _sizes(X)
+    if sizes is None and any(_needs_sizes(data, len(rows)) for data in (y, sample_weight)):
+        sizes = dask.compute([dask.delayed(len)(part) for part in rows])[0]
+    labels = _beside(y, "y", rows, sizes)
+    weights = _beside(sample_weight, "sample_weight", rows, sizes)
+    of_block = dask.delayed(_of_block, pure=True)
+    level = [
+        of_block(k, *parts, pooled=pooled)
+        for k, parts in enumerate(zip(rows, labels, weights, strict=True))
+    ]
+    join = dask.delayed(merged, pure=True)
+    while len(level) > 1:
+        level = [join(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
+    # Threads of dask in this process share its BLAS; workers elsewhere have one of their own.
+    with one_blas_thread():
+        (statistics,) = dask.compute(level[0])
+    if statistics.n_classes == 0 and sample_weight is None:
+        raise ValueError("X has 0 sample(s): every block of it is empty.")
+    return statistics
+
+
+def _of_block(number: int, rows: Any, labels: Any, weight: Any, *, pooled: bool) -> ClassStatistics:
+    """The statistics of one block; runs on a worker."""
+    statistics = ClassStatistics(pooled=pooled, exact=True)  # the rows are seen once
+    try:
+        for name, beside in (("y", labels), ("sample_weight", weight)):
+            if beside is not None and len(beside) != len(rows):
+                raise ValueError(
+                    f"X has {len(rows)} rows but {name} has {len(beside)}. Blocks of X and {name} "
+                    "must hold the same rows: make them alike, or give arrays of known chunk sizes "
+                    "(compute_chunk_sizes)."
+                )
+        if not len(rows):
+            return statistics
+        X = check_array(
+            rows, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"
+        )
+        return statistics.partial_fit(X, labels, weight)
+    except ValueError as error:
+        raise ValueError(f"Block {number} of X: {error}") from error
+
+
+def merged(parts: list[ClassStatistics]) -> ClassStatistics:
+    """All of them as one, in their order; none is changed."""
+    # So a part may be merged again when a worker was lost.
+    return reduce(ClassStatistics.merge, parts)
+
+
+# ---------------------------------------------------------------------- blocks side by side
+
+
+def _needs_sizes(data: Any, n_blocks: int) -> bool:
+    """Whether labels or weights must be cut where the blocks of X end."""
+    if data is None or not is_dask(data):
+        return data is not None
+    own = _sizes(data)
+    return own is not None and len(own) != n_blocks
+
+
+def _beside(data: Any, name: str, rows: Parts, sizes: list[int] | None) -> Parts:
+    """The labels or weights of each block of rows; None for each where there are none."""
+    if data is None:
+        return [None] * len(rows)
+    if not is_dask(data):
+        assert sizes is not None
+        values = _local(data, name, sum(sizes))
+        edges = [0, *np.cumsum(sizes).tolist()]
+        return [values[low:high] for low, high in pairwise(edges)]
+    own = _sizes(data)
+    if own is not None and sizes is not None and own != sizes:
+        if sum(own) != sum(sizes):
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: X has {sum(sizes)} "
+                f"rows and {name} has {sum(own)}."
+            )
+        data = data.rechunk({0: tuple(sizes)})
+    parts = _parts(data)
+    if len(parts) != len(rows):
+        raise ValueError(
+            f"X has {len(rows)} blocks and {name} has {len(parts)}, of unknown sizes: give them "
+            "the same blocks, or arrays of known chunk sizes (compute_chunk_sizes)."
+        )
+    return parts
+
+
+def _local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
+    """Labels or weights that are here already, checked as a whole."""
+    if name == "sample_weight":
+        return check_weight(data, n_rows)
+    classes, codes = encode_labels(data)
+    if len(codes) != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows and "
+            f"y has {len(codes)} labels."
+        )
+    return np.asarray(classes[codes])
+
+
+def _whole_rows(data: Any) -> Any:
+    """Arrays in blocks of whole rows; anything else as it is."""
+    if not is_dask(data) or _is_frame(data):
+        return data
+    return _array(data).rechunk(dict.fromkeys(range(1, data.ndim), -1))
+
+
+def _parts(data: Any) -> Parts:
+    """One delayed block for each chunk of rows."""
+    # As it is: optimised one by one, X and y would each compute what they have in common, and
+    # frames might be cut into other partitions.
+    return list(np.ravel(data.to_delayed(optimize_graph=False)))
+
+
+def _sizes(data: Any) -> list[int] | None:
+    """Rows of each block; None where they are not known before computing."""
+    if _is_frame(data) or any(np.isnan(size) for size in data.chunks[0]):
+        return None
+    return [int(size) for size in data.chunks[0]]
+
+
+def _is_frame(data: Any) -> bool:
+    # Of the type: a delayed object has every attribute one asks for.
+    return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
+
+
+def _array(data: Any) -> Any:
+    if not hasattr(type(data), "rechunk"):
+        kind = f"{type(data).__module__}.{type(data).__name__}"
+        raise ValueError(f"X, y and sample_weight may be dask arrays or dataframes; got a {kind}.")
+    return data

@@ -1,0 +1,172 @@
+"""Coordinates of points in the feature space of a kernel, shared by the kernel methods."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils import check_random_state
+
+from nearfar.blocks import row_blocks
+from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
+from nearfar.solvers.eigen import descending_eigh
+from nearfar.summaries.class_statistics import Floats
+
+Matrix = NDArray[np.float64]
+
+_KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
+#: What the parameters of the kernel may be.
+KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
+    "kernel": [
+        one_of(*_KERNELS, "precomputed"),
+        having("__call__", description="a function of two arrays"),
+    ],
+    "gamma": [none, real(0, open_low=True)],
+    "degree": [real(0, open_low=True)],
+    "coef0": [real()],
+    "n_directions": [none, integer(1), one_of("auto")],
+}
+#: Those of learners that may use some of the training rows only.
+LANDMARK_PARAMETERS: dict[str, list[Allowed]] = {
+    "n_landmarks": [none, integer(2), one_of("auto")],
+    "random_state": [random_state],
+}
+# Landmarks at most, with "auto".
+_LANDMARKS = 1000
+# Relative eigenvalue of the centred kernel below which a direction is empty.
+_EMPTY = 1e-10
+
+
+class KernelCoordinates:
+    r"""For learners with the parameters above: kernel PCA and its formula for new points.
+
+    With the centred kernel :math:`K_c = CKC = P \,\mathrm{diag}(\mu) P^T` of the training points
+    the coordinates of a point with centred kernel values k are :math:`z = B^T k`,
+    :math:`B = P\,\mathrm{diag}(\mu)^{-1/2}`: distances between them are those in feature space, as
+    far as the leading directions show them. A linear map L of them is ΩΦ with :math:`\Omega = L
+    B^T`, for the training points Φ.
+    """
+
+    kernel: Any
+    gamma: float | None
+    degree: float
+    coef0: float
+    n_directions: int | Literal["auto"] | None
+    _rows: Matrix | None
+
+    def _fit_kernel(self, rows: Floats, auto: int | None = None) -> Matrix:
+        """Keep the rows, or of given kernel values nothing; the coordinates of the rows.
+
+        ``auto`` is the number of directions for "auto" if it is not a tenth of the rows, from 10
+        to 50.
+        """
+        # A copy: kernels of an array with itself are computed another way.
+        self._rows = None if self._is_given() else _exact(rows).copy()
+        self._gamma = self._choose_gamma()
+        K = self._kernel(rows if self._rows is None else self._rows)
+        if K.shape[0] != K.shape[1]:
+            raise ValueError(f"A precomputed kernel must be square to fit; got shape {K.shape}.")
+        if not np.allclose(K, K.T, rtol=1e-6, atol=1e-8 * np.abs(K).max()):
+            raise ValueError("The kernel matrix is not symmetric.")
+        self._means = K.mean(axis=0)
+        self._mean = float(self._means.mean())
+        n_directions: Any = self.n_directions
+        if self.n_directions == "auto":
+            n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
+        values, vectors = descending_eigh(self._centred(K), n_directions)
+        kept = values > _EMPTY * max(values[0], np.finfo(float).tiny)
+        if not kept.any():
+            raise ValueError("The kernel maps all points to one: there is nothing to learn.")
+        self._basis = vectors[:, kept] / np.sqrt(values[kept])
+        self.n_directions_ = int(kept.sum())
+        return self._coordinates(K)
+
+    def _kernel_transform(self, rows: Floats) -> Matrix:
+        """The coordinates of new points, or of their kernel values with the training points."""
+        mapped = np.empty((len(rows), self.n_directions_))
+        for block in row_blocks(len(rows), 32 * len(self._basis)):
+            mapped[block] = self._coordinates(self._kernel(rows[block]))
+        return mapped
+
+    @property
+    def _kernel_eigenvalues(self) -> Matrix:
+        """Those of the centred kernel, largest first."""
+        return 1 / np.einsum("ij,ij->j", self._basis, self._basis)
+
+    def _is_given(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _choose_gamma(self) -> float | None:
+        if self._rows is None:
+            return None
+        if self.gamma is not None:
+            return float(self.gamma)
+        variances = self._rows.var(axis=0)
+        spread = float((np.sqrt(variances) if self.kernel == "laplacian" else variances).sum())
+        return 1 / spread if spread > 0 else 1.0
+
+    def _kernel(self, rows: Floats) -> Matrix:
+        """Kernel values of points with the training points."""
+        points = _exact(rows)
+        if self._rows is None:
+            return points
+        options: dict[str, Any] = {}
+        if not callable(self.kernel):
+            options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
+            options["filter_params"] = True
+        values = pairwise_kernels(points, self._rows, metric=self.kernel, **options)
+        return np.asarray(values, np.float64)
+
+    def _centred(self, K: Matrix) -> Matrix:
+        """Kernel values about the mean of the training points."""
+        return K - K.mean(axis=1, keepdims=True) - self._means + self._mean
+
+    def _coordinates(self, K: Matrix) -> Matrix:
+        return self._centred(K) @ self._basis
+
+
+class LandmarkCoordinates(KernelCoordinates):
+    """The same for learners that keep landmarks only and map by ``coefficients_``."""
+
+    n_landmarks: int | Literal["auto"] | None
+    random_state: int | np.random.RandomState | None
+    coefficients_: Matrix
+
+    def _landmarks(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows that span the directions; of given kernel values all."""
+        if self._is_given():
+            return np.arange(len(codes))
+        wanted = _LANDMARKS if self.n_landmarks == "auto" else self.n_landmarks
+        return class_landmarks(codes, wanted, check_random_state(self.random_state))
+
+    def _map_by_coefficients(self, rows: Floats) -> Floats:
+        """Ωk for the centred kernel values k of each point, in the dtype of the rows."""
+        mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
+        for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
+            mapped[block] = self._centred(self._kernel(rows[block])) @ self.coefficients_.T
+        return mapped
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.coefficients_)
+
+
+def class_landmarks(
+    codes: NDArray[np.intp], n_landmarks: int | None, random: np.random.RandomState
+) -> NDArray[np.intp]:
+    """So many rows, ascending; of each class by its share, at least one. None is all rows."""
+    if n_landmarks is None or len(codes) <= n_landmarks:
+        return np.arange(len(codes))
+    chosen = []
+    for code in range(int(codes.max()) + 1):
+        rows = np.flatnonzero(codes == code)
+        share = max(1, round(n_landmarks * len(rows) / len(codes)))
+        chosen.append(random.choice(rows, share, replace=False))
+    return np.sort(np.concatenate(chosen))
+
+
+def _exact(rows: Floats) -> Matrix:
+    # Kernels lose digits in float32; equal rows in another order of memory must give equal bits.
+    return np.ascontiguousarray(rows, dtype=np.float64)
