@@ -473,6 +473,19 @@ def test_statistics_alone_choose_it_by_points_drawn_from_the_classes():
     assert by_objective.best_init_ == np.argmax(by_objective.objectives_per_init_)
 
 
+def test_the_rule_that_compares_them_needs_no_rows():
+    X, y = load_iris(return_X_y=True)
+    B = np.random.default_rng(0).normal(size=(4, 2))
+    from_rows = MinimumMahalanobisClassifier().fit(X @ B, y)
+    statistics = ClassStatistics().partial_fit(X, y).project(B)
+    from_statistics = MinimumMahalanobisClassifier.from_statistics(statistics)
+    np.testing.assert_allclose(
+        from_statistics.decision_function(X @ B), from_rows.decision_function(X @ B), rtol=1e-8
+    )
+    with pytest.raises(ValueError, match="rule must be"):
+        MinimumMahalanobisClassifier.from_statistics(statistics, rule="nearest")
+
+
 @pytest.mark.parametrize("gap", [1.0, 3.0])
 def test_the_error_on_drawn_points_is_that_of_the_gaussians(gap):
     X, y = rows_with([[0, 0], [gap, 0]], [np.eye(2)] * 2)

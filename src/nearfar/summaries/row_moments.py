@@ -110,9 +110,10 @@ def _centred(
             centres = shifts if slots is None else _taken(shifts, slots[chosen], block)
             np.subtract(X[chosen[0] : chosen[-1] + 1], centres, out=block)
         else:
+            centres = shifts if slots is None else shifts[slots[chosen]]
             # take would copy all of X first, for every block, where it is not as wanted
-            part = _taken(X, chosen, block) if direct else X[chosen]
-            np.subtract(part, shifts if slots is None else shifts[slots[chosen]], out=block)
+            np.subtract(_taken(X, chosen, block) if direct else X[chosen], centres, out=block)
+        del centres  # may be as large as the block
         yield chosen, block
 
 
