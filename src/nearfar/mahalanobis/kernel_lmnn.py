@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.mahalanobis.lmnn import LMNN
+from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import Floats
@@ -125,12 +125,12 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
     @property
     def n_neighbors(self) -> int:
         """That of LMNN, for the energy rule."""
-        return LMNN().n_neighbors if self.estimator is None else int(self.estimator.n_neighbors)
+        return lmnn_of(self.estimator).n_neighbors
 
     @property
     def push_weight(self) -> float:
         """That of LMNN, for the energy rule."""
-        return LMNN().push_weight if self.estimator is None else float(self.estimator.push_weight)
+        return lmnn_of(self.estimator).push_weight
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
@@ -148,8 +148,7 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
             Itself.
         """
         self._check_parameters()
-        if self.estimator is not None and not isinstance(self.estimator, LMNN):
-            raise TypeError(f"estimator must be an LMNN; got {type(self.estimator).__name__}.")
+        lmnn = lmnn_of(self.estimator)
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
         # A copy: kernels of an array with itself are computed another way.
@@ -170,7 +169,6 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
         if not kept.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
         self._basis = vectors[:, kept] / np.sqrt(values[kept])
-        lmnn = LMNN() if self.estimator is None else clone(self.estimator)
         self.n_directions_ = int(kept.sum())
         self.estimator_ = lmnn.fit(self._coordinates(K), labels[codes])
         self.classes_ = labels

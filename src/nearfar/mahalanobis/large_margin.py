@@ -56,7 +56,25 @@ def whitened(rows: Matrix, statistics: ClassStatistics) -> tuple[Floats, Floats]
     white = basis @ whitener(
         image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
     )
-    return white, (rows - statistics.mean).astype(np.float64) @ white
+    centred = (rows - statistics.mean).astype(np.float64)
+    points = centred @ white
+    if white.shape[1] < np.count_nonzero(white.any(axis=1)):
+        # What a new point has outside the span of the rows, nothing was learned about: the map
+        # must not see it. The columns of X'Y span the rows.
+        span, _ = np.linalg.qr(centred.T @ points)
+        white = span @ (span.T @ white)
+    return white, points
+
+
+def unscaled(rows: Matrix, statistics: ClassStatistics) -> tuple[Floats, Floats]:
+    """The same with coordinates that keep the shape of the data; their mean variance is 1.
+
+    Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
+    noise is as large as signal, and the first steps already fit it.
+    """
+    basis, image = total_range(statistics, standardise=False)
+    into = basis / np.sqrt(image.total_variances().mean())
+    return into, (rows - statistics.mean).astype(np.float64) @ into
 
 
 @dataclass
@@ -547,3 +565,8 @@ def least_ratio(Q: Floats, P: Floats) -> float:
         return float(linalg.eigh(Q, ridged, eigvals_only=True, subset_by_index=[0, 0])[0])
     except linalg.LinAlgError:  # P is nothing but rounding
         return -np.inf
+
+
+def duality_gap(bound: float, objective: float) -> float:
+    """Relative to the objective; 0 where there is nothing left."""
+    return 1.0 - bound / objective if objective > 0 else 0.0
