@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
+from nearfar.blocks import squared_distances
 from nearfar.neighbors.impostors import find_impostors, pair_list
 from nearfar.solvers.eigen import whitener
 from nearfar.solvers.triplet_loss import (
@@ -220,10 +221,9 @@ class LargeMargin:
     def _distances(self, Z: Matrix, rows: Indices) -> Floats:
         """Squared distances of some rows to all of other classes; infinite to their own."""
         centred = Z.astype(np.float64) - Z.mean(axis=0)
-        squares = np.einsum("ij,ij->i", centred, centred)
-        distances = squares[rows, None] + squares - 2 * centred[rows] @ centred.T
+        distances = squared_distances(centred[rows], centred)
         distances[self.codes[rows, None] == self.codes] = np.inf
-        return np.maximum(distances, 0.0)
+        return np.asarray(distances, dtype=np.float64)
 
     def _affordable(self, Z: Matrix, radius: Floats, n_pairs: int) -> float:
         """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""

@@ -14,7 +14,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Checked
-from nearfar.blocks import blas_for, effective_threads, row_blocks
+from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
 from nearfar.mahalanobis.held_out import Watch, hold_out
 from nearfar.mahalanobis.large_margin import Progress, duality_gap, unscaled, whitened
 from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
@@ -383,7 +383,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         energies = np.empty((len(queries), n_classes))
         for block in row_blocks(len(queries), 32 * len(points), at_most=1024):
             asked = [queries[block] @ L.T for L in maps]
-            under = [_squared(a, Z) for a, Z in zip(asked, mapped, strict=True)]
+            under = [squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
             distances = np.empty_like(under[0])
             for cell, part in enumerate(under):
                 distances[:, cells == cell] = part[:, cells == cell]
@@ -397,15 +397,6 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
                 costs = impostor_costs(own, edges, reach)
                 energies[block] += mu * (costs.sum(axis=1, keepdims=True) - costs)
         return energies
-
-
-def _squared(queries: Matrix, points: Matrix) -> Matrix:
-    """Squared distances of all pairs."""
-    distances = queries @ points.T
-    distances *= -2
-    distances += np.einsum("ij,ij->i", points, points)
-    distances += np.einsum("ij,ij->i", queries, queries)[:, None]
-    return np.maximum(distances, 0.0, out=distances)
 
 
 def _nearest(

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import row_blocks, squared_distances
 
 Matrix = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
@@ -165,8 +165,7 @@ def full_loss(
     centres = np.flatnonzero(np.isfinite(reach).any(axis=1))
     for part in row_blocks(len(centres), 8 * 6 * n):
         block = centres[part]
-        distances = squares[block, None] + squares - 2 * centred[block] @ centred.T
-        np.maximum(distances, 0, out=distances)
+        distances = squared_distances(centred[block], centred, squares)
         distances[codes[block, None] == codes] = np.inf
         weights = np.zeros_like(distances)
         for slot in range(k):
