@@ -44,6 +44,7 @@ SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
+FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
@@ -249,7 +250,8 @@ class LargeMargin:
         complete = True
         if coarse:
             n_centres = int(np.isfinite(reach).sum())
-            factor = self._affordable(Z, radius, PAIRS_PER_CENTRE * n_centres)
+            n_pairs = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
+            factor = self._affordable(Z, radius, n_pairs)
             complete = factor == 1.0
             radius = radius * factor
         pairs = find_impostors(
@@ -322,7 +324,8 @@ class LargeMargin:
         self, progress: Progress, max_iter: int, tol: float, coarse: bool, verbose: bool
     ) -> bool:
         """Descend and search until neither changes anything; False when iterations ran out."""
-        self.search(progress.L, coarse=True)
+        if not self.is_complete(progress.L):
+            self.search(progress.L, coarse=True)
         keep, check = False, FIRST_CHECK
         # The best map so far by its whole loss, and what was listed there.
         best, there = np.inf, (progress.L, self.pairs, self._listed_at)

@@ -167,16 +167,19 @@ def full_loss(
         block = centres[part]
         distances = squared_distances(centred[block], centred, squares)
         distances[codes[block, None] == codes] = np.inf
-        weights = np.zeros_like(distances)
+        # Even here most pairs are far apart: the hinges are those of the near ones.
+        rows, columns = np.nonzero(distances < reach[block].max(axis=1)[:, None] + smoothing / 2)
+        near = distances[rows, columns]
+        total = np.zeros_like(near)
         for slot in range(k):
-            hinges = reach[block, slot, None] - distances
-            losses, slopes = _hinge(hinges, smoothing)
+            losses, slopes = _hinge(reach[block, slot][rows] - near, smoothing)
             pushed += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
-            pushes[block, slot] = slopes.sum(axis=1)
-            weights -= slopes
-        slope_sum -= float(weights.sum(dtype=np.float64))
-        weights *= push_weight
+            pushes[block, slot] = np.bincount(rows, slopes, len(block))
+            total += slopes
+        slope_sum += float(total.sum(dtype=np.float64))
+        weights = np.zeros_like(distances)
+        weights[rows, columns] = -push_weight * total
         laplacian_v[block] += weights.sum(axis=1)[:, None] * V[block] - weights @ V
         laplacian_v += weights.sum(axis=0)[:, None] * V - weights.T @ V[block]
     laplacian_v += laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
