@@ -41,20 +41,27 @@ class Contender(NamedTuple):
 
     @property
     def shown(self) -> str:
-        words = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
-        return self.call.format(words)
+        words = ", ".join(
+            f"{key}={value!r}" for key, value in self.settings.items() if key != "n_passes"
+        )
+        call = self.call.format(words)
+        if "n_passes" in self.settings:
+            return f"MultiPassLMNN({call}, n_passes={self.settings['n_passes']})"
+        return call
 
 
 MLPACK = ("run_mlpack.py", "mlpack")
 PYLMNN = ("run_pylmnn.py", "pylmnn")
 METRIC_LEARN = ("run_metric_learn.py", "metric-learn")
 CALLS = {"mlpack": "lmnn({})", "pylmnn": "LargeMarginNearestNeighbor({})"}
+TWO_PASSES = "nearfar, two passes"
 
 OURS = "nearfar"
 CONTENDERS = [
     Contender(name, *where, settings, CALLS.get(where[1] or "", "LMNN({})"))
     for name, where, settings in [
         (OURS, ("run_nearfar.py", None), {"n_neighbors": 3}),
+        (TWO_PASSES, ("run_nearfar.py", None), {"n_neighbors": 3, "n_passes": 2}),
         ("mlpack", MLPACK, {"k": 3, "seed": 1}),
         (
             "mlpack L-BFGS",
@@ -388,7 +395,7 @@ def timed_fit(learner: Any, X: Matrix, y: Labels) -> dict[str, Any]:
     return {"wall s": round(wall, 2), "CPU s": round(cpu, 2), "MB": round(memory)}
 
 
-def run_mnist(_: list[str], threads: int) -> dict[str, Any]:
+def run_mnist(arguments: list[str], threads: int) -> dict[str, Any]:
     from scipy.stats import binomtest
 
     from nearfar import LMNN
