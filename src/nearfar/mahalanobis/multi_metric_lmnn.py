@@ -381,7 +381,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         reach = 1.0 + cell_target_distances(mapped, cells, targets)
         mu, k = self.estimator_.push_weight, self._n_voters()
         energies = np.empty((len(queries), n_classes))
-        for block in row_blocks(len(queries), 32 * len(points), at_most=1024):
+        for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
             asked = [queries[block] @ L.T for L in maps]
             under = [squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
             distances = np.empty_like(under[0])
