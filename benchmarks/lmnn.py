@@ -100,6 +100,7 @@ CONTENDERS = [
         ("metric-learn, larger steps", METRIC_LEARN, {"n_neighbors": 3, "learn_rate": 1e-6}),
     ]
 ]
+ORDER = ["Euclidean", *(contender.name for contender in CONTENDERS)]
 SMALL_ONLY = "metric-learn"  # slow: up to 3,000 rows
 
 
@@ -212,7 +213,7 @@ def contest(name: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 "MB": round(max(found["MB"] for found, _ in runs)),
                 "version": best["version"],
                 "iterations": best["words"].get("iterations"),
-                "target": case.target if contender.name == OURS else None,
+                "target": case.target if contender.name in (OURS, TWO_PASSES) else None,
             }
             row |= judge.verdict(
                 arrays["L"], lambda X, y, who=contender: run(who, X, y, options)[1]["L"]
@@ -521,7 +522,11 @@ def alone(name: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def write(results: dict[str, list[dict[str, Any]]], options: argparse.Namespace) -> None:
-    rows = [row for name in [*CONTESTS, *ALONE] for row in results.get(name, [])]
+    rows = [
+        row
+        for name in [*CONTESTS, *ALONE]
+        for row in sorted(results.get(name, []), key=lambda row: ORDER.index(row["contender"]))
+    ]
     columns = {
         "case": "case",
         "contender": "contender",
