@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize
 
 from nearfar.blocks import squared_distances
-from nearfar.neighbors.impostors import find_impostors, pair_list
+from nearfar.neighbors.impostors import find_impostors, nearest_impostors, pair_list
 from nearfar.solvers.eigen import whitener
 from nearfar.solvers.triplet_loss import (
     Evaluation,
     PairList,
     full_loss,
     listed_loss,
+    order_of_nearness,
     pair_distances,
     pull_laplacian,
     target_distances,
@@ -44,6 +45,7 @@ SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
+SPARE = 4  # where only the nearest impostors count, so many times as many are listed
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
@@ -115,6 +117,8 @@ class LargeMargin:
         Threads of the search.
     structure : {"full", "diagonal"}
         Whether L is a matrix or a vector of factors, one a coordinate.
+    nearest : int, optional
+        Of the impostors of a point so many count, the nearest; None is all.
     """
 
     def __init__(
@@ -126,9 +130,11 @@ class LargeMargin:
         *,
         n_threads: int = 1,
         structure: Structure = "full",
+        nearest: int | None = None,
     ) -> None:
         self.points, self.codes, self.all_targets = points, codes, targets
         self.push_weight, self.n_threads, self.structure = push_weight, n_threads, structure
+        self.nearest = nearest
         n = len(points)
         # Beyond about n²/4 pairs the dense blocks are faster than the list, and smaller.
         self.max_pairs = int(np.clip(n * n // 4, 10**5, 3 * 10**7))
@@ -178,11 +184,18 @@ class LargeMargin:
         Z = self.mapped(L, points)
         if self.pairs is None:
             return full_loss(Z, self.codes, self.targets, self.push_weight, width, V)
-        return listed_loss(Z, self.targets, self.pairs, self.push_weight, width, V)
+        return listed_loss(Z, self.targets, self.pairs, self.push_weight, width, V, self.nearest)
 
     def objective(self, L: Floats) -> Evaluation:
         """The objective itself, with sharp hinges and in full precision."""
         return self.evaluate(L, smoothing=0.0, points=self.points)
+
+    def loss_of_nothing(self) -> float:
+        """That of the zero map, under which every hinge is 1."""
+        sizes = np.bincount(self.codes)
+        others = len(self.codes) - sizes[self.codes]
+        counted = others if self.nearest is None else np.minimum(others, self.nearest)
+        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * counted).sum())
 
     # The working set
 
@@ -208,7 +221,10 @@ class LargeMargin:
         """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
         sample = self._sample(10**6)
         reach = target_distances(Z, self.targets)[sample]
-        gaps = reach[:, :, None] - self._distances(Z, sample)[:, None, :]
+        others = self._distances(Z, sample)
+        if self.nearest is not None and self.nearest < others.shape[1]:
+            others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
+        gaps = reach[:, :, None] - others[:, None, :]
         return reach[np.isfinite(reach)], gaps[np.isfinite(gaps)]
 
     def _sample(self, n_distances: int) -> Indices:
@@ -247,17 +263,23 @@ class LargeMargin:
         reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
         # Pairs a little outside come along: they are the next to become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        complete = True
-        if coarse:
-            n_centres = int(np.isfinite(reach).sum())
-            n_pairs = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
-            factor = self._affordable(Z, radius, n_pairs)
-            complete = factor == 1.0
-            radius = radius * factor
-        pairs = find_impostors(
-            Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
-        )
         before = self.evaluate(L).loss
+        pairs: PairList | None
+        complete = True
+        if self.nearest is not None:
+            pairs, radius = nearest_impostors(
+                Z, self.codes, radius, SPARE * self.nearest, n_threads=self.n_threads
+            )
+        else:
+            if coarse:
+                n_centres = int(np.isfinite(reach).sum())
+                n_pairs = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
+                factor = self._affordable(Z, radius, n_pairs)
+                complete = factor == 1.0
+                radius = radius * factor
+            pairs = find_impostors(
+                Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
+            )
         self.pairs = self._joined(self.pairs, pairs) if keep else pairs
         self._listed_at = (L, radius) if complete else None
         after = self.evaluate(L).loss
@@ -277,9 +299,16 @@ class LargeMargin:
         if L is before or np.array_equal(L, before):
             return True
         alpha = shrinkage_of(before, L)
-        reach = 1.0 + target_distances(self.mapped(L, self.points), self.targets).max(axis=1)
-        centres = np.isfinite(reach)
-        return bool(np.all(alpha * radius[centres] >= reach[centres] + self.smoothing / 2))
+        Z = self.mapped(L, self.points)
+        needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
+        centres = np.isfinite(needed)
+        if self.nearest is not None:
+            # Beyond the last that counts nothing does.
+            listed = self.pairs.centres
+            distances = pair_distances(Z, listed, self.pairs.indices)
+            last = order_of_nearness(listed, distances) == self.nearest - 1
+            needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
+        return bool(np.all(alpha * radius[centres] >= needed[centres]))
 
     # Descent
 

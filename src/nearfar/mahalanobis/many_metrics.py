@@ -40,8 +40,9 @@ class ManyMetrics(LargeMargin):
         push_weight: float,
         *,
         n_threads: int = 1,
+        nearest: int | None = None,
     ) -> None:
-        super().__init__(points, codes, targets, push_weight, n_threads=n_threads)
+        super().__init__(points, codes, targets, push_weight, n_threads=n_threads, nearest=nearest)
         self.cells = cells
         self.members = [np.flatnonzero(cells == cell) for cell in range(int(cells.max()) + 1)]
 
@@ -68,7 +69,14 @@ class ManyMetrics(LargeMargin):
         assert self.pairs is not None
         distances = cell_pair_distances(mapped, self.cells, self.pairs.centres, self.pairs.indices)
         found = weigh_hinges(
-            reach, self.targets, self.pairs, distances, self.push_weight, width, X.dtype
+            reach,
+            self.targets,
+            self.pairs,
+            distances,
+            self.push_weight,
+            width,
+            X.dtype,
+            self.nearest,
         )
         return found, mapped
 

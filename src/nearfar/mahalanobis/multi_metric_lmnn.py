@@ -237,6 +237,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
             cells,
             lmnn.push_weight,
             n_threads=effective_threads(lmnn.n_jobs),
+            nearest=lmnn.n_impostors,
         )
         watch = None
         if unseen is not None and len(unseen[0]):

@@ -14,6 +14,9 @@ target pair, and :math:`-\mu` for each active hinge on an impostor pair.
 The hinge has a kink at which quasi-Newton steps stall. With ``smoothing`` :math:`\delta > 0` it is
 rounded by a parabola on :math:`[-\delta/2, \delta/2]`, which raises it by at most
 :math:`\delta/8`; the weight :math:`\mu` of a hinge then fades from 1 to 0 over that interval.
+
+With ``nearest`` m only the m nearest impostors of each centre count. Theirs are the m largest of
+its hinges, and the sum of the m largest of convex functions is convex: the loss stays so.
 """
 
 from __future__ import annotations
@@ -85,12 +88,15 @@ def listed_loss(
     push_weight: float,
     smoothing: float = 0.0,
     V: Matrix | None = None,
+    nearest: int | None = None,
 ) -> Evaluation:
     """The loss with hinges over the listed impostor pairs only."""
     V = Z if V is None else V
     reach = 1.0 + target_distances(Z, targets)
     distances = pair_distances(Z, impostors.centres, impostors.indices)
-    found = weigh_hinges(reach, targets, impostors, distances, push_weight, smoothing, V.dtype)
+    found = weigh_hinges(
+        reach, targets, impostors, distances, push_weight, smoothing, V.dtype, nearest
+    )
     laplacian_v = laplacian_dot(found.push, V) + laplacian_dot(found.pull, V)
     return Evaluation(found.loss, laplacian_v, found.n_active, found.slopes)
 
@@ -113,6 +119,7 @@ def weigh_hinges(
     push_weight: float,
     smoothing: float,
     dtype: Any,
+    nearest: int | None = None,
 ) -> Weighing:
     """Loss and weights from squared distances, whatever metric they are of.
 
@@ -123,6 +130,8 @@ def weigh_hinges(
     centres = impostors.centres
     # Few listed pairs are active at a good map: the rest of the work is on them alone.
     near = np.flatnonzero(reach.max(axis=1)[centres] - distances > -smoothing / 2)
+    if nearest is not None:
+        near = near[order_of_nearness(centres[near], distances[near]) < nearest]
     distances, centres = distances[near], centres[near]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(centres, minlength=n))])
     pushed, n_active = 0.0, 0
@@ -185,6 +194,25 @@ def full_loss(
     laplacian_v += laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
     return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
+
+
+def order_of_nearness(centres: Indices, distances: NDArray[Any]) -> NDArray[np.intp]:
+    """Of each pair, how many of the same centre are nearer; centres must be ascending."""
+    starts = np.flatnonzero(np.diff(centres, prepend=-1))
+    counts = np.diff(starts, append=len(centres))
+    place = np.arange(len(centres)) - np.repeat(starts, counts)
+    width = int(counts.max(initial=0))
+    rank = np.empty(len(centres), dtype=np.intp)
+    if width * len(starts) > 4 * len(centres):
+        rank[np.lexsort((distances, centres))] = place
+        return rank
+    # A row for each centre: many short sorts are faster than a long one.
+    rows = np.repeat(np.arange(len(starts)), counts)
+    table = np.full((len(starts), width), np.inf)
+    table[rows, place] = distances
+    ranks = np.empty(table.shape, dtype=np.intp)
+    np.put_along_axis(ranks, table.argsort(axis=1, kind="stable"), np.arange(width)[None], axis=1)
+    return np.asarray(ranks[rows, place])
 
 
 def triplet_loss(
