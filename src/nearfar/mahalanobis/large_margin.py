@@ -43,6 +43,7 @@ Structure = Literal["full", "diagonal"]
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
+FREE_ROUNDS = 4  # on a sample of centres, before lists are joined
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
 SPARE = 4  # where only the nearest impostors count, so many times as many are listed
@@ -355,7 +356,7 @@ class LargeMargin:
         """Descend and search until neither changes anything; False when iterations ran out."""
         if not self.is_complete(progress.L):
             self.search(progress.L, coarse=True)
-        keep, check = False, FIRST_CHECK
+        keep, check, rounds = False, FIRST_CHECK, 0
         # The best map so far by its whole loss, and what was listed there.
         best, there = np.inf, (progress.L, self.pairs, self._listed_at)
         while True:
@@ -377,7 +378,12 @@ class LargeMargin:
             settled = found is None and missing <= tol
             if settled and (coarse or not self._escape(progress, tol)):
                 return True
-            if objective < best or coarse:
+            if coarse:
+                # Losses over lists that are not whole cannot be compared. Where a few rounds have
+                # not settled it, new lists would lead it to and fro: they are joined then.
+                rounds += 1
+                keep, check = rounds >= FREE_ROUNDS, min(2 * check, LAST_CHECK)
+            elif objective < best:
                 best, there = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
             else:
