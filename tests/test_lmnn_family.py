@@ -20,11 +20,12 @@ from nearfar import (
     MultiPassLMNN,
     Triplets,
 )
-from nearfar.mahalanobis.large_margin import LargeMargin, shrinkage_of
-from nearfar.mahalanobis.multi_metric_lmnn import ManyMetrics
+from nearfar.mahalanobis.large_margin import LargeMargin, shrinkage_of, unscaled, whitened
+from nearfar.mahalanobis.many_metrics import ManyMetrics
 from nearfar.mahalanobis.projected_subgradient import WorkingSet
 from nearfar.neighbors.impostors import find_impostors, target_neighbors
 from nearfar.solvers.triplet_loss import full_loss, laplacian_dot
+from nearfar.summaries.class_statistics import ClassStatistics
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)
@@ -566,12 +567,36 @@ def test_cells_of_k_means_lower_the_loss_on_circles():
 def test_held_out_rows_stop_it_in_time():
     X, y = WINE
     found = MultiMetricLMNN(random_state=0).fit(X, y)
-    assert len(found.cells_) == 125
     assert found.validation_errors_
+    # All rows vote, those held out as well.
+    assert len(found.cells_) == 178
+    assert set(found.kneighbors(X, n_neighbors=178)[1][0]) == set(range(178))
     with pytest.raises(ValueError, match="a number from 0 for each of the 178 rows"):
         MultiMetricLMNN(cells=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="n_neighbors=500"):
         found.kneighbors(X, n_neighbors=500)
+
+
+def test_all_rows_are_fitted_again_for_as_many_iterations():
+    X, y = WINE
+    shy, again = (MultiMetricLMNN(refit=refit).fit(X, y) for refit in (False, True))
+    assert shy.validation_errors_ == again.validation_errors_
+    best = 10 * int(np.argmin(shy.validation_errors_))
+    assert again.n_iter_ == best > 0
+    # The single map too is that of all rows.
+    np.testing.assert_array_equal(again.estimator_.components_, LMNN().fit(X, y).components_)
+    assert len(shy.estimator_.target_neighbors_) == 125
+
+
+def test_a_single_map_that_stops_early_is_stopped_by_the_same_rows():
+    X, y = WINE
+    found = MultiMetricLMNN(LMNN(validation_fraction=0.1, random_state=7), refit=False).fit(X, y)
+    single = found.estimator_
+    assert single.validation_errors_
+    held = (single.target_neighbors_ < 0).all(axis=1)
+    assert held.sum() == 53  # 30 %, once
+    # Both looked at the same rows: the best of one map is where several begin.
+    assert found.validation_errors_[0] == min(single.validation_errors_)
 
 
 @pytest.mark.parametrize("rule", ["knn", "energy"])
@@ -727,3 +752,65 @@ def test_distances_by_the_map_and_by_the_matrix_agree():
     by_matrix = np.sqrt(np.einsum("ij,jk,ik->i", differences, M, differences))
     pairs = np.stack([X[:50], X[50:100]], axis=1)
     np.testing.assert_allclose(lmnn.pair_distance(pairs), by_matrix, rtol=1e-9)
+
+
+# Coordinates
+
+
+@pytest.fixture
+def faces():
+    """Fewer rows than features, and features of unlike size."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 50)) * np.geomspace(0.1, 10, 50)
+    return X, np.repeat(np.arange(3), 10)
+
+
+@pytest.mark.parametrize("coordinates", [whitened, unscaled])
+@pytest.mark.parametrize("kind", ["few rows", "collinear", "constant"])
+def test_coordinates_see_the_span_of_the_rows_and_nothing_else(faces, kind, coordinates):
+    X, y = faces
+    if kind == "collinear":
+        X = X[:, :6] @ np.random.default_rng(1).normal(size=(6, 9))
+    elif kind == "constant":
+        X = X[:, :6] * [1, 1, 0, 1, 0, 1]
+    statistics = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), y)
+    into, points = coordinates(X, statistics)
+    centred = X - X.mean(axis=0)
+    np.testing.assert_allclose(centred @ into, points, atol=1e-9 * np.abs(points).max())
+    # Nothing is lost of the rows ...
+    back = np.linalg.pinv(into.T)
+    np.testing.assert_allclose(points @ back.T, centred, atol=1e-9)
+    # ... and what is at right angles to them all is not seen.
+    if coordinates is whitened or kind == "few rows":
+        off = np.random.default_rng(2).normal(size=X.shape[1])
+        off -= np.linalg.pinv(centred) @ (centred @ off)
+        np.testing.assert_allclose(off @ into, 0, atol=1e-9 * np.abs(into).max())
+
+
+def test_with_few_rows_the_identity_is_the_euclidean_distance(faces):
+    X, y = faces
+    statistics = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), y)
+    into, points = whitened(X, statistics)
+    centred = X - X.mean(axis=0)
+    for init in ("identity", np.eye(50)):
+        first = LMNN(init=init)._start(statistics, into, None)
+        gram = (points @ first.T) @ (points @ first.T).T
+        np.testing.assert_allclose(gram, centred @ centred.T, atol=1e-9 * gram.max())
+
+
+def test_stopping_early_stays_near_the_given_distance_where_rows_are_few():
+    # Ten directions with what tells classes apart, sixty with noise of a tenth of its size.
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 12)
+    signal = 2 * rng.normal(size=(8, 10))[y] + rng.normal(size=(96, 10))
+    X = np.hstack([signal, 0.1 * rng.normal(size=(96, 60))])
+    with pytest.warns(ConvergenceWarning):
+        lmnn = LMNN(1, validation_fraction=0.3, max_iter=30).fit(X, y)
+    M = lmnn.get_mahalanobis_matrix()
+    # Whitened, noise would have been as large as signal from the first steps on.
+    assert np.trace(M[10:, 10:]) / 60 < 3 * np.trace(M[:10, :10]) / 10
+
+
+def test_subgradients_do_not_stop_early():
+    with pytest.raises(ValueError, match="does not do early stopping"):
+        LMNN(solver="projected-subgradient", validation_fraction=0.3).fit(*WINE)

@@ -425,7 +425,7 @@ def table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
 
 def page(results: list[dict[str, Any]], notes: str) -> str:
     title = "Table 2.1 of the LMNN thesis, again"
-    lines = [":orphan:", "", title, "=" * len(title), "", *INTRODUCTION.strip().splitlines(), ""]
+    lines = [title, "=" * len(title), "", *INTRODUCTION.strip().splitlines(), ""]
     lines += ["Test errors at a glance", "-" * 23, "", "In percent; the thesis in brackets.", ""]
     lines += overview(results)
     for name in SETS:

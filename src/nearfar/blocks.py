@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
@@ -79,3 +81,17 @@ def effective_threads(n_jobs: int | None) -> int:
     from joblib import effective_n_jobs
 
     return 1 if n_jobs is None else int(effective_n_jobs(n_jobs))
+
+
+def squared_distances(
+    queries: NDArray[Any], points: NDArray[Any], squares: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """Squared distances of all pairs by their expanded form; both sides should lie about zero.
+
+    ``squares`` are the squared lengths of the points, if known.
+    """
+    distances: NDArray[Any] = queries @ points.T
+    distances *= -2
+    distances += np.einsum("ij,ij->i", points, points) if squares is None else squares
+    distances += np.einsum("ij,ij->i", queries, queries)[:, None]
+    return np.maximum(distances, 0, out=distances)

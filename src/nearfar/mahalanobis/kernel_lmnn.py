@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Learner, LearnerTags
-from nearfar.mahalanobis.lmnn import LMNN
+from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, none
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
@@ -114,12 +114,12 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     @property
     def n_neighbors(self) -> int:
         """That of LMNN, for the energy rule."""
-        return LMNN().n_neighbors if self.estimator is None else int(self.estimator.n_neighbors)
+        return lmnn_of(self.estimator).n_neighbors
 
     @property
     def push_weight(self) -> float:
         """That of LMNN, for the energy rule."""
-        return LMNN().push_weight if self.estimator is None else float(self.estimator.push_weight)
+        return lmnn_of(self.estimator).push_weight
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
@@ -137,12 +137,10 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
             Itself.
         """
         self._check_parameters()
-        if self.estimator is not None and not isinstance(self.estimator, LMNN):
-            raise TypeError(f"estimator must be an LMNN; got {type(self.estimator).__name__}.")
+        lmnn = lmnn_of(self.estimator)
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
         coordinates = self._fit_kernel(rows)
-        lmnn = LMNN() if self.estimator is None else clone(self.estimator)
         self.estimator_ = lmnn.fit(coordinates, labels[codes])
         self.classes_ = labels
         L = self.estimator_.components_.astype(np.float64)

@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from nearfar.neighbors.impostors import find_impostors, pair_list
+from nearfar.blocks import squared_distances
+from nearfar.neighbors.impostors import find_impostors, nearest_impostors, pair_list
 from nearfar.solvers.eigen import whitener
 from nearfar.solvers.triplet_loss import (
     Evaluation,
     PairList,
     full_loss,
     listed_loss,
+    order_of_nearness,
     pair_distances,
     pull_laplacian,
     target_distances,
@@ -41,8 +43,11 @@ Structure = Literal["full", "diagonal"]
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
+FREE_ROUNDS = 4  # on a sample of centres, before lists are joined
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
+SPARE = 4  # where only the nearest impostors count, so many times as many are listed
+FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
@@ -56,7 +61,25 @@ def whitened(rows: Matrix, statistics: ClassStatistics) -> tuple[Floats, Floats]
     white = basis @ whitener(
         image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
     )
-    return white, (rows - statistics.mean).astype(np.float64) @ white
+    centred = (rows - statistics.mean).astype(np.float64)
+    points = centred @ white
+    if white.shape[1] < np.count_nonzero(white.any(axis=1)):
+        # What a new point has outside the span of the rows, nothing was learned about: the map
+        # must not see it. The columns of X'Y span the rows.
+        span, _ = np.linalg.qr(centred.T @ points)
+        white = span @ (span.T @ white)
+    return white, points
+
+
+def unscaled(rows: Matrix, statistics: ClassStatistics) -> tuple[Floats, Floats]:
+    """The same with coordinates that keep the shape of the data; their mean variance is 1.
+
+    Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
+    noise is as large as signal, and the first steps already fit it.
+    """
+    basis, image = total_range(statistics, standardise=False)
+    into = basis / np.sqrt(image.total_variances().mean())
+    return into, (rows - statistics.mean).astype(np.float64) @ into
 
 
 @dataclass
@@ -95,6 +118,8 @@ class LargeMargin:
         Threads of the search.
     structure : {"full", "diagonal"}
         Whether L is a matrix or a vector of factors, one a coordinate.
+    nearest : int, optional
+        Of the impostors of a point so many count, the nearest; None is all.
     """
 
     def __init__(
@@ -106,9 +131,11 @@ class LargeMargin:
         *,
         n_threads: int = 1,
         structure: Structure = "full",
+        nearest: int | None = None,
     ) -> None:
         self.points, self.codes, self.all_targets = points, codes, targets
         self.push_weight, self.n_threads, self.structure = push_weight, n_threads, structure
+        self.nearest = nearest
         n = len(points)
         # Beyond about n²/4 pairs the dense blocks are faster than the list, and smaller.
         self.max_pairs = int(np.clip(n * n // 4, 10**5, 3 * 10**7))
@@ -158,11 +185,18 @@ class LargeMargin:
         Z = self.mapped(L, points)
         if self.pairs is None:
             return full_loss(Z, self.codes, self.targets, self.push_weight, width, V)
-        return listed_loss(Z, self.targets, self.pairs, self.push_weight, width, V)
+        return listed_loss(Z, self.targets, self.pairs, self.push_weight, width, V, self.nearest)
 
     def objective(self, L: Floats) -> Evaluation:
         """The objective itself, with sharp hinges and in full precision."""
         return self.evaluate(L, smoothing=0.0, points=self.points)
+
+    def loss_of_nothing(self) -> float:
+        """That of the zero map, under which every hinge is 1."""
+        sizes = np.bincount(self.codes)
+        others = len(self.codes) - sizes[self.codes]
+        counted = others if self.nearest is None else np.minimum(others, self.nearest)
+        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * counted).sum())
 
     # The working set
 
@@ -188,7 +222,10 @@ class LargeMargin:
         """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
         sample = self._sample(10**6)
         reach = target_distances(Z, self.targets)[sample]
-        gaps = reach[:, :, None] - self._distances(Z, sample)[:, None, :]
+        others = self._distances(Z, sample)
+        if self.nearest is not None and self.nearest < others.shape[1]:
+            others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
+        gaps = reach[:, :, None] - others[:, None, :]
         return reach[np.isfinite(reach)], gaps[np.isfinite(gaps)]
 
     def _sample(self, n_distances: int) -> Indices:
@@ -202,10 +239,9 @@ class LargeMargin:
     def _distances(self, Z: Matrix, rows: Indices) -> Floats:
         """Squared distances of some rows to all of other classes; infinite to their own."""
         centred = Z.astype(np.float64) - Z.mean(axis=0)
-        squares = np.einsum("ij,ij->i", centred, centred)
-        distances = squares[rows, None] + squares - 2 * centred[rows] @ centred.T
+        distances = squared_distances(centred[rows], centred)
         distances[self.codes[rows, None] == self.codes] = np.inf
-        return np.maximum(distances, 0.0)
+        return np.asarray(distances, dtype=np.float64)
 
     def _affordable(self, Z: Matrix, radius: Floats, n_pairs: int) -> float:
         """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
@@ -228,16 +264,23 @@ class LargeMargin:
         reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
         # Pairs a little outside come along: they are the next to become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        complete = True
-        if coarse:
-            n_centres = int(np.isfinite(reach).sum())
-            factor = self._affordable(Z, radius, PAIRS_PER_CENTRE * n_centres)
-            complete = factor == 1.0
-            radius = radius * factor
-        pairs = find_impostors(
-            Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
-        )
         before = self.evaluate(L).loss
+        pairs: PairList | None
+        complete = True
+        if self.nearest is not None:
+            pairs, radius = nearest_impostors(
+                Z, self.codes, radius, SPARE * self.nearest, n_threads=self.n_threads
+            )
+        else:
+            if coarse:
+                n_centres = int(np.isfinite(reach).sum())
+                n_pairs = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
+                factor = self._affordable(Z, radius, n_pairs)
+                complete = factor == 1.0
+                radius = radius * factor
+            pairs = find_impostors(
+                Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
+            )
         self.pairs = self._joined(self.pairs, pairs) if keep else pairs
         self._listed_at = (L, radius) if complete else None
         after = self.evaluate(L).loss
@@ -257,9 +300,16 @@ class LargeMargin:
         if L is before or np.array_equal(L, before):
             return True
         alpha = shrinkage_of(before, L)
-        reach = 1.0 + target_distances(self.mapped(L, self.points), self.targets).max(axis=1)
-        centres = np.isfinite(reach)
-        return bool(np.all(alpha * radius[centres] >= reach[centres] + self.smoothing / 2))
+        Z = self.mapped(L, self.points)
+        needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
+        centres = np.isfinite(needed)
+        if self.nearest is not None:
+            # Beyond the last that counts nothing does.
+            listed = self.pairs.centres
+            distances = pair_distances(Z, listed, self.pairs.indices)
+            last = order_of_nearness(listed, distances) == self.nearest - 1
+            needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
+        return bool(np.all(alpha * radius[centres] >= needed[centres]))
 
     # Descent
 
@@ -304,8 +354,9 @@ class LargeMargin:
         self, progress: Progress, max_iter: int, tol: float, coarse: bool, verbose: bool
     ) -> bool:
         """Descend and search until neither changes anything; False when iterations ran out."""
-        self.search(progress.L, coarse=True)
-        keep, check = False, FIRST_CHECK
+        if not self.is_complete(progress.L):
+            self.search(progress.L, coarse=True)
+        keep, check, rounds = False, FIRST_CHECK, 0
         # The best map so far by its whole loss, and what was listed there.
         best, there = np.inf, (progress.L, self.pairs, self._listed_at)
         while True:
@@ -327,7 +378,12 @@ class LargeMargin:
             settled = found is None and missing <= tol
             if settled and (coarse or not self._escape(progress, tol)):
                 return True
-            if objective < best or coarse:
+            if coarse:
+                # Losses over lists that are not whole cannot be compared. Where a few rounds have
+                # not settled it, new lists would lead it to and fro: they are joined then.
+                rounds += 1
+                keep, check = rounds >= FREE_ROUNDS, min(2 * check, LAST_CHECK)
+            elif objective < best:
                 best, there = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
             else:
@@ -547,3 +603,8 @@ def least_ratio(Q: Floats, P: Floats) -> float:
         return float(linalg.eigh(Q, ridged, eigvals_only=True, subset_by_index=[0, 0])[0])
     except linalg.LinAlgError:  # P is nothing but rounding
         return -np.inf
+
+
+def duality_gap(bound: float, objective: float) -> float:
+    """Relative to the objective; 0 where there is nothing left."""
+    return 1.0 - bound / objective if objective > 0 else 0.0

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for, effective_threads
-from nearfar.mahalanobis.large_margin import GivenTriplets, LargeMargin, Progress, whitened
+from nearfar.mahalanobis.held_out import Watch, hold_out
+from nearfar.mahalanobis.large_margin import (
+    GivenTriplets,
+    LargeMargin,
+    Progress,
+    duality_gap,
+    unscaled,
+    whitened,
+)
 from nearfar.mahalanobis.projected_subgradient import projected_subgradient
 from nearfar.neighbors.impostors import check_targets, target_neighbors
 from nearfar.neighbors.knn import vote
@@ -28,9 +35,6 @@ from nearfar.summaries.whitening import within_whitener
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
-
-# Iterations between two looks at the held-out rows.
-_WATCH_EVERY = 10
 
 
 class LMNN(LinearLearner):
@@ -65,6 +69,11 @@ class LMNN(LinearLearner):
         Targets of each point; classes with fewer points give fewer.
     push_weight : float in (0, 1], default=0.5
         The weight μ of the push term; with 0 the best map would be zero.
+    n_impostors : int or None, default=None
+        Count only so many impostors of each point, the nearest; None counts all, as the work [1]_
+        does. Where classes overlap, points deep in another class then weigh less, and there are
+        fewer errors as a rule. The problem stays convex, and the bound is for it. Where nearly all
+        of them are nearer than the targets the best map is zero, and a warning says so.
     n_components : int or None, default=None
         Rows of L; None learns a square map.
     reduction : {"learned", "pca", "truncate"}, default="learned"
@@ -77,7 +86,8 @@ class LMNN(LinearLearner):
         Where to start: the Euclidean distance, the principal axes, or the directions whitened by
         the within-class covariance. "auto" is "within" where there are three times as many rows as
         features and "pca" where there are fewer; with ``validation_fraction`` it is "identity", so
-        that stopping early means staying close to the plain distance.
+        that stopping early means staying close to the plain distance. (For the same reason the
+        descent then is in plain coordinates where rows are few.)
     solver : {"lbfgs", "projected-subgradient"}, default="lbfgs"
         The second is the algorithm of the work [1]_, for comparison: it stalls where features
         have different scales.
@@ -162,6 +172,7 @@ class LMNN(LinearLearner):
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, 1, open_low=True)],
+        "n_impostors": [none, integer(1)],
         "n_components": [none, integer(1)],
         "reduction": [one_of("learned", "pca", "truncate")],
         "structure": [one_of("full", "diagonal")],
@@ -182,6 +193,7 @@ class LMNN(LinearLearner):
         self,
         n_neighbors: int = 3,
         push_weight: float = 0.5,
+        n_impostors: int | None = None,
         n_components: int | None = None,
         reduction: Literal["learned", "pca", "truncate"] = "learned",
         structure: Literal["full", "diagonal"] = "full",
@@ -199,6 +211,7 @@ class LMNN(LinearLearner):
     ) -> None:
         self.n_neighbors = n_neighbors
         self.push_weight = push_weight
+        self.n_impostors = n_impostors
         self.n_components = n_components
         self.reduction = reduction
         self.structure = structure
@@ -263,11 +276,12 @@ class LMNN(LinearLearner):
             if len(held):
                 raise ValueError("target_neighbors cannot be given with validation_fraction.")
         held_rows = (rows[held], codes[held]) if len(held) else None
-        self._learn(rows[trained], codes[trained], targets, held_rows, start_from)
+        plain = len(held) > 0 and has_few_rows(len(trained), len(classes), rows.shape[1])
+        self._learn(rows[trained], codes[trained], targets, held_rows, start_from, plain=plain)
         if len(held) and self.refit:
             trained = np.arange(len(rows))
             targets = self._choose_targets(rows, codes, classes)
-            self._learn(rows, codes, targets, None, None, max(1, self._best_iteration))
+            self._learn(rows, codes, targets, None, None, self._best_iteration, plain=plain)
         self.classes_ = classes
         self.target_neighbors_ = np.full((len(rows), targets.shape[1]), -1, dtype=np.intp)
         self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
@@ -282,6 +296,7 @@ class LMNN(LinearLearner):
                 (self.structure == "diagonal", 'structure="diagonal"'),
                 (learned, 'n_components with reduction="learned"'),
                 (supervision is not None, "triplets"),
+                (self.validation_fraction > 0, "early stopping (validation_fraction)"),
             ):
                 if unfit:
                     raise ValueError(f'solver="projected-subgradient" does not do {what}.')
@@ -323,6 +338,8 @@ class LMNN(LinearLearner):
         held: tuple[Floats, Indices] | None,
         start_from: Floats | None,
         max_iter: int | None = None,
+        *,
+        plain: bool = False,
     ) -> None:
         if self.solver == "projected-subgradient":
             self._learn_by_subgradients(rows, codes, targets)
@@ -330,7 +347,7 @@ class LMNN(LinearLearner):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
-        white, points = self._coordinates(rows, statistics)
+        white, points = self._coordinates(rows, statistics, plain)
         problem = LargeMargin(
             points,
             codes,
@@ -338,6 +355,7 @@ class LMNN(LinearLearner):
             self.push_weight,
             n_threads=effective_threads(self.n_jobs),
             structure=self.structure,
+            nearest=self.n_impostors,
         )
         watch = None
         if held is not None:
@@ -355,7 +373,7 @@ class LMNN(LinearLearner):
             raise ValueError("There are no triplets to learn from.")
         codes = np.zeros(len(rows), dtype=np.intp)
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, np.arange(1), codes)
-        white, points = self._coordinates(rows, statistics)
+        white, points = self._coordinates(rows, statistics, False)
         problem = GivenTriplets(
             points, triplets.indices, self.push_weight, structure=self.structure
         )
@@ -363,12 +381,15 @@ class LMNN(LinearLearner):
         return self
 
     def _coordinates(
-        self, rows: Floats, statistics: ClassStatistics
+        self, rows: Floats, statistics: ClassStatistics, plain: bool
     ) -> tuple[Matrix, NDArray[np.float64]]:
-        """A whitening map (or factors, for a diagonal structure) and the points under it."""
+        """A map to coordinates for the solver (factors, for a diagonal structure), and the points.
+
+        They are white unless they should be ``plain``.
+        """
         self.mean_ = statistics.mean.astype(rows.dtype)
         if self.structure == "full":
-            return whitened(rows, statistics)
+            return (unscaled if plain else whitened)(rows, statistics)
         centred = (rows - self.mean_).astype(np.float64)
         spread = centred.std(axis=0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
@@ -382,15 +403,19 @@ class LMNN(LinearLearner):
         watch: Watch | None,
         max_iter: int | None,
     ) -> None:
+        if watch is not None or max_iter == 0:
+            start = problem.rescaled(start)  # it may be the best there is
         progress = Progress(start, watch=watch)
         if watch is not None:
-            watch.look(start)  # the start may be the best there is
+            watch.look(start)
         limit = self.max_iter if max_iter is None else max_iter
+        converged = True
         try:
-            with blas_for(2.0 * problem.points.size * len(start)):
-                converged = problem.solve(
-                    progress, max_iter=limit, tol=self.tol, verbose=self.verbose > 0
-                )
+            if limit > 0:
+                with blas_for(2.0 * problem.points.size * len(start)):
+                    converged = problem.solve(
+                        progress, max_iter=limit, tol=self.tol, verbose=self.verbose > 0
+                    )
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             if watch is not None and watch.best is not None:
@@ -399,6 +424,7 @@ class LMNN(LinearLearner):
         if watch is not None:
             self.validation_errors_ = watch.errors
             self._best_iteration = watch.best_iteration
+        if watch is not None or limit == 0:
             problem.search(progress.L)
         self.dual_bound_ = problem.dual_bound(progress.L)
         L = progress.L
@@ -409,6 +435,12 @@ class LMNN(LinearLearner):
         final = problem.objective(L)
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
+        if self.n_impostors is not None and final.loss >= (1 - 1e-4) * problem.loss_of_nothing():
+            warnings.warn(
+                f"With n_impostors={self.n_impostors} the best map is all but zero: of most points "
+                "so many impostors are nearer than the targets. Let more of them count.",
+                stacklevel=5,
+            )
         if not converged and max_iter is None:
             warnings.warn(
                 f"LMNN did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
@@ -517,9 +549,8 @@ class LMNN(LinearLearner):
             return str(self.init)
         if self.validation_fraction > 0:
             return "identity"
-        # Whitened by hardly more rows than there are directions, classes fall into points.
-        spare = statistics.total_weight - statistics.n_classes
-        return "within" if spare >= 3 * rank else "pca"
+        few = has_few_rows(statistics.total_weight, statistics.n_classes, rank)
+        return "pca" if few else "within"
 
     def _given_init(self, p: int) -> Matrix:
         try:
@@ -552,65 +583,18 @@ class LMNN(LinearLearner):
         return start
 
 
-class Watch:
-    """The error of rows held out, looked at now and then, and the map that had the lowest.
-
-    Parameters
-    ----------
-    error : callable
-        Of a map.
-    patience : int
-        So many looks without a lower error, and it is time to stop.
-    """
-
-    def __init__(self, error: Callable[[Matrix], float], patience: int) -> None:
-        self._error, self._patience = error, patience
-        self.errors: list[float] = []
-        self.best: Matrix | None = None
-        self.best_iteration = 0
-        self._iterations = 0
-
-    def __call__(self, L: Matrix) -> bool:
-        """Called after each iteration; True when it is time to stop."""
-        self._iterations += 1
-        return self._iterations % _WATCH_EVERY == 0 and self.look(L)
-
-    def look(self, L: Matrix) -> bool:
-        """Take the error of a map; True when it is time to stop."""
-        error = self._error(L)
-        if not self.errors or error < min(self.errors):
-            self.best, self.best_iteration = L.copy(), self._iterations
-        self.errors.append(error)
-        return len(self.errors) - int(np.argmin(self.errors)) > self._patience
+def has_few_rows(n_rows: float, n_classes: int, n_directions: int) -> bool:
+    """Whether, whitened by so few rows, classes would fall into points."""
+    return n_rows - n_classes < 3 * n_directions
 
 
-def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
-    """Rows to train on and rows to watch, by class as far as classes allow it."""
-    sizes = np.bincount(codes)
-    n_held = round(fraction * len(codes))
-    if n_held < 1 or len(codes) - n_held < 2:
-        raise ValueError(
-            f"validation_fraction={fraction} of {len(codes)} rows leaves nothing to train on or "
-            "nothing to watch."
-        )
-    by_class = sizes.min() >= 2 and n_held >= len(sizes) <= len(codes) - n_held
-    trained, held = train_test_split(
-        np.arange(len(codes)),
-        test_size=n_held,
-        stratify=codes if by_class else None,
-        random_state=seed,
-    )
-    if len(np.unique(codes[trained])) < 2:
-        raise ValueError(
-            f"With validation_fraction={fraction} a single class is left to train on; hold out "
-            "less."
-        )
-    return np.sort(trained), np.sort(held)
-
-
-def duality_gap(bound: float, objective: float) -> float:
-    """Relative to the objective; 0 where there is nothing left."""
-    return 1.0 - bound / objective if objective > 0 else 0.0
+def lmnn_of(estimator: LMNN | None) -> LMNN:
+    """A copy of the LMNN that a relative of it was given; with None, one of the defaults."""
+    if estimator is None:
+        return LMNN()
+    if not isinstance(estimator, LMNN):
+        raise TypeError(f"estimator must be an LMNN; got {type(estimator).__name__}.")
+    return clone(estimator)
 
 
 def _knn_error(

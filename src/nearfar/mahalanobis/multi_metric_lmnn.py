@@ -7,35 +7,22 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import ClassifierMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Checked
-from nearfar.blocks import blas_for, effective_threads, row_blocks
-from nearfar.mahalanobis.large_margin import (
-    SLACK,
-    LargeMargin,
-    Progress,
-    least_ratio,
-    shrinkage_of,
-    whitened,
-)
-from nearfar.mahalanobis.lmnn import LMNN, Watch, duality_gap, hold_out
+from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
+from nearfar.mahalanobis.held_out import Watch, hold_out
+from nearfar.mahalanobis.large_margin import Progress, duality_gap, unscaled, whitened
+from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
+from nearfar.mahalanobis.many_metrics import ManyMetrics, cell_target_distances
 from nearfar.neighbors.energy import centre_costs, impostor_costs
-from nearfar.neighbors.impostors import find_impostors, pair_list
+from nearfar.neighbors.impostors import target_neighbors
 from nearfar.neighbors.knn import vote
-from nearfar.parameters import array, having, integer, none, one_of, random_state, real
-from nearfar.solvers.triplet_loss import (
-    Evaluation,
-    PairList,
-    laplacian_dot,
-    pair_distances,
-    weigh_hinges,
-)
+from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
 from nearfar.summaries.class_statistics import ClassStatistics, Floats
 from nearfar.summaries.exact_search import kneighbors
 
@@ -77,6 +64,9 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         Share of rows held out to stop early.
     patience : int, default=10
         So many looks, one every 10 iterations, without fewer errors end the fit.
+    refit : bool, default=True
+        Learn again from all rows, for as many iterations as were best. Without, the maps stay
+        those of the rows not held out.
     random_state : int, RandomState or None, default=0
         For k-means and the rows held out; the default divides them alike every time.
 
@@ -84,8 +74,8 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
     ----------
     components_ : ndarray of shape (n_cells, n_components, n_features)
         The maps.
-    cells_ : ndarray of shape (n_training,)
-        The cell of each row that was trained on.
+    cells_ : ndarray of shape (n_samples,)
+        The cell of each training row.
     estimator_ : LMNN
         The single map it started from.
     objective_, dual_bound_, duality_gap_, n_active_, n_iter_, history_, validation_errors_
@@ -117,6 +107,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         "rule": [one_of("knn", "energy")],
         "validation_fraction": [real(0, 0.9)],
         "patience": [integer(1)],
+        "refit": [boolean],
         "random_state": [random_state],
     }
 
@@ -128,6 +119,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         rule: Literal["knn", "energy"] = "knn",
         validation_fraction: float = 0.3,
         patience: int = 10,
+        refit: bool = True,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.estimator = estimator
@@ -136,6 +128,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         self.rule = rule
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.refit = refit
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
@@ -159,27 +152,41 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
             Itself.
         """
         self._check_parameters()
-        if self.estimator is not None and not isinstance(self.estimator, LMNN):
-            raise TypeError(f"estimator must be an LMNN; got {type(self.estimator).__name__}.")
-        lmnn = LMNN() if self.estimator is None else clone(self.estimator)
+        lmnn = lmnn_of(self.estimator)
         if lmnn.structure != "full" or lmnn.solver != "lbfgs":
             raise ValueError('MultiMetricLMNN needs structure="full" and solver="lbfgs".')
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         cells = self._divide(rows, codes)
-        trained, held = np.arange(len(rows)), np.arange(0)
-        if self.validation_fraction > 0:
-            trained, held = hold_out(codes, self.validation_fraction, self.random_state)
-            # No class and no cell is held out as a whole.
-            seen = np.isin(codes[held], codes[trained]) & np.isin(cells[held], cells[trained])
-            trained, held = np.sort(np.append(trained, held[~seen])), held[seen]
-        unseen = (rows[held], codes[held])
-        rows, codes, cells = rows[trained], codes[trained], cells[trained]
-        self.estimator_ = lmnn.fit(rows, codes)
-        self._train(rows, codes, cells, unseen)
+        self.validation_errors_: list[float] = []
+        if self.validation_fraction == 0:
+            self.estimator_ = lmnn.fit(rows, codes)
+            self._train(rows, codes, cells)
+        else:
+            self._fit_in_time(lmnn, rows, codes, cells)
         self._rows, self._codes, self.cells_ = rows, codes, cells
-        self._targets = lmnn.target_neighbors_
+        self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
         return self
+
+    def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, cells: Indices) -> None:
+        """Stop when rows held out are told apart best; then all rows, for as long."""
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        trained, held = hold_out(codes, self.validation_fraction, seed)
+        # No class and no cell is held out as a whole.
+        seen = np.isin(codes[held], codes[trained]) & np.isin(cells[held], cells[trained])
+        trained, held = np.sort(np.append(trained, held[~seen])), held[seen]
+        plain = has_few_rows(len(trained), len(self.classes_), rows.shape[1])
+        if lmnn.validation_fraction > 0:
+            # The single map is stopped by the same rows.
+            lmnn.set_params(validation_fraction=self.validation_fraction, random_state=seed)
+            self.estimator_ = lmnn.fit(rows, codes)
+        else:
+            self.estimator_ = lmnn.fit(rows[trained], codes[trained])
+        unseen = (rows[held], codes[held])
+        best = self._train(rows[trained], codes[trained], cells[trained], unseen, plain=plain)
+        if self.refit:
+            self.estimator_ = clone(lmnn).set_params(refit=True).fit(rows, codes)
+            self._train(rows, codes, cells, max_iter=best, plain=plain)
 
     def _divide(self, rows: Floats, codes: Indices) -> Indices:
         self._centroids: NDArray[Any] | None = None
@@ -205,26 +212,35 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         return cells.astype(np.intp)
 
     def _train(
-        self, rows: Floats, codes: Indices, cells: Indices, unseen: tuple[Floats, Indices]
-    ) -> None:
+        self,
+        rows: Floats,
+        codes: Indices,
+        cells: Indices,
+        unseen: tuple[Floats, Indices] | None = None,
+        *,
+        max_iter: int | None = None,
+        plain: bool = False,
+    ) -> int:
+        """Train all maps together; the number of iterations that was best for unseen rows."""
         lmnn = self.estimator_
         n_cells = int(cells.max()) + 1
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
-        white, points = whitened(rows, statistics)
+        white, points = (unscaled if plain else whitened)(rows, statistics)
         self.mean_ = statistics.mean.astype(rows.dtype)
         single = lmnn.components_.astype(np.float64) @ np.linalg.pinv(white.T)
         problem = ManyMetrics(
             points,
             codes,
-            lmnn.target_neighbors_,
+            target_neighbors(rows, codes, lmnn.n_neighbors),
             cells,
             lmnn.push_weight,
             n_threads=effective_threads(lmnn.n_jobs),
+            nearest=lmnn.n_impostors,
         )
         watch = None
-        if len(unseen[0]):
+        if unseen is not None and len(unseen[0]):
             queries = (unseen[0] - statistics.mean).astype(np.float64) @ white
             watch = Watch(
                 lambda L: _knn_error(L, points, codes, cells, queries, unseen[1], lmnn.n_neighbors),
@@ -233,29 +249,34 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         progress = Progress(np.repeat(single[None], n_cells, axis=0), watch=watch)
         if watch is not None:
             watch.look(progress.L)  # the single map may be the best there is
+        limit = lmnn.max_iter if max_iter is None else max_iter
+        converged = True
         try:
-            with blas_for(2.0 * points.size * len(single)):
-                converged = problem.solve(
-                    progress, max_iter=lmnn.max_iter, tol=lmnn.tol, verbose=lmnn.verbose > 0
-                )
+            if limit > 0:
+                with blas_for(2.0 * points.size * len(single)):
+                    converged = problem.solve(
+                        progress, max_iter=limit, tol=lmnn.tol, verbose=lmnn.verbose > 0
+                    )
         finally:
             if watch is not None and watch.best is not None:
                 progress.L = watch.best
             self.components_ = (progress.L @ white.T).astype(rows.dtype)
             self.history_, self.n_iter_ = progress.history, progress.n_iter
-        self.validation_errors_ = [] if watch is None else watch.errors
+        if watch is not None:
+            self.validation_errors_ = watch.errors
         problem.search(progress.L)
         final = problem.objective(progress.L)
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.dual_bound_ = problem.dual_bound(progress.L)
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
-        if not converged:
+        if not converged and max_iter is None:
             warnings.warn(
                 f"MultiMetricLMNN did not converge in {lmnn.max_iter} iterations, the limit of its "
                 "estimator; raise max_iter, or tol to be content with less.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
+        return progress.n_iter if watch is None else watch.best_iteration
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_rows")
@@ -275,7 +296,6 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         Returns
         -------
         distances, indices : ndarray of shape (n_samples, n_neighbors)
-            Rows of those trained on, which are all rows but those held out.
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
@@ -326,7 +346,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         return np.asarray(self.classes_[vote(self._codes[nearest], len(self.classes_), "shrink")])
 
     def leave_one_out_error(self) -> float:
-        """k-NN error on the rows trained on, each classified by all others."""
+        """k-NN error on the training rows, each classified by all others."""
         check_is_fitted(self)
         points = self._placed(self._rows)
         k = min(self.estimator_.n_neighbors, len(points) - 1)
@@ -359,12 +379,12 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         place = np.empty(len(order), dtype=np.intp)
         place[order] = np.arange(len(order))
         targets = np.where(targets >= 0, place[targets], -1)
-        reach = 1.0 + _target_distances(mapped, cells, targets)
+        reach = 1.0 + cell_target_distances(mapped, cells, targets)
         mu, k = self.estimator_.push_weight, self._n_voters()
         energies = np.empty((len(queries), n_classes))
-        for block in row_blocks(len(queries), 32 * len(points), at_most=1024):
+        for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
             asked = [queries[block] @ L.T for L in maps]
-            under = [_squared(a, Z) for a, Z in zip(asked, mapped, strict=True)]
+            under = [squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
             distances = np.empty_like(under[0])
             for cell, part in enumerate(under):
                 distances[:, cells == cell] = part[:, cells == cell]
@@ -378,178 +398,6 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
                 costs = impostor_costs(own, edges, reach)
                 energies[block] += mu * (costs.sum(axis=1, keepdims=True) - costs)
         return energies
-
-
-class ManyMetrics(LargeMargin):
-    """The large-margin loss with a map for each cell; L has shape (cells, rows, columns)."""
-
-    def __init__(
-        self,
-        points: Matrix,
-        codes: Indices,
-        targets: Indices,
-        cells: Indices,
-        push_weight: float,
-        *,
-        n_threads: int = 1,
-    ) -> None:
-        super().__init__(points, codes, targets, push_weight, n_threads=n_threads)
-        self.cells = cells
-        self.members = [np.flatnonzero(cells == cell) for cell in range(int(cells.max()) + 1)]
-
-    def evaluate(
-        self,
-        L: Matrix,
-        smoothing: float | None = None,
-        V: Any = None,
-        points: Any = None,
-    ) -> Evaluation:
-        """The loss over the listed pairs; the gradient stands in for Lap(W) V."""
-        found, mapped = self._weighed(L, smoothing, points)
-        X = self.working if points is None else points
-        gradient = np.empty(L.shape)
-        for cell, W in enumerate(self._by_cell(found)):
-            gradient[cell] = 2 * (laplacian_dot(W, mapped[cell]).T @ X)
-        return Evaluation(found.loss, gradient, found.n_active, found.slopes)
-
-    def _weighed(self, L: Matrix, smoothing: float | None, points: Any) -> Any:
-        width = self.smoothing if smoothing is None else smoothing
-        X = self.working if points is None else points
-        mapped = [X @ part.T.astype(X.dtype) for part in L]
-        reach = 1.0 + _target_distances(mapped, self.cells, self.targets)
-        assert self.pairs is not None
-        distances = _pair_distances(mapped, self.cells, self.pairs.centres, self.pairs.indices)
-        found = weigh_hinges(
-            reach, self.targets, self.pairs, distances, self.push_weight, width, X.dtype
-        )
-        return found, mapped
-
-    def _by_cell(self, found: Any) -> list[sparse.csr_array]:
-        """W with the columns of one cell after the other, the others empty."""
-        W = (found.push + found.pull).tocoo()
-        owner = self.cells[W.coords[1]]
-        parts = []
-        for cell in range(len(self.members)):
-            mine = owner == cell
-            rows, columns = W.coords[0][mine], W.coords[1][mine]
-            parts.append(sparse.csr_array((W.data[mine], (rows, columns)), W.shape))
-        return parts
-
-    def gradient(self, laplacian_z: Any) -> Matrix:
-        """As it is."""
-        return np.asarray(laplacian_z)
-
-    def rescaled(self, L: Matrix) -> Matrix:
-        """As it is: the single map has its scale."""
-        return L
-
-    def _stages(self) -> list[int | None]:
-        return [None]  # it starts from a good map
-
-    def search(self, L: Matrix, *, keep: bool = False, coarse: bool = False) -> float:
-        """List every pair with an active hinge, cell by cell of the impostor."""
-        mapped = [self.points @ part.T for part in L]
-        reach = 1.0 + _target_distances(mapped, self.cells, self.targets).max(axis=1)
-        radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        before = self.evaluate(L).loss
-        lists = []
-        for Z, members in zip(mapped, self.members, strict=True):
-            found = find_impostors(
-                Z,
-                self.codes,
-                radius,
-                max_pairs=10**8,
-                n_threads=self.n_threads,
-                among=members,
-            )
-            if found is None:
-                raise ValueError(
-                    "More than 100 million impostor pairs: the data are too large, or the single "
-                    "map too poor, for several metrics."
-                )
-            lists.append((found.centres, found.indices))
-        if keep and self.pairs is not None:
-            lists.append((self.pairs.centres, self.pairs.indices))
-        self.pairs: PairList | None = pair_list(lists, len(self.points))
-        self._listed_at = (L, radius)
-        after = self.evaluate(L).loss
-        return (after - before) / after if after > 0 else 0.0
-
-    def is_complete(self, L: Matrix) -> bool:
-        """Whether the list surely holds every active pair under L, without a search."""
-        if self._listed_at is None:
-            return False
-        before, radius = self._listed_at
-        if np.array_equal(L, before):
-            return True
-        alpha = min(shrinkage_of(a, b) for a, b in zip(before, L, strict=True))
-        mapped = [self.points @ part.T for part in L]
-        reach = 1.0 + _target_distances(mapped, self.cells, self.targets).max(axis=1)
-        centres = np.isfinite(reach)
-        return bool(np.all(alpha * radius[centres] >= reach[centres] + self.smoothing / 2))
-
-    def _escape(self, progress: Progress, tol: float) -> bool:
-        return False
-
-    def dual_bound(self, L: Matrix) -> float:
-        """A lower bound on the least loss over all metrics, as for one.
-
-        It is 0 where no point of some cell is a target: nothing is known to hold that metric back.
-        """
-        X = self.points
-        best = self.bound
-        pull = None
-        for width in self.smoothing * np.array([1.0, 0.3, 3.0]):
-            found, _ = self._weighed(L, width, X)
-            S = [X.T @ laplacian_dot(W, X) for W in self._by_cell(found)]
-            if pull is None:
-                pull = self._pulls()
-            lowest = min(least_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True))
-            factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
-            best = max(best, factor * self.push_weight * found.slopes)
-        return best
-
-    def _pulls(self) -> list[Matrix]:
-        rows, slots = np.nonzero(self.targets >= 0)
-        columns = self.targets[rows, slots]
-        weights = np.full(len(rows), 1 - self.push_weight)
-        n = len(self.points)
-        pulls = []
-        for cell in range(len(self.members)):
-            mine = self.cells[columns] == cell
-            W = sparse.csr_array((weights[mine], (rows[mine], columns[mine])), (n, n))
-            P = self.points.T @ laplacian_dot(W, self.points)
-            pulls.append((P + P.T) / 2)
-        return pulls
-
-
-def _pair_distances(
-    mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
-) -> Matrix:
-    """Squared distances by the metric of the second point of each pair."""
-    distances = np.empty(len(first))
-    owner = cells[second]
-    for cell, Z in enumerate(mapped):
-        mine = np.flatnonzero(owner == cell)
-        distances[mine] = pair_distances(Z, first[mine], second[mine])
-    return distances
-
-
-def _target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
-    """Squared distances to the targets by their metric, (n, k); -inf where there is none."""
-    distances = np.full(targets.shape, -np.inf)
-    rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = _pair_distances(mapped, cells, rows, targets[rows, slots])
-    return distances
-
-
-def _squared(queries: Matrix, points: Matrix) -> Matrix:
-    """Squared distances of all pairs."""
-    distances = queries @ points.T
-    distances *= -2
-    distances += np.einsum("ij,ij->i", points, points)
-    distances += np.einsum("ij,ij->i", queries, queries)[:, None]
-    return np.maximum(distances, 0.0, out=distances)
 
 
 def _nearest(

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.mahalanobis.lmnn import LMNN, hold_out
+from nearfar.mahalanobis.held_out import hold_out
+from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
 from nearfar.summaries.class_statistics import Floats
@@ -107,12 +107,12 @@ class MultiPassLMNN(LinearLearner):
     @property
     def n_neighbors(self) -> int:
         """That of LMNN, for the energy rule."""
-        return LMNN().n_neighbors if self.estimator is None else int(self.estimator.n_neighbors)
+        return lmnn_of(self.estimator).n_neighbors
 
     @property
     def push_weight(self) -> float:
         """That of the passes, for the energy rule."""
-        return LMNN().push_weight if self.estimator is None else float(self.estimator.push_weight)
+        return lmnn_of(self.estimator).push_weight
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn pass by pass.
@@ -130,8 +130,7 @@ class MultiPassLMNN(LinearLearner):
             Itself.
         """
         self._check_parameters()
-        if self.estimator is not None and not isinstance(self.estimator, LMNN):
-            raise TypeError(f"estimator must be an LMNN; got {type(self.estimator).__name__}.")
+        lmnn_of(self.estimator)
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
         self.validation_errors_: list[float] = []
@@ -151,12 +150,9 @@ class MultiPassLMNN(LinearLearner):
     def _run(self, rows: Floats, labels: NDArray[Any], n_passes: int) -> list[LMNN]:
         passes: list[LMNN] = []
         for _ in range(n_passes):
-            passes.append(self._lmnn().fit(rows, labels))
+            passes.append(lmnn_of(self.estimator).fit(rows, labels))
             rows = passes[-1].transform(rows)
         return passes
-
-    def _lmnn(self) -> LMNN:
-        return LMNN() if self.estimator is None else clone(self.estimator)
 
     def _choose(self, rows: Floats, codes: NDArray[np.intp]) -> int:
         """The number of passes with the fewest errors on rows held out."""
@@ -167,7 +163,7 @@ class MultiPassLMNN(LinearLearner):
             if errors:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the fit on all rows will say it again
-                    lmnn = self._lmnn().fit(points, labels)
+                    lmnn = lmnn_of(self.estimator).fit(points, labels)
                 points, queries = lmnn.transform(points), lmnn.transform(queries)
             knn = KNNClassifier(n_neighbors=min(self.n_neighbors, len(points))).fit(points, labels)
             errors.append(1 - float(knn.score(queries, codes[held])))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
 from nearfar.neighbors.impostors import target_neighbors
 from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
 from nearfar.parameters import integer, none, real
@@ -271,13 +271,7 @@ class EnergyClassifier(MappedClassifier):
         squares = np.einsum("ij,ij->i", self._points, self._points)
 
         def of(block: slice) -> Matrix:
-            # The expanded form: both sides lie about the centre, which keeps digits.
-            distances = queries[block] @ self._points.T
-            distances *= -2
-            distances += squares
-            distances += np.einsum("ij,ij->i", queries[block], queries[block])[:, None]
-            np.maximum(distances, 0, out=distances)
-            return energies(block, distances)
+            return energies(block, squared_distances(queries[block], self._points, squares))
 
         blocks = row_blocks(len(queries), 16 * len(squares), at_most=1024)
         found = map_in_order(of, blocks, effective_threads(self.n_jobs))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.solvers.triplet_loss import PairList, pair_distances
+from nearfar.solvers.triplet_loss import PairList, order_of_nearness, pair_distances
 from nearfar.summaries.exact_search import choose_search, kneighbors
 
 Matrix = NDArray[np.float64]
@@ -140,6 +140,43 @@ def find_impostors(
         near = pair_distances(Z, centre, other) < reach[centre]
         found.append((centre[near].astype(np.int32), other[near].astype(np.int32)))
     return pair_list(found, len(Z))
+
+
+def nearest_impostors(
+    Z: NDArray[np.floating[Any]],
+    codes: Indices,
+    reach: Matrix,
+    n_nearest: int,
+    *,
+    n_threads: int = 1,
+) -> tuple[PairList, Matrix]:
+    """The ``n_nearest`` points of other classes of each point, of those below its ``reach``.
+
+    Also returns the squared radii within which nothing is left out: where there were more, that of
+    the last.
+    """
+    centres = np.flatnonzero(np.isfinite(reach))
+    # All below the reach are found faster than the nearest, if they are not too many.
+    found = find_impostors(
+        Z, codes, reach, max_pairs=10 * n_nearest * len(centres), n_threads=n_threads
+    )
+    if found is None:
+        lists = []
+        for label in np.unique(codes[centres]):
+            others, mine = np.flatnonzero(codes != label), centres[codes[centres] == label]
+            wanted = min(n_nearest, len(others))
+            distances, nearest = kneighbors(Z[others], Z[mine], n_neighbors=wanted)
+            rows, slots = np.nonzero(distances**2 < reach[mine, None])
+            pairs = mine[rows], others[nearest[rows, slots]]
+            lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
+        found = pair_list(lists, len(Z))
+    owners = found.centres
+    distances = pair_distances(Z, owners, found.indices)
+    rank = order_of_nearness(owners, distances)
+    kept, last = rank < n_nearest, rank == n_nearest - 1
+    radius = reach.copy()
+    radius[owners[last]] = distances[last]
+    return pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
 
 
 def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:

@@ -14,6 +14,9 @@ target pair, and :math:`-\mu` for each active hinge on an impostor pair.
 The hinge has a kink at which quasi-Newton steps stall. With ``smoothing`` :math:`\delta > 0` it is
 rounded by a parabola on :math:`[-\delta/2, \delta/2]`, which raises it by at most
 :math:`\delta/8`; the weight :math:`\mu` of a hinge then fades from 1 to 0 over that interval.
+
+With ``nearest`` m only the m nearest impostors of each centre count. Theirs are the m largest of
+its hinges, and the sum of the m largest of convex functions is convex: the loss stays so.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import row_blocks, squared_distances
 
 Matrix = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
@@ -85,12 +88,15 @@ def listed_loss(
     push_weight: float,
     smoothing: float = 0.0,
     V: Matrix | None = None,
+    nearest: int | None = None,
 ) -> Evaluation:
     """The loss with hinges over the listed impostor pairs only."""
     V = Z if V is None else V
     reach = 1.0 + target_distances(Z, targets)
     distances = pair_distances(Z, impostors.centres, impostors.indices)
-    found = weigh_hinges(reach, targets, impostors, distances, push_weight, smoothing, V.dtype)
+    found = weigh_hinges(
+        reach, targets, impostors, distances, push_weight, smoothing, V.dtype, nearest
+    )
     laplacian_v = laplacian_dot(found.push, V) + laplacian_dot(found.pull, V)
     return Evaluation(found.loss, laplacian_v, found.n_active, found.slopes)
 
@@ -113,6 +119,7 @@ def weigh_hinges(
     push_weight: float,
     smoothing: float,
     dtype: Any,
+    nearest: int | None = None,
 ) -> Weighing:
     """Loss and weights from squared distances, whatever metric they are of.
 
@@ -123,6 +130,8 @@ def weigh_hinges(
     centres = impostors.centres
     # Few listed pairs are active at a good map: the rest of the work is on them alone.
     near = np.flatnonzero(reach.max(axis=1)[centres] - distances > -smoothing / 2)
+    if nearest is not None:
+        near = near[order_of_nearness(centres[near], distances[near]) < nearest]
     distances, centres = distances[near], centres[near]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(centres, minlength=n))])
     pushed, n_active = 0.0, 0
@@ -165,24 +174,45 @@ def full_loss(
     centres = np.flatnonzero(np.isfinite(reach).any(axis=1))
     for part in row_blocks(len(centres), 8 * 6 * n):
         block = centres[part]
-        distances = squares[block, None] + squares - 2 * centred[block] @ centred.T
-        np.maximum(distances, 0, out=distances)
+        distances = squared_distances(centred[block], centred, squares)
         distances[codes[block, None] == codes] = np.inf
-        weights = np.zeros_like(distances)
+        # Even here most pairs are far apart: the hinges are those of the near ones.
+        rows, columns = np.nonzero(distances < reach[block].max(axis=1)[:, None] + smoothing / 2)
+        near = distances[rows, columns]
+        total = np.zeros_like(near)
         for slot in range(k):
-            hinges = reach[block, slot, None] - distances
-            losses, slopes = _hinge(hinges, smoothing)
+            losses, slopes = _hinge(reach[block, slot][rows] - near, smoothing)
             pushed += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
-            pushes[block, slot] = slopes.sum(axis=1)
-            weights -= slopes
-        slope_sum -= float(weights.sum(dtype=np.float64))
-        weights *= push_weight
+            pushes[block, slot] = np.bincount(rows, slopes, len(block))
+            total += slopes
+        slope_sum += float(total.sum(dtype=np.float64))
+        weights = np.zeros_like(distances)
+        weights[rows, columns] = -push_weight * total
         laplacian_v[block] += weights.sum(axis=1)[:, None] * V[block] - weights @ V
         laplacian_v += weights.sum(axis=0)[:, None] * V - weights.T @ V[block]
     laplacian_v += laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
     return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
+
+
+def order_of_nearness(centres: Indices, distances: NDArray[Any]) -> NDArray[np.intp]:
+    """Of each pair, how many of the same centre are nearer; centres must be ascending."""
+    starts = np.flatnonzero(np.diff(centres, prepend=-1))
+    counts = np.diff(starts, append=len(centres))
+    place = np.arange(len(centres)) - np.repeat(starts, counts)
+    width = int(counts.max(initial=0))
+    rank = np.empty(len(centres), dtype=np.intp)
+    if width * len(starts) > 4 * len(centres):
+        rank[np.lexsort((distances, centres))] = place
+        return rank
+    # A row for each centre: many short sorts are faster than a long one.
+    rows = np.repeat(np.arange(len(starts)), counts)
+    table = np.full((len(starts), width), np.inf)
+    table[rows, place] = distances
+    ranks = np.empty(table.shape, dtype=np.intp)
+    np.put_along_axis(ranks, table.argsort(axis=1, kind="stable"), np.arange(width)[None], axis=1)
+    return np.asarray(ranks[rows, place])
 
 
 def triplet_loss(
