@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser, page: str, *, data: bool) -> argp
 def write_page(out: Path, title: str, lines: Sequence[str]) -> None:
     """The page, with notes of its own if there are any beside it."""
     notes = out.with_name(out.stem + "-notes.inc")
-    text = "\n".join([":orphan:", "", title, "=" * len(title), "", *lines])
+    text = "\n".join([title, "=" * len(title), "", *lines])
     out.write_text(text + (notes.read_text() if notes.exists() else ""))
     print(f"The page is {out}.")
 

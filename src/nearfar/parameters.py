@@ -61,7 +61,7 @@ def having(*methods: str, description: str) -> Allowed:
 
 none = Allowed(lambda value: value is None, "None")
 boolean = instance(bool, np.bool_, description="True or False")
-array = instance(np.ndarray, list, tuple, description="an array")
+array = Allowed(lambda value: _is_numeric(value), "an array of numbers")
 random_state = Allowed(
     lambda value: (
         value is None
@@ -70,6 +70,16 @@ random_state = Allowed(
     ),
     "None, a non-negative integer or a numpy RandomState",
 )
+
+
+def _is_numeric(value: Any) -> bool:
+    if not isinstance(value, np.ndarray | list | tuple):
+        return False
+    try:
+        np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):  # text, or rows of unequal length
+        return False
+    return True
 
 
 def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed]) -> None:

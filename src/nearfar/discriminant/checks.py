@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from nearfar.summaries.class_statistics import ClassStatistics
 
 
-def check_classes(name: str, statistics: ClassStatistics) -> None:
+def check_classes(name: str, classes: NDArray[Any]) -> None:
     """Raise if there is only one class."""
-    if statistics.n_classes < 2:
-        label = statistics.classes.tolist()[0]
-        raise ValueError(f"{name} needs at least 2 classes; y has only one class ({label!r}).")
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} needs at least 2 classes; y has only one class ({classes.tolist()[0]!r})."
+        )
 
 
 def n_kept(n_components: int | None, default: int, limit: int, name: str, reason: str) -> int:
@@ -31,3 +36,9 @@ def n_between(n_components: int | None, name: str, statistics: ClassStatistics, 
         limit = rank
         reason = f"the {limit} directions in which the classes vary"
     return n_kept(n_components, limit, limit, name, reason)
+
+
+def n_varying(n_components: int | None, name: str, n_classes: int, rank: int) -> int:
+    """The same for methods that may take any direction: n_classes - 1 unless told otherwise."""
+    reason = f"the {rank} directions in which the classes vary"
+    return n_kept(n_components, n_classes - 1, rank, name, reason)

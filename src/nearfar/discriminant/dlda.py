@@ -81,7 +81,7 @@ class DLDA(StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """LDA in an orthonormal basis of the range of S_b."""
         self.classes_ = statistics.classes
-        check_classes("DLDA", statistics)
+        check_classes("DLDA", statistics.classes)
         Y = between_range(statistics)
         T = Y @ within_whitener(statistics.project(Y), "auto")
         kept = n_between(self.n_components, "DLDA", statistics, T.shape[1])

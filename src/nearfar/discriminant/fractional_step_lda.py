@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between
-from nearfar.discriminant.pairwise import distances_between, inverse_power
+from nearfar.discriminant.pairwise import MOST_POWER, distances_between, inverse_power
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -44,7 +44,7 @@ class FractionalStepLDA(StatisticsLearner):
     n_components : int or None, default=None
         At most ``n_classes - 1``; None takes as many as possible.
     power : float, default=8
-        The exponent a.
+        The exponent a, at most 50.
     n_steps : int, default=30
         Steps in which a dimension is shrunk.
     alpha : float, default=0.5
@@ -86,7 +86,7 @@ class FractionalStepLDA(StatisticsLearner):
     settings = ({"power": 3.0}, {"shrinkage": 0.1})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "power": [real(0)],
+        "power": [real(0, MOST_POWER)],
         "n_steps": [integer(1)],
         "alpha": [real(0, 1, open_low=True)],
         "shrinkage": [real(0, 1), one_of("auto")],
@@ -112,7 +112,7 @@ class FractionalStepLDA(StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Remove dimensions of the span of the whitened class means, one by one."""
         self.classes_ = statistics.classes
-        check_classes("FractionalStepLDA", statistics)
+        check_classes("FractionalStepLDA", statistics.classes)
         # Directions beside that span hold no mean: shrinking them would move nothing.
         T, means = whitened_means(statistics, self.shrinkage)
         kept = n_between(self.n_components, "FractionalStepLDA", statistics, T.shape[1])

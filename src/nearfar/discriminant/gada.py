@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_kept
+from nearfar.discriminant.checks import check_classes, n_varying
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
 from nearfar.parameters import Allowed, having, integer, none, one_of, real
 from nearfar.solvers.gaussian_divergences import (
@@ -152,7 +152,7 @@ class GADA(StatisticsLearner):
         ],
         "divergence": [
             one_of("kl", "l2"),
-            having("values", "gradient", description="a Bregman divergence"),
+            having("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
         "kl_convention": [one_of("exact", "unnormalised")],
         "priors": [one_of("empirical", "uniform")],
@@ -199,7 +199,7 @@ class GADA(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest mean divergence."""
-        check_classes("GADA", statistics)
+        check_classes("GADA", statistics.classes)
         average = generalised_mean(pair_weights(statistics, self.priors), self.mean)
         divergence = named_divergence(self.divergence, self.kl_convention)
         return solve_averaged(self, statistics, divergence, average)
@@ -209,20 +209,38 @@ def solve_averaged(
     learner: Any, statistics: ClassStatistics, divergence: Divergence, average: Average
 ) -> Matrix:
     """Components of the subspace that maximises an average of the divergences of the classes."""
-    name = type(learner).__name__
     learner.classes_ = statistics.classes
-    gaussians = class_gaussians(statistics, learner.shrinkage)
-    rank = gaussians.rank
-    reason = f"the {rank} directions in which the classes vary"
-    kept = n_kept(learner.n_components, statistics.n_classes - 1, rank, name, reason)
     learner.priors_ = class_priors(statistics, learner.priors)
+    return search_averaged(learner, statistics, statistics.n_classes, divergence, average)
+
+
+def search_averaged(
+    learner: Any,
+    statistics: ClassStatistics,
+    n_classes: int,
+    divergence: Divergence,
+    average: Average,
+) -> Matrix:
+    """The same for statistics of classes or of their parts; sets no attribute of the classes."""
+    what = "class" if statistics.n_classes == n_classes else "part"
+    gaussians = class_gaussians(statistics, learner.shrinkage, what)
     learner.shrinkage_ = gaussians.shrinkage
+    name = type(learner).__name__
+    kept = n_varying(learner.n_components, name, n_classes, gaussians.rank)
 
     def keep(U: Matrix) -> None:
         learner.divergences_ = divergence.values(gaussians.family.project(U))
 
     objective = averaged(gaussians.family, divergence, average)
-    return search_components(learner, statistics, gaussians.basis, objective, kept, keep=keep)
+    return search_components(
+        learner,
+        statistics,
+        gaussians.basis,
+        objective,
+        kept,
+        invariant=divergence.invariant,
+        keep=keep,
+    )
 
 
 def named_divergence(
@@ -273,7 +291,8 @@ def generalised_mean(weights: Matrix, mean: str | float | Phi) -> Average:
 
     def power_mean(D: Matrix) -> tuple[float, Matrix]:
         D = floored(D)
-        scale = float(D.max())
+        # So that no large power of either sign overflows.
+        scale = float(D.max() if power >= 0 else D[weights > 0].min())
         D = np.where(weights > 0, D / scale, 1.0)
         if power == 0:
             V = float(np.exp(np.sum(weights * np.log(D))))

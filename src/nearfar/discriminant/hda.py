@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_between, n_kept
+from nearfar.discriminant.checks import check_classes, n_between, n_varying
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.gaussian_divergences import GaussianFamily
@@ -165,7 +165,7 @@ class HDA(StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Search for the subspace from LDA and random starts."""
         self.classes_ = statistics.classes
-        check_classes("HDA", statistics)
+        check_classes("HDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
         self.shrinkage_ = gaussians.shrinkage
         rank = gaussians.rank
@@ -178,8 +178,7 @@ class HDA(StatisticsLearner):
                 )
             kept = n_between(self.n_components, "HDA", statistics, min(spanned, rank))
         else:
-            reason = f"the {rank} directions in which the classes vary"
-            kept = n_kept(self.n_components, statistics.n_classes - 1, rank, "HDA", reason)
+            kept = n_varying(self.n_components, "HDA", statistics.n_classes, rank)
         objective = volume_ratio(
             gaussians.family, gaussians.priors, with_within=self.criterion == "kumar_andreou"
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_kept
+from nearfar.discriminant.checks import check_classes, n_varying
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.summaries.class_gaussians import class_gaussians
@@ -102,11 +102,10 @@ class HLDA(StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Leading eigenvectors of the Chernoff matrix in whitened coordinates."""
         self.classes_ = statistics.classes
-        check_classes("HLDA", statistics)
+        check_classes("HLDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
         rank, family = gaussians.rank, gaussians.family
-        reason = f"the {rank} directions in which the classes vary"
-        kept = n_kept(self.n_components, statistics.n_classes - 1, rank, "HLDA", reason)
+        kept = n_varying(self.n_components, "HLDA", statistics.n_classes, rank)
         J = chernoff_matrix(family.means, family.dot(np.eye(rank)), gaussians.priors)
         self.eigenvalues_, axes = descending_eigh(J, kept)
         return canonical_rows(self.eigenvalues_, (gaussians.basis @ axes).T)

@@ -191,7 +191,7 @@ class LDA(StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components from the scatter matrices."""
         self.classes_ = statistics.classes
-        check_classes("LDA", statistics)
+        check_classes("LDA", statistics.classes)
         if self.criterion in ("J1", "J2"):
             return self._solve_quotient(statistics)
         if self.solver != "eigen":

@@ -141,7 +141,7 @@ class MGMD(StatisticsLearner):
         "alpha": [none, real(0, 1)],
         "divergence": [
             one_of("kl", "l2"),
-            having("values", "gradient", description="a Bregman divergence"),
+            having("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
         "kl_convention": [one_of("exact", "unnormalised")],
         "priors": [one_of("empirical", "uniform")],
@@ -191,7 +191,7 @@ class MGMD(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest L."""
-        check_classes("MGMD", statistics)
+        check_classes("MGMD", statistics.classes)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
         self.eta_, average = log_average(
             self, statistics.n_classes, class_priors(statistics, self.priors), pairs

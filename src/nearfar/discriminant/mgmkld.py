@@ -182,7 +182,7 @@ class MGMKLD(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest L."""
-        check_classes("MGMKLD", statistics)
+        check_classes("MGMKLD", statistics.classes)
         priors = class_priors(statistics, self.priors)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
         self.eta_, average = log_average(self, statistics.n_classes, priors, pairs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_kept
+from nearfar.discriminant.checks import check_classes
+from nearfar.discriminant.gada import search_averaged
 from nearfar.discriminant.oda import weighted_sum
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.solvers.gaussian_divergences import averaged, kullback_leibler
+from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
-from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics, Floats
 from nearfar.summaries.whitening import Shrinkage
 
@@ -190,15 +189,23 @@ class MODA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        self.__dict__.pop("_owners", None)
+        self._forget()
         if self.n_clusters == 1:
             return super().fit(X, y, sample_weight=sample_weight)
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
         parts, codes_of_parts = self._cut(rows, classes, codes)
-        self._owners = classes[parts]
         numbers = np.arange(len(parts))
-        return self._fit_with(partial(self._add, rows, numbers, codes_of_parts, sample_weight))
+
+        def accumulate(*, exact: bool) -> MODA:
+            self._owners = classes[parts]
+            return self._add(rows, numbers, codes_of_parts, sample_weight, exact=exact)
+
+        return self._fit_with(accumulate)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.__dict__.pop("_owners", None)
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
@@ -220,10 +227,15 @@ class MODA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        if self.n_clusters > 1 or hasattr(self, "_owners"):
+        if self.n_clusters > 1:
             raise ValueError(
                 f"n_clusters={self.n_clusters}: the parts of a class are found from all rows at "
                 "once. Use fit, or n_clusters=1."
+            )
+        if "_owners" in vars(self):
+            raise ValueError(
+                "This MODA was fitted with parts of the classes, found from all rows at once: none "
+                "can be added. Fit anew with n_clusters=1 first."
             )
         return super().partial_fit(X, y, sample_weight=sample_weight)
 
@@ -250,17 +262,7 @@ class MODA(StatisticsLearner):
         owners = vars(self).get("_owners")
         labels = statistics.classes if owners is None else owners[statistics.classes]
         self.classes_, self.cluster_classes_ = np.unique(labels, return_inverse=True)
-        check_classes("MODA", statistics)
-        gaussians = class_gaussians(statistics, self.shrinkage)
-        self.shrinkage_ = gaussians.shrinkage
-        rank = gaussians.rank
-        reason = f"the {rank} directions in which the classes vary"
-        kept = n_kept(self.n_components, len(self.classes_) - 1, rank, "MODA", reason)
+        check_classes("MODA", self.classes_)  # of one class there may be several parts
         compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
         average = weighted_sum(2.0 * compared)
-
-        def keep(U: Matrix) -> None:
-            self.divergences_ = kullback_leibler.values(gaussians.family.project(U))
-
-        objective = averaged(gaussians.family, kullback_leibler, average)
-        return search_components(self, statistics, gaussians.basis, objective, kept, keep=keep)
+        return search_averaged(self, statistics, len(self.classes_), kullback_leibler, average)

@@ -10,16 +10,14 @@ from sklearn.utils import check_random_state
 
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for
-from nearfar.discriminant.checks import n_kept
-from nearfar.discriminant.gada import Convention, Priors
+from nearfar.discriminant.gada import Convention, Priors, search_averaged
 from nearfar.discriminant.mgmd import log_average
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.solvers.gaussian_divergences import KullbackLeibler, averaged
+from nearfar.solvers.gaussian_divergences import KullbackLeibler
 from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import Interrupted
-from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics, Floats
 from nearfar.summaries.whitening import Shrinkage, total_range
 
@@ -195,6 +193,9 @@ class MultimodalMGMKLD(LinearLearner):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "components_" in vars(self)
+
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the mixtures, then the subspace.
 
@@ -211,6 +212,7 @@ class MultimodalMGMKLD(LinearLearner):
             Itself.
         """
         self._check_parameters()
+        self.__dict__.pop("components_", None)  # a fit that fails leaves nothing fitted
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         with blas_for(10.0 * rows.shape[1] ** 3):
@@ -255,26 +257,15 @@ class MultimodalMGMKLD(LinearLearner):
         self.cluster_statistics_ = statistics
 
     def _solve(self, statistics: ClassStatistics) -> Matrix:
-        gaussians = class_gaussians(statistics, self.shrinkage)
-        rank, c = gaussians.rank, len(self.classes_)
-        reason = f"the {rank} directions in which the clusters vary"
-        kept = n_kept(self.n_components, c - 1, rank, "MultimodalMGMKLD", reason)
-        self.shrinkage_ = gaussians.shrinkage
-        owner = self.cluster_classes_
-        self.cluster_priors_ = gaussians.priors
+        owner, c = self.cluster_classes_, len(self.classes_)
+        priors = statistics.weights / statistics.total_weight
         if self.priors == "uniform":
-            self.cluster_priors_ = gaussians.priors / (
-                c * np.bincount(owner, gaussians.priors)[owner]
-            )
+            priors = priors / (c * np.bincount(owner, priors)[owner])
+        self.cluster_priors_ = priors
         pairs = owner[:, None] != owner[None, :]
-        self.eta_, average = log_average(self, c, self.cluster_priors_, pairs)
+        self.eta_, average = log_average(self, c, priors, pairs)
         divergence = KullbackLeibler(self.kl_convention)
-
-        def keep(U: Matrix) -> None:
-            self.divergences_ = divergence.values(gaussians.family.project(U))
-
-        objective = averaged(gaussians.family, divergence, average)
-        return search_components(self, statistics, gaussians.basis, objective, kept, keep=keep)
+        return search_averaged(self, statistics, c, divergence, average)
 
 
 def clusters(

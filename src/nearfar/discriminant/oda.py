@@ -158,7 +158,7 @@ class ODA(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest sum of divergences."""
-        check_classes("ODA", statistics)
+        check_classes("ODA", statistics.classes)
         q = statistics.weights / statistics.total_weight
         weights = np.outer(q, q) if self.priors == "empirical" else np.ones((len(q), len(q)))
         return solve_averaged(self, statistics, kullback_leibler, weighted_sum(2 * weights))

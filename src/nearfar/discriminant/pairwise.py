@@ -15,6 +15,8 @@ from nearfar.summaries.whitening import Shrinkage, whitened_means
 
 Matrix = NDArray[np.float64]
 
+#: Of a larger power the weights of close classes would overflow.
+MOST_POWER = 50
 # Distances between classes below this share of the largest count as that.
 _CLOSEST = 0.01
 
@@ -33,7 +35,7 @@ def solve_weighted_pairs(
     in coordinates where S_w is the identity; ``pair_weights`` gives :math:`\omega` for the
     distances (n_classes, n_classes) there.
     """
-    check_classes(name, statistics)
+    check_classes(name, statistics.classes)
     # In the span of the means, so that all n_classes - 1 directions are exactly LDA's span.
     T, means = whitened_means(statistics, shrinkage)
     kept = n_between(n_components, name, statistics, T.shape[1])

@@ -44,6 +44,7 @@ from nearfar.solvers.subspaces import (
 )
 from nearfar.summaries.class_gaussians import (
     class_covariances,
+    divisors,
     first_below,
     is_thin,
     thin_dot,
@@ -317,7 +318,7 @@ class PARDA(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the best subspace that the starts led to."""
-        check_classes("PARDA", statistics)
+        check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
         gaussians = class_objectives(statistics, self.pairing, self.ridge)
         rank = gaussians.basis.shape[1]
@@ -558,13 +559,12 @@ def class_objectives(
     """Gaussians of the classes in coordinates of unit total covariance, divisors n_i - 1."""
     T = total_whitener(statistics)
     image = statistics.project(T)
-    # Weights that sum to one, or a class of one row, leave nothing to take off.
-    divisors = np.where(image.weights >= 2, image.weights - 1, image.weights)
+    ddof = image.weights - divisors(image.weights, image.counts)
     dot: SigmaDot
     if is_thin(image):
-        dot = thin_dot(image, ddof=image.weights - divisors)
+        dot = thin_dot(image, ddof=ddof)
     else:
-        covariances = class_covariances(image, ddof=image.weights - divisors)
+        covariances = class_covariances(image, ddof=ddof)
         dot = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
         singular = 0 if is_thin(image) else first_below(covariances, _SINGULAR)
@@ -578,15 +578,13 @@ def class_objectives(
     c = image.n_classes
     first, second = np.triu_indices(c, 1)
     if pairing == "one-vs-all":
-        means, dot = against_rest(image, means, dot, divisors)
+        means, dot = against_rest(image, means, dot)
         first, second = np.arange(c), np.arange(c) + c
     family = GaussianFamily(means, lambda U: dot(U) + ridge * U)
     return ClassObjectives(statistics, T, image, family, first, second, ridge)
 
 
-def against_rest(
-    image: ClassStatistics, means: Matrix, dot: SigmaDot, divisors: Matrix
-) -> tuple[Matrix, SigmaDot]:
+def against_rest(image: ClassStatistics, means: Matrix, dot: SigmaDot) -> tuple[Matrix, SigmaDot]:
     r"""Means and covariances of the classes, and then of all other classes as one Gaussian.
 
     Taken off the total, not summed anew: with class scatter :math:`W_i` and the total covariance
@@ -601,9 +599,10 @@ def against_rest(
     rest = n - weights
     rest_means = -(weights / rest)[:, None] * means
     gaps = np.sqrt(weights * rest / n)[:, None] * (means - rest_means)
-    rest_divisors = np.where(rest >= 2, rest - 1, rest)
-    scatter_factors = np.where(without_scatter(image), 0.0, divisors)
-    alone = image.counts.sum() - image.counts == 1  # the rest is one row
+    others_count = image.counts.sum() - image.counts
+    alone = others_count == 1  # the rest is one row
+    rest_divisors = np.where(alone, rest, divisors(rest, others_count))
+    scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
 
     def both(U: Matrix) -> Matrix:
         own = dot(U)
@@ -622,7 +621,8 @@ def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
     largest = divergences.max()
     if largest == 0:
         return np.full(len(divergences), 1 / len(divergences))
-    weights = np.maximum(divergences / largest, LEAST_SHARE) ** -power
+    shares = np.maximum(divergences / largest, LEAST_SHARE)
+    weights = (shares.min() / shares) ** power  # the largest is one, whatever the power
     return np.asarray(weights / weights.sum())
 
 

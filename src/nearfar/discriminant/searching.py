@@ -67,6 +67,7 @@ def search_components(
     n_components: int,
     *,
     maximise: bool = True,
+    invariant: bool = True,
     keep: Callable[[Matrix], None] | None = None,
 ) -> Matrix:
     """Components (q, n_features) of the best subspace, from the starts that the learner asks for.
@@ -88,6 +89,8 @@ def search_components(
         q.
     maximise : bool, default=True
         False minimises.
+    invariant : bool, default=True
+        Whether UB gives the same value as U for every invertible B. If not, U stays orthonormal.
     keep : callable, optional
         Called with the U found, to set further attributes.
 
@@ -102,10 +105,11 @@ def search_components(
     if learner.solver == "lbfgs":
         options |= {"tol": learner.tol, "verbose": bool(learner.verbose)}
     else:  # the published loop: fixed steps of a free matrix that starts with norm one
-        starts = (start / np.linalg.norm(start) for start in starts)
+        if invariant:
+            starts = (start / np.linalg.norm(start) for start in starts)
         solver = climb_subspace
         options |= {"step": _KAPPA, "tol": _STEADY, "shrink": 1.0}
-        options |= {"normalise": False, "orthonormalise": False}
+        options |= {"normalise": False, "orthonormalise": not invariant}
 
     def kept(found: SubspaceSearch) -> Matrix:
         learner.objective_ = found.objective

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.pairwise import inverse_power, solve_weighted_pairs
+from nearfar.discriminant.pairwise import MOST_POWER, inverse_power, solve_weighted_pairs
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
@@ -40,7 +40,7 @@ class WeightedLDA(StatisticsLearner):
     n_components : int or None, default=None
         At most ``n_classes - 1``; None takes as many as possible.
     power : float, default=8
-        The exponent a.
+        The exponent a, at most 50.
     shrinkage : float in [0, 1] or "auto", default="auto"
         As in :class:`LDA`.
 
@@ -79,7 +79,7 @@ class WeightedLDA(StatisticsLearner):
     settings = ({"power": 3.0}, {"shrinkage": 0.1})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "power": [real(0)],
+        "power": [real(0, MOST_POWER)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
 

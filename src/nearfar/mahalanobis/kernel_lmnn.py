@@ -137,6 +137,7 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
             Itself.
         """
         self._check_parameters()
+        self._forget()
         lmnn = lmnn_of(self.estimator)
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))

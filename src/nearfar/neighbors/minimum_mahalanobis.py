@@ -12,6 +12,7 @@ from nearfar.blocks import row_blocks
 from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
 from nearfar.parameters import one_of, real
 from nearfar.solvers.eigen import whitener
+from nearfar.summaries.class_gaussians import divisors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     AUTO_SHRINKAGE,
@@ -270,13 +271,13 @@ def pooled_covariances(statistics: ClassStatistics, pooling: float, ddof: float 
 
     .. math:: \frac{(1-\lambda) W_i + \lambda W}{(1-\lambda)(n_i - d) + \lambda (n - c d)}
 
-    They are zero for a class whose divisor is.
+    They are zero for a class whose divisor is. From weights of less than one a row no d is taken.
     """
     total = statistics.within_scatter()
-    rest = statistics.total_weight - statistics.n_classes * ddof
+    mass = divisors(statistics.weights, statistics.counts, ddof)
     stack = np.zeros((statistics.n_classes, *total.shape))
     for k, label in enumerate(statistics.classes.tolist()):
-        divisor = (1 - pooling) * (statistics.weights[k] - ddof) + pooling * rest
+        divisor = (1 - pooling) * mass[k] + pooling * mass.sum()
         if divisor > 0:
             stack[k] = ((1 - pooling) * statistics.scatter(label) + pooling * total) / divisor
     return stack

@@ -72,6 +72,13 @@ class SubspaceSearch:
         """Iterations done."""
         return len(self.history["objective"])
 
+    def move(self, U: Matrix, objective: float, step: float, seconds: float) -> None:
+        """Take a step, and note it in the history."""
+        self.U, self.objective = U, objective
+        self.history["objective"].append(objective)
+        self.history["step"].append(step)
+        self.history["seconds"].append(seconds)
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a search, with the best that was found before.
@@ -149,14 +156,10 @@ def search_subspace(
     def record(flat: Matrix) -> None:
         here = point.at(flat)
         step = _movement(found.U, here.U, orthonormalise)
-        found.U, found.objective = here.U, sign * here.value
-        history = found.history
-        history["objective"].append(found.objective)
-        history["step"].append(step)
-        history["seconds"].append(perf_counter() - began)
+        found.move(here.U, sign * here.value, step, perf_counter() - began)
         if verbose and found.n_iter % 10 == 0:
             print(f"step {found.n_iter}: objective {found.objective:.6g}, moved {step:.1e}")
-        if max(history["step"][-2:]) <= tol and found.n_iter > 1:
+        if max(found.history["step"][-2:]) <= tol and found.n_iter > 1:
             found.converged = True
             raise StopIteration
         if here.condition > _WORST_CONDITION:
@@ -271,10 +274,9 @@ def climb_subspace(
                 continue
             now = value if watched is None else watched()
             change = abs(now - reference)
-            found.history["objective"].append(float(value))
-            found.history["step"].append(_movement(found.U, new, orthonormalise))
-            found.history["seconds"].append(perf_counter() - began)
-            found.U, found.objective, gradient, reference = new, float(value), new_gradient, now
+            moved = _movement(found.U, new, orthonormalise)
+            found.move(new, float(value), moved, perf_counter() - began)
+            gradient, reference = new_gradient, now
             if change <= tol * (1.0 if shrink == 1 else max(abs(now), np.finfo(float).tiny)):
                 found.converged = True
                 break

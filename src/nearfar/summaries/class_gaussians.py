@@ -52,13 +52,16 @@ class ClassGaussians:
         return int(self.basis.shape[1])
 
 
-def class_gaussians(statistics: ClassStatistics, shrinkage: Shrinkage) -> ClassGaussians:
+def class_gaussians(
+    statistics: ClassStatistics, shrinkage: Shrinkage, what: str = "class"
+) -> ClassGaussians:
     r"""Means and regular covariances of the classes, divisor :math:`n_i`, pooled to the identity.
 
     With ``shrinkage`` a number g the covariances are :math:`(1-g) \Sigma_i + g\,(tr\,S_w/p)\,I`.
     With "auto" they are used as they are if each of them is regular, with no eigenvalue below 0.001
     in units of :math:`S_w`; else g = 0.3 of :math:`S_w` is mixed into all, which no change of units
     affects. A class of one row, or of copies of one, has no covariance: it gets the pooled one.
+    ``what`` is the word for a class in messages.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def class_gaussians(statistics: ClassStatistics, shrinkage: Shrinkage) -> ClassG
     if is_thin(image):
         g = AUTO_CLASS_SHRINKAGE if shrinkage == "auto" else float(shrinkage)
         if g == 0:
-            _raise_singular(statistics, int(np.argmin(statistics.counts)))
+            _raise_singular(statistics, int(np.argmin(statistics.counts)), what)
         dot = thin_dot(image, shrinkage=g, target=target)
     else:
         dot = class_covariances(image)
@@ -88,12 +91,20 @@ def class_gaussians(statistics: ClassStatistics, shrinkage: Shrinkage) -> ClassG
             floor = _NEARLY_SINGULAR if shrinkage == "auto" else _SINGULAR
             singular = first_below(dot, floor)
             if singular is not None and shrinkage != "auto":
-                _raise_singular(statistics, singular)
+                _raise_singular(statistics, singular, what)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
         dot = (1 - g) * dot + g * target
     # About the common mean, so that an offset of the data costs no digits.
     means = image.between_factor() / np.sqrt(image.weights)[:, None]
     return ClassGaussians(B @ W, GaussianFamily(means, dot), priors, g)
+
+
+def divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Matrix:
+    """What the scatter sums of classes are divided by: their weights less ddof.
+
+    Weights that are less than one a row are no numbers of rows: nothing is taken off them.
+    """
+    return np.asarray(weights - ddof * (weights >= counts))
 
 
 def class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
@@ -159,9 +170,9 @@ def first_below(covariances: Matrix, floor: float) -> int | None:
     return None
 
 
-def _raise_singular(statistics: ClassStatistics, k: int) -> None:
+def _raise_singular(statistics: ClassStatistics, k: int, what: str) -> None:
     label, count = statistics.classes.tolist()[k], int(statistics.counts[k])
     raise ValueError(
-        f"The covariance of class {label!r} ({count} rows, {statistics.n_features} features) is "
+        f"The covariance of {what} {label!r} ({count} rows, {statistics.n_features} features) is "
         "singular: the divergence from it is infinite. Use shrinkage='auto' or a number above 0."
     )

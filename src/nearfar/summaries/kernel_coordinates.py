@@ -56,6 +56,13 @@ class KernelCoordinates:
     n_directions: int | Literal["auto"] | None
     _rows: Matrix | None
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "coefficients_" in vars(self)
+
+    def _forget(self) -> None:
+        """Before a fit: should it fail, an old map must not meet the directions of new rows."""
+        self.__dict__.pop("coefficients_", None)
+
     def _fit_kernel(self, rows: Floats, auto: int | None = None) -> Matrix:
         """Keep the rows, or of given kernel values nothing; the coordinates of the rows.
 
@@ -68,6 +75,11 @@ class KernelCoordinates:
         K = self._kernel(rows if self._rows is None else self._rows)
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"A precomputed kernel must be square to fit; got shape {K.shape}.")
+        if not np.isfinite(K).all():
+            raise ValueError(
+                "The kernel has values that are NaN or infinite: rescale the features of X, or "
+                "choose another kernel or gamma."
+            )
         if not np.allclose(K, K.T, rtol=1e-6, atol=1e-8 * np.abs(K).max()):
             raise ValueError("The kernel matrix is not symmetric.")
         self._means = K.mean(axis=0)

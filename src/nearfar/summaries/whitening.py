@@ -16,8 +16,10 @@ Shrinkage = float | Literal["auto"]
 
 #: Share of the total covariance mixed into a singular within-class covariance by "auto".
 AUTO_SHRINKAGE = 1e-3
+# Smaller ones have lost digits, or will.
+_LEAST_VARIANCE = 1e-290
 NO_WITHIN_SCATTER = (
-    "All points of a class are equal: there is no within-class scatter. Use shrinkage='auto'."
+    "In every class all points are equal: there is no within-class scatter. Use shrinkage='auto'."
 )
 
 
@@ -30,6 +32,8 @@ def _finite_variances(statistics: ClassStatistics) -> Matrix:
     variances = statistics.total_variances()
     if not np.isfinite(variances).all():
         raise ValueError("The squares of some values of X overflow: rescale the features of X.")
+    if ((variances > 0) & (variances < _LEAST_VARIANCE)).any():
+        raise ValueError("The squares of some values of X underflow: rescale the features of X.")
     return variances
 
 
