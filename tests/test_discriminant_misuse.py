@@ -202,3 +202,10 @@ def test_values_whose_squares_underflow_are_refused():
         with pytest.raises(ValueError, match="underflow: rescale the features"):
             learner.fit(X * 1e-160, y)
     LDA().fit(X * 1e-100, y)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_kernel_of_values_too_small_is_refused_and_gives_no_map_of_no_columns(kernel):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="[Tt]he kernel "):
+        KernelDA(kernel=kernel).fit(X * 1e-160, y)
+    assert KernelDA(kernel=kernel).fit(X * 1e-100, y).transform(X * 1e-100).shape == (150, 2)

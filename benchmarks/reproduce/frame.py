@@ -55,7 +55,7 @@ def write_page(out: Path, title: str, lines: Sequence[str]) -> None:
     """The page, with notes of its own if there are any beside it."""
     notes = out.with_name(out.stem + "-notes.inc")
     text = "\n".join([title, "=" * len(title), "", *lines])
-    out.write_text(text + (notes.read_text() if notes.exists() else ""))
+    out.write_text(text + ("\n" + notes.read_text() if notes.exists() else ""))
     print(f"The page is {out}.")
 
 

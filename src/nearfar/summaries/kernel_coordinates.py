@@ -37,6 +37,8 @@ LANDMARK_PARAMETERS: dict[str, list[Allowed]] = {
 _LANDMARKS = 1000
 # Relative eigenvalue of the centred kernel below which a direction is empty.
 _EMPTY = 1e-10
+# The same, not relative: what is smaller is known to a few digits only.
+_LEAST = 1e-290
 
 
 class KernelCoordinates:
@@ -88,7 +90,7 @@ class KernelCoordinates:
         if self.n_directions == "auto":
             n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
         values, vectors = descending_eigh(self._centred(K), n_directions)
-        kept = values > _EMPTY * max(values[0], np.finfo(float).tiny)
+        kept = values > max(_EMPTY * values[0], _LEAST)
         if not kept.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
         self._basis = vectors[:, kept] / np.sqrt(values[kept])
