@@ -56,7 +56,8 @@ def make_five_classes(
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.7.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.7.
 
     Examples
     --------
@@ -112,7 +113,8 @@ def make_unequal_covariances(
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.6.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.6.
 
     Examples
     --------
@@ -148,7 +150,8 @@ def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tu
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.6.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.6.
 
     Examples
     --------
@@ -185,7 +188,8 @@ def make_class_separation(
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.6.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.6.
 
     Examples
     --------

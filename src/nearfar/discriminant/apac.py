@@ -25,8 +25,8 @@ class APAC(StatisticsLearner):
     are told apart anyway. Here the pair is weighted by what is to be gained from it,
 
     .. math::
-        \max_{U^T S_w U = I} \mathrm{tr}\Big( U^T \sum_{i<j} q_i q_j\, \omega(d_{ij}) D_{ij}\, U
-        \Big), \qquad \omega(d) = \frac{1}{2 d^2} \mathrm{erf}\Big(\frac{d}{2\sqrt2}\Big) ,
+        \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, \omega(d_{ij}) D_{ij}\, U
+        \right), \qquad \omega(d) = \frac{1}{2 d^2} \mathrm{erf}\left(\frac{d}{2\sqrt2}\right) ,
 
     where :math:`d_{ij}` is the Mahalanobis distance of the means under :math:`S_w`. Then
     :math:`\omega(d) d^2` is one half minus the Bayes error of two Gaussians that far apart.

@@ -55,8 +55,10 @@ class DLDA(StatisticsLearner):
 
     References
     ----------
-    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.7.
-    .. [2] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.4.
+    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
+       section 4.7.
+    .. [2] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.2.4.
 
     Examples
     --------

@@ -22,7 +22,7 @@ class FractionalStepLDA(StatisticsLearner):
     r"""Fractional-step LDA: the last direction is shrunk little by little before it goes.
 
     In coordinates where :math:`S_w` is the identity, one dimension after the other is removed. It
-    is not cut off at once but multiplied by :math:`1, \alpha, \alpha^2, \dots` in ``n_steps``
+    is not cut off at once but multiplied by :math:`1, \alpha, \alpha^2, \ldots` in ``n_steps``
     steps; after each the axes are turned to the eigenvectors of
 
     .. math:: \sum_{i<j} d_{ij}^{-a} (\mu_i - \mu_j)(\mu_i - \mu_j)^T , \qquad

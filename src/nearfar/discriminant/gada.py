@@ -40,8 +40,8 @@ class GADA(StatisticsLearner):
     projection by U, and priors :math:`\pi`, it maximises a generalised mean over ordered pairs,
 
     .. math::
-        V_\varphi(U) = \varphi^{-1}\Big( \sum_{i \ne j}
-        \frac{\pi_i \pi_j}{\sum_{m \ne n} \pi_m \pi_n}\, \varphi(D_U(i||j)) \Big) .
+        V_\varphi(U) = \varphi^{-1}\left( \sum_{i \ne j}
+        \frac{\pi_i \pi_j}{\sum_{m \ne n} \pi_m \pi_n}\, \varphi(D_U(i||j)) \right) .
 
     The arithmetic mean of Kullback-Leibler divergences with one covariance for all classes is LDA.
     The further the mean leans to its smallest terms (geometric, harmonic), the less may classes
@@ -124,7 +124,8 @@ class GADA(StatisticsLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.3.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.3.
 
     Examples
     --------

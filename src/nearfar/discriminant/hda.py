@@ -103,7 +103,8 @@ class HDA(StatisticsLearner):
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
        equations 2.13 (which is to be minimised, not maximised) and 2.14.
-    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.4.1.
+    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
+       section 4.4.1.
 
     Examples
     --------

@@ -26,9 +26,9 @@ class HLDA(StatisticsLearner):
     leading eigenvectors of
 
     .. math::
-        \sum_{i<j} q_i q_j \Big[ \Sigma_{ij}^{-1/2} \delta\delta^T \Sigma_{ij}^{-1/2} +
-        \frac{1}{\pi_i \pi_j} \big( \log \Sigma_{ij} - \pi_i \log \Sigma_i - \pi_j \log \Sigma_j
-        \big) \Big] .
+        \sum_{i<j} q_i q_j \left[ \Sigma_{ij}^{-1/2} \delta\delta^T \Sigma_{ij}^{-1/2} +
+        \frac{1}{\pi_i \pi_j} \left( \log \Sigma_{ij} - \pi_i \log \Sigma_i - \pi_j \log \Sigma_j
+        \right) \right] .
 
     The first part sees the means, the second the shapes: two classes about one mean are told apart
     by their covariances. If all covariances are equal it is LDA.

@@ -32,8 +32,8 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     the kernel matrix K,
 
     .. math::
-        \max_\Lambda \mathrm{tr}\big( (\Lambda^T (K_t + \mu I) \Lambda)^{-1} \Lambda^T K_b \Lambda
-        \big), \qquad K_b = K (W - M)(W - M)^T K , \quad K_t = K (I - M) K ,
+        \max_\Lambda \mathrm{tr}\left( (\Lambda^T (K_t + \mu I) \Lambda)^{-1} \Lambda^T K_b \Lambda
+        \right), \qquad K_b = K (W - M)(W - M)^T K , \quad K_t = K (I - M) K ,
 
     where :math:`M` is 1/n everywhere and W has blocks :math:`1/n_i`. It is solved as LDA on the
     statistics of kernel PCA coordinates. :math:`K_t` is singular, hence :math:`\mu`, which is
@@ -86,7 +86,8 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.7.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.2.7.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class MGMD(StatisticsLearner):
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \log D_{ij}
-        - \eta \log \Big( \sum_{i \ne j} \pi_i \pi_j D_{ij} \Big), \qquad
+        - \eta \log \left( \sum_{i \ne j} \pi_i \pi_j D_{ij} \right), \qquad
         0 \le \eta \le c(c-1) .
 
     The logarithm makes a small divergence cost more than a large one gains: unlike LDA, it does not
@@ -121,7 +121,8 @@ class MGMD(StatisticsLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.4.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.4.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class MGMKLD(StatisticsLearner):
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \log KL_{ij}
-        - \eta \log \Big( \sum_{i \ne j} \pi_i \pi_j KL_{ij} \Big), \qquad
+        - \eta \log \left( \sum_{i \ne j} \pi_i \pi_j KL_{ij} \right), \qquad
         0 \le \eta \le c(c-1) .
 
     LDA is the arithmetic mean of the same divergences under one common covariance. So it differs in
@@ -112,7 +112,8 @@ class MGMKLD(StatisticsLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.5.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.5.
 
     Examples
     --------

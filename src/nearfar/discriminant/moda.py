@@ -30,8 +30,8 @@ class MODA(StatisticsLearner):
     of class j
 
     .. math::
-        J = \sum_{i \ne j} \sum_{k,l} \mathrm{tr}\big( (U^T \Sigma_{ik} U)^{-1} U^T (\Sigma_{jl} +
-        \delta\delta^T) U \big) - q = 2 \sum_{i \ne j} \sum_{k, l} KL_U(ik\|jl), \qquad
+        J = \sum_{i \ne j} \sum_{k,l} \mathrm{tr}\left( (U^T \Sigma_{ik} U)^{-1} U^T (\Sigma_{jl} +
+        \delta\delta^T) U \right) - q = 2 \sum_{i \ne j} \sum_{k, l} KL_U(ik\|jl), \qquad
         \delta = m_{ik} - m_{jl} .
 
     Parts of one class are not compared. With one part it is :class:`ODA`, which is also what [2]
@@ -106,7 +106,8 @@ class MODA(StatisticsLearner):
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.2,
        equation 2.16.
-    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.3.1, equation 4.8.
+    .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
+       section 4.3.1, equation 4.8.
 
     Examples
     --------

@@ -60,7 +60,8 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.5.3.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.5.3.
 
     Examples
     --------

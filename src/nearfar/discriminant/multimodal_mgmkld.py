@@ -39,7 +39,7 @@ class MultimodalMGMKLD(LinearLearner):
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \sum_{k, l} \log KL_U(i_k || j_l)
-        - \eta \log \Big( \sum_{i \ne j} \sum_{k, l} \pi_i^k \pi_j^l KL_U(i_k || j_l) \Big) .
+        - \eta \log \left( \sum_{i \ne j} \sum_{k, l} \pi_i^k \pi_j^l KL_U(i_k || j_l) \right) .
 
     The number of components of each class is chosen by the message length of Figueiredo and Jain.
 
@@ -121,7 +121,8 @@ class MultimodalMGMKLD(LinearLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.5.2.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 2.5.2.
     .. [2] M. A. T. Figueiredo and A. K. Jain, "Unsupervised learning of finite mixture models",
        IEEE Transactions on Pattern Analysis and Machine Intelligence 24, 2002.
 

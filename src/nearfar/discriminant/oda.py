@@ -23,8 +23,8 @@ class ODA(StatisticsLearner):
     r"""Oriented discriminant analysis: classes far apart as Gaussians, in sum.
 
     .. math::
-        J = \mathrm{tr} \sum_i (U^T \Sigma_i U)^{-1} U^T \Big( \sum_{j \ne i} \Sigma_j +
-        (m_i - m_j)(m_i - m_j)^T \Big) U - c(c-1) q = 2 \sum_{i \ne j} KL_U(i\|j)
+        J = \mathrm{tr} \sum_i (U^T \Sigma_i U)^{-1} U^T \left( \sum_{j \ne i} \Sigma_j +
+        (m_i - m_j)(m_i - m_j)^T \right) U - c(c-1) q = 2 \sum_{i \ne j} KL_U(i\|j)
 
     for c classes and q components: the logarithms of the Kullback-Leibler divergences cancel.
     With ``priors="empirical"`` each pair has the weight :math:`q_i q_j`, which is the average

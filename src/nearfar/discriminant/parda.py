@@ -192,7 +192,8 @@ class PARDA(StatisticsLearner):
 
     References
     ----------
-    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.6.
+    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
+       section 4.6.
 
     Examples
     --------

@@ -20,8 +20,8 @@ class WeightedLDA(StatisticsLearner):
     r"""LDA in which a pair of classes weighs the more, the closer they are.
 
     .. math::
-        \max_{U^T S_w U = I} \mathrm{tr}\Big( U^T \sum_{i<j} q_i q_j\, d_{ij}^{-a} D_{ij}\, U
-        \Big), \qquad D_{ij} = (m_i - m_j)(m_i - m_j)^T ,
+        \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, d_{ij}^{-a} D_{ij}\, U
+        \right), \qquad D_{ij} = (m_i - m_j)(m_i - m_j)^T ,
 
     where :math:`d_{ij}` is the Mahalanobis distance of the means under :math:`S_w` and a is
     ``power``. With a = 0 it is LDA, with a = 2 every pair counts alike, and with the 8 of the work
