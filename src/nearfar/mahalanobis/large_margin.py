@@ -44,7 +44,7 @@ Structure = Literal["full", "diagonal"]
 SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 MANY_PAIRS = 10**7  # listed at most before it has settled
-FREE_ROUNDS = 4  # on a sample of centres, before lists are joined
+FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
 SPARE = 4  # where only the nearest impostors count, so many times as many are listed
@@ -383,10 +383,11 @@ class LargeMargin:
             if settled and (coarse or not self._escape(progress, tol)):
                 return True
             if coarse:
-                # Losses over lists that are not whole cannot be compared. Where a few rounds have
-                # not settled it, new lists would lead it to and fro: they are joined then.
-                rounds += 1
-                keep, check = rounds >= FREE_ROUNDS, min(2 * check, LAST_CHECK)
+                # Losses over lists that are not whole cannot be compared. Where new lists would
+                # lead it to and fro they are joined, and it looks soon again.
+                rounds += missing > 0.5
+                keep = rounds >= FREE_ROUNDS
+                check = FIRST_CHECK if missing > 0.5 else min(2 * check, LAST_CHECK)
             elif objective < best:
                 best, there = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
