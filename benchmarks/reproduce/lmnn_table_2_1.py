@@ -431,7 +431,7 @@ def page(results: list[dict[str, Any]], notes: str) -> str:
     for name in SETS:
         rows = [row for row in results if row["set"] == name]
         lines += details(name, rows) if rows else []
-    return "\n".join(lines) + notes
+    return "\n".join(lines) + "\n" + notes
 
 
 def why(name: str, method: str, measure: str) -> str:
