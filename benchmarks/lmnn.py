@@ -371,11 +371,18 @@ def near_gaps(
 # What is ours alone.
 
 
-def embedded(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[NDArray[np.float32], Labels]:
-    """Classes of three clusters each in a subspace, beside louder directions that say nothing."""
+def embedded(
+    n: int, d: int, n_classes: int, seed: int = 0, *, by_column: bool = False
+) -> tuple[NDArray[np.float32], Labels]:
+    """Classes of three clusters each in a subspace, beside louder directions that say nothing.
+
+    ``by_column`` makes the directions columns, which a diagonal map can weigh.
+    """
     rng = np.random.default_rng(seed)
     told = min(d // 2, 24)
     axes, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(d, 2 * told)))
+    if by_column:
+        axes = np.eye(d)[:, : 2 * told]
     centres = np.random.default_rng(2).normal(size=(n_classes, 3, told))
     y = rng.integers(0, n_classes, n)
     X = np.empty((n, d), np.float32)
@@ -433,7 +440,7 @@ def run_mnist(arguments: list[str], threads: int) -> dict[str, Any]:
 def run_embeddings(arguments: list[str], threads: int) -> dict[str, Any]:
     from nearfar import LMNN
 
-    X, y = embedded(55_000, 768, 20)
+    X, y = embedded(55_000, 768, 20, by_column=arguments[0] == "diagonal")
     X, X_test, y, y_test = X[:50_000].copy(), X[50_000:].copy(), y[:50_000], y[50_000:]
     settings = {"n_components": 64} if arguments[0] == "64" else {"structure": "diagonal"}
     learner = LMNN(n_neighbors=3, n_jobs=threads, **settings)

@@ -431,7 +431,7 @@ def page(results: list[dict[str, Any]], notes: str) -> str:
     for name in SETS:
         rows = [row for row in results if row["set"] == name]
         lines += details(name, rows) if rows else []
-    return "\n".join(lines) + notes
+    return "\n".join(lines) + "\n" + notes
 
 
 def why(name: str, method: str, measure: str) -> str:
@@ -476,9 +476,9 @@ WHY: dict[tuple[str, str, str], str] = {
     ("balance", "", ""): "k; 437 training rows here, 375 there",
     ("olivetti", "LDA", ""): "not known, see the notes",
     ("olivetti", "LDA-LMNN", ""): "follows LDA, see the notes",
-    ("olivetti", "PCA-LMNN", ""): "stopped at the start, see the notes",
-    ("olivetti", "MUL-LMNN", ""): "one pass, stopped at the start",
-    ("olivetti", "MM-LMNN", ""): "first metric from 137 images only, see the notes",
+    ("olivetti", "MUL-LMNN", ""): "one pass was chosen, see the notes",
+    ("olivetti", "MM-LMNN", ""): "all rows are fitted again, see the notes",
+    ("balance", "MM-LMNN", ""): "all rows are fitted again, see the notes",
 }
 
 

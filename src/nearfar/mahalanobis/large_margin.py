@@ -43,7 +43,8 @@ Structure = Literal["full", "diagonal"]
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
-FREE_ROUNDS = 4  # on a sample of centres, before lists are joined
+MANY_PAIRS = 10**7  # listed at most before it has settled
+FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
 SPARE = 4  # where only the nearest impostors count, so many times as many are listed
@@ -253,12 +254,14 @@ class LargeMargin:
             return 1.0
         return float(np.partition(shares, allowed)[allowed])
 
-    def search(self, L: Floats, *, keep: bool = False, coarse: bool = False) -> float:
+    def search(
+        self, L: Floats, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+    ) -> float:
         """List every pair with an active hinge under L; the share of the loss that was missing.
 
         ``keep`` retains the pairs listed before, which makes the rounds end; without it the list
         stays as short as the map is good. ``coarse`` lists the nearest pairs only, where they are
-        too many.
+        too many; so does ``at_most``, a number of pairs.
         """
         Z = self.mapped(L, self.points)
         reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
@@ -274,8 +277,9 @@ class LargeMargin:
         else:
             if coarse:
                 n_centres = int(np.isfinite(reach).sum())
-                n_pairs = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
-                factor = self._affordable(Z, radius, n_pairs)
+                at_most = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
+            if at_most is not None:
+                factor = self._affordable(Z, radius, at_most)
                 complete = factor == 1.0
                 radius = radius * factor
             pairs = find_impostors(
@@ -379,10 +383,11 @@ class LargeMargin:
             if settled and (coarse or not self._escape(progress, tol)):
                 return True
             if coarse:
-                # Losses over lists that are not whole cannot be compared. Where a few rounds have
-                # not settled it, new lists would lead it to and fro: they are joined then.
-                rounds += 1
-                keep, check = rounds >= FREE_ROUNDS, min(2 * check, LAST_CHECK)
+                # Losses over lists that are not whole cannot be compared. Where new lists would
+                # lead it to and fro they are joined, and it looks soon again.
+                rounds += missing > 0.5
+                keep = rounds >= FREE_ROUNDS
+                check = FIRST_CHECK if missing > 0.5 else min(2 * check, LAST_CHECK)
             elif objective < best:
                 best, there = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
@@ -435,7 +440,7 @@ class LargeMargin:
             if progress.n_iter - checked < check or (listed and self.is_complete(new)):
                 return
             checked = progress.n_iter
-            share = self.search(new, keep=keep, coarse=coarse)
+            share = self.search(new, keep=keep, coarse=coarse, at_most=MANY_PAIRS)
             # A little more loss than L-BFGS knows of does not mislead it.
             if share > 10 * tol:
                 missing = share
@@ -558,7 +563,9 @@ class GivenTriplets(LargeMargin):
         width = self.smoothing if smoothing is None else smoothing
         return triplet_loss(self.mapped(L, points), self.triplets, self.push_weight, width, V)
 
-    def search(self, L: Floats, *, keep: bool = False, coarse: bool = False) -> float:
+    def search(
+        self, L: Floats, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+    ) -> float:
         """Nothing to search."""
         return 0.0
 

@@ -73,7 +73,8 @@ class LMNN(LinearLearner):
         Count only so many impostors of each point, the nearest; None counts all, as the work [1]_
         does. Where classes overlap, points deep in another class then weigh less, and there are
         fewer errors as a rule. The problem stays convex, and the bound is for it. Where nearly all
-        of them are nearer than the targets the best map is zero, and a warning says so.
+        of them are nearer than the targets the best map is zero, and a warning says so. Of no
+        effect on given triplets, nor on the energy rule, which counts all impostors.
     n_components : int or None, default=None
         Rows of L; None learns a square map.
     reduction : {"learned", "pca", "truncate"}, default="learned"

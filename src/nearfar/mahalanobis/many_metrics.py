@@ -102,7 +102,9 @@ class ManyMetrics(LargeMargin):
     def _stages(self) -> list[int | None]:
         return [None]  # it starts from a good map
 
-    def search(self, L: Matrix, *, keep: bool = False, coarse: bool = False) -> float:
+    def search(
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+    ) -> float:
         """List every pair with an active hinge, cell by cell of the impostor."""
         mapped = [self.points @ part.T for part in L]
         reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)

@@ -172,7 +172,8 @@ def full_loss(
     pushes = np.zeros((n, k))
     laplacian_v = np.zeros_like(V)
     centres = np.flatnonzero(np.isfinite(reach).any(axis=1))
-    for part in row_blocks(len(centres), 8 * 6 * n):
+    # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
+    for part in row_blocks(len(centres), 8 * 12 * n):
         block = centres[part]
         distances = squared_distances(centred[block], centred, squares)
         distances[codes[block, None] == codes] = np.inf
