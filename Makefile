@@ -51,7 +51,7 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml
 	@touch $@
 
 # Keep in step with the lower bounds in pyproject.toml.
-OLDEST := numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 pandas==2.2.0 lazy_loader==0.4 pyarrow==15.0.0 skops==0.12.0
+OLDEST := numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 pandas==2.2.0 lazy_loader==0.4 pyarrow==15.0.0 skops==0.12.0 dask==2024.8.0 distributed==2024.8.0
 test-oldest: $(VENV)-oldest/.test
 	$(ONE_THREAD) $(VENV)-oldest/bin/python -m pytest -n 2 -m "not slow"
 
