@@ -11,12 +11,18 @@ from nearfar import (
     KNNClassifier,
     MinimumMahalanobisClassifier,
     MultiMetricLMNN,
+    SpectralClustering,
     all_learners,
 )
 from nearfar.contract import checks
 
 # Two fits instead of six, and three starts instead of ten, show the same.
-QUICK = {"MultiPassLMNN": {"n_passes": 2}, "PARDA": {"n_init": 3}}
+QUICK = {
+    "MultiPassLMNN": {"n_passes": 2},
+    "PARDA": {"n_init": 3},
+    "VariationalMVU": {"max_iter": 20, "bound_iter": 5},
+    "LandmarkMVU": {"n_landmarks": 10, "bound_iter": 5},
+}
 LEARNERS = [
     cls(**QUICK.get(name, {}))
     for name, cls in all_learners().items()
@@ -31,6 +37,7 @@ LEARNERS = [
         EnergyClassifier(),
         MinimumMahalanobisClassifier(),
         MultiMetricLMNN(patience=2),
+        SpectralClustering(),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(type(estimator).__name__, {}),
 )

@@ -27,6 +27,22 @@ from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA
+from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
+from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding
+from .manifold.hessian_lle import HessianLLE as HessianLLE
+from .manifold.isomap import Isomap as Isomap
+from .manifold.kernel_pca import KernelPCA as KernelPCA
+from .manifold.landmark_isomap import LandmarkIsomap as LandmarkIsomap
+from .manifold.landmark_mvu import LandmarkMVU as LandmarkMVU
+from .manifold.laplacian_eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
+from .manifold.lle import LLE as LLE
+from .manifold.lpp import LPP as LPP
+from .manifold.mds import MDS as MDS
+from .manifold.mvu import MVU as MVU
+from .manifold.npe import NPE as NPE
+from .manifold.random_projection import RandomProjection as RandomProjection
+from .manifold.spectral_clustering import SpectralClustering as SpectralClustering
+from .manifold.variational_mvu import VariationalMVU as VariationalMVU
 from .neighbors.energy import EnergyClassifier as EnergyClassifier
 from .neighbors.knn import KNNClassifier as KNNClassifier
 from .neighbors.minimum_mahalanobis import (

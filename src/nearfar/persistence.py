@@ -59,6 +59,9 @@ from nearfar.mahalanobis.kernel_lmnn import KernelLMNN
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.multi_metric_lmnn import MultiMetricLMNN
 from nearfar.mahalanobis.multi_pass_lmnn import MultiPassLMNN
+from nearfar.manifold.classical_mds import ClassicalMDS
+from nearfar.manifold.embedding import _Embedding
+from nearfar.manifold.spectral_clustering import SpectralClustering
 from nearfar.neighbors.energy import EnergyClassifier
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.mapped import MappedClassifier
@@ -85,6 +88,7 @@ _NEARFAR_TYPES = (
     "nearfar.MultiMetricLMNN",
     "nearfar.NeighborGraph",
     "nearfar.Pairs",
+    "nearfar.SpectralClustering",
     "nearfar.Triplets",
     "nearfar.summaries.second_moment.SecondMoment",
 )
@@ -530,6 +534,8 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
     for where, part in parts:
         if isinstance(part, MappedClassifier) and "_points" in vars(part):
             rows[where] = len(vars(part)["_points"])
+        elif isinstance(part, _Embedding | SpectralClustering) and "_points" in vars(part):
+            rows[where] = len(part._points)
         elif isinstance(part, MultiMetricLMNN) and "_rows" in vars(part):
             rows[where] = len(part._rows)
         elif isinstance(part, ClassStatistics) and part.n_classes:
@@ -1163,6 +1169,62 @@ def _check_kernel(part: KernelCoordinates) -> None:
         _need(fits, "the map in the kernel's space does not fit.")
 
 
+def _check_embedding(part: _Embedding) -> None:
+    state = vars(part)
+    if "embedding_" not in state:
+        return
+    n = len(_checked_table(state.get("_points"), state.get("n_features_in_")))
+    places, graph = state.get("_places"), state.get("_graph")
+    _need(_is_array(places, "f", n, None), "not one place for each training row.")
+    assert isinstance(places, np.ndarray)
+    q = places.shape[1]
+    _need(_is_array(state["embedding_"], "f", None, q), "embedding_ does not fit.")
+    listed = state.get("_listed", 1)
+    _need(type(listed) is int and 1 <= listed <= n, "no number of neighbours.")
+    if graph is not None:
+        _need(isinstance(graph, NeighborGraph) and graph.n_samples == n, "the graph does not fit.")
+    parts = state.get("_labels")
+    _need(parts is None or _is_index(parts, (n,), n), "not one part for each training row.")
+    if "landmarks_" in state:
+        _need(_is_index(state["landmarks_"], (None,), n), "landmarks that are no rows.")
+    if "_axes" in state:
+        rows = len(state.get("landmarks_", places))
+        _need(_is_array(state["_axes"], "f", rows, q), "not one axis for each component.")
+        _need(_is_array(state.get("_shift"), "f", q), "no shift.")
+    for name in ("_reach", "_sums", "_means"):
+        fits = state.get(name) is None or _is_array(state[name], "f", n)
+        _need(fits, f"not {name} for each training row.")
+
+
+def _check_classical_mds(part: ClassicalMDS) -> None:
+    state = vars(part)
+    if "embedding_" not in state:
+        return
+    n, axes = state.get("n_features_in_"), state.get("_axes")
+    _need(_is_array(axes, "f", n, None), "no axes.")
+    assert isinstance(axes, np.ndarray)
+    _need(_is_array(state.get("_means"), "f", n), "no means.")
+    _need(_is_array(state["embedding_"], "f", None, axes.shape[1]), "embedding_ does not fit.")
+
+
+def _check_spectral_clustering(part: SpectralClustering) -> None:
+    state = vars(part)
+    if "labels_" not in state:
+        return
+    n = len(_checked_table(state.get("_points"), state.get("n_features_in_")))
+    centres = state.get("cluster_centers_")
+    _need(_is_array(centres, "f", None, None), "no centres of clusters.")
+    assert isinstance(centres, np.ndarray)
+    q = centres.shape[1]
+    _need(_is_index(state["labels_"], (None,), len(centres)), "labels without a cluster.")
+    _need(_is_array(state.get("_vectors"), "f", n, q), "not one place for each training row.")
+    _need(_is_array(state.get("eigenvalues_"), "f", q), "no eigenvalues.")
+    for name in ("_reach", "_roots"):
+        _need(_is_array(state.get(name), "f", n), f"not {name} for each training row.")
+    listed = state.get("_listed")
+    _need(type(listed) is int and 1 <= listed <= n, "no number of neighbours.")
+
+
 def _check_moda(part: MODA) -> None:
     state = vars(part)
     if "_owners" not in state:
@@ -1284,6 +1346,9 @@ _CHECKS: dict[type, Any] = {
     MultiPassLMNN: _check_multi_pass,
     MultiMetricLMNN: _check_multi_metric,
     KernelCoordinates: _check_kernel,
+    _Embedding: _check_embedding,
+    ClassicalMDS: _check_classical_mds,
+    SpectralClustering: _check_spectral_clustering,
     MODA: _check_moda,
     KNNClassifier: _check_knn,
     EnergyClassifier: _check_energy,

@@ -6,6 +6,7 @@ from nearfar.datasets.generators import (
     make_multimodal,
     make_unequal_covariances,
 )
+from nearfar.datasets.sensor_networks import make_sensor_network
 from nearfar.datasets.tables import EMBEDDED, Table, read_table
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "make_class_separation",
     "make_five_classes",
     "make_multimodal",
+    "make_sensor_network",
     "make_unequal_covariances",
     "read_table",
 ]

@@ -71,6 +71,20 @@ class KernelCoordinates:
         ``auto`` is the number of directions for "auto" if it is not a tenth of the rows, from 10
         to 50.
         """
+        K = self._training_kernel(rows)
+        n_directions: Any = self.n_directions
+        if self.n_directions == "auto":
+            n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
+        values, vectors = descending_eigh(self._centred(K), n_directions)
+        kept = values > max(_EMPTY * values[0], _LEAST)
+        if not kept.any():
+            raise ValueError("The kernel maps all points to one: there is nothing to learn.")
+        self._basis = vectors[:, kept] / np.sqrt(values[kept])
+        self.n_directions_ = int(kept.sum())
+        return self._coordinates(K)
+
+    def _training_kernel(self, rows: Floats) -> Matrix:
+        """Keep the rows, or of given kernel values nothing, and the means of the kernel."""
         # A copy: kernels of an array with itself are computed another way.
         self._rows = None if self._is_given() else _exact(rows).copy()
         self._gamma = self._choose_gamma()
@@ -82,20 +96,13 @@ class KernelCoordinates:
                 "The kernel has values that are NaN or infinite: rescale the features of X, or "
                 "choose another kernel or gamma."
             )
-        if not np.allclose(K, K.T, rtol=1e-6, atol=1e-8 * np.abs(K).max()):
-            raise ValueError("The kernel matrix is not symmetric.")
+        size = max(K.max(), -K.min())
+        for block in row_blocks(len(K), 64 * len(K)):
+            if not np.allclose(K[block], K[:, block].T, rtol=1e-6, atol=1e-8 * size):
+                raise ValueError("The kernel matrix is not symmetric.")
         self._means = K.mean(axis=0)
         self._mean = float(self._means.mean())
-        n_directions: Any = self.n_directions
-        if self.n_directions == "auto":
-            n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
-        values, vectors = descending_eigh(self._centred(K), n_directions)
-        kept = values > max(_EMPTY * values[0], _LEAST)
-        if not kept.any():
-            raise ValueError("The kernel maps all points to one: there is nothing to learn.")
-        self._basis = vectors[:, kept] / np.sqrt(values[kept])
-        self.n_directions_ = int(kept.sum())
-        return self._coordinates(K)
+        return K
 
     def _kernel_transform(self, rows: Floats) -> Matrix:
         """The coordinates of new points, or of their kernel values with the training points."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,15 +17,19 @@ from nearfar.summaries.exact_search import (
     _centre,
     _centred,
     _check_n_neighbors,
+    _pairs_within,
     _ranked,
+    _row_bytes,
     _without_self,
     kneighbors,
     radius_neighbors,
 )
+from nearfar.words import count
 
-__all__ = ["NeighborGraph"]
+__all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph"]
 
 Mode = Literal["union", "mutual"]
+Disconnected = Literal["link", "raise"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -279,8 +284,11 @@ class NeighborGraph:
         >>> graph.connected_components()
         (2, array([0, 0, 1, 1], dtype=int32))
         """
-        n_components, labels = csgraph.connected_components(self.symmetrized(mode), directed=False)
-        return int(n_components), labels
+        if mode == "union":  # what edges of either direction join
+            found = csgraph.connected_components(self.to_sparse(), connection="weak")
+        else:
+            found = csgraph.connected_components(self.symmetrized(mode), directed=False)
+        return int(found[0]), found[1]
 
     def geodesics(
         self, sources: ArrayLike | None = None, mode: Mode = "union"
@@ -339,6 +347,165 @@ class NeighborGraph:
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: pickled arrays come back writeable.
         return type(self), (self.indptr, self.indices, self.distances, self.is_exact)
+
+
+def linked_graph(
+    graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
+) -> NeighborGraph:
+    """The graph if it is connected; else with edges added that connect it.
+
+    The edges are the shortest that do: every component but the largest is joined to the row that
+    is nearest to it outside, and so on until one component is left (Borůvka's minimum spanning
+    tree of the components). Both rows of such an edge list each other.
+
+    Parameters
+    ----------
+    graph : NeighborGraph
+        Of the rows of ``X``.
+    X : ndarray of shape (n_samples, n_features)
+        The rows; finite floats (not checked here).
+    on_disconnected : {"link", "raise"}, default="link"
+        Whether to link, with a warning that says how many edges were added and how long they are,
+        or to raise.
+
+    Returns
+    -------
+    NeighborGraph
+        Of one component. Its lists may have unequal lengths.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not connected and ``on_disconnected`` is "raise".
+
+    Warns
+    -----
+    UserWarning
+        If edges were added.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import warnings
+    >>> X = np.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> graph = NeighborGraph.from_points(X, n_neighbors=1)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     linked_graph(graph, X).geodesics([0])
+    array([[0., 1., 5., 6.]])
+    """
+    n_components, labels = graph.connected_components()
+    if n_components == 1:
+        return graph
+    found = f"The neighbour graph of the {graph.n_samples} rows falls into {n_components} parts"
+    if on_disconnected == "raise":
+        sizes = np.sort(np.bincount(labels))[::-1]
+        raise ValueError(
+            f"{found}, the largest of {sizes[0]} and the smallest of {sizes[-1]} rows: raise "
+            'n_neighbors, embed the parts one by one, or set on_disconnected="link".'
+        )
+    links = _spanning_links(X, labels)
+    typical = np.median(graph.distances) if graph.distances.size else 0.0
+    warnings.warn(
+        f"{found}. They are connected by {count(len(links), 'edge')} more, the longest of length "
+        f"{max(length for _, _, length in links):.3g} (the median edge has {typical:.3g}). Raise "
+        "n_neighbors if the parts belong together.",
+        stacklevel=4,
+    )
+    return _with_edges(graph, links)
+
+
+def _spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, int, float]]:
+    """The edges of a shortest tree between the components: two rows and their distance."""
+    labels = labels.copy()
+    links = []
+    while labels.max() > 0:
+        largest = np.bincount(labels).argmax()
+        owner = np.arange(labels.max() + 1)  # component now, of the components of this round
+        for code in range(len(owner)):
+            if code == largest:
+                continue
+            inside, outside = np.flatnonzero(labels == code), np.flatnonzero(labels != code)
+            distances, nearest = kneighbors(X[outside], X[inside], n_neighbors=1)
+            row = int(distances[:, 0].argmin())
+            here, there = int(inside[row]), int(outside[nearest[row, 0]])
+            mine, theirs = owner[code], owner[labels[there]]
+            if mine != theirs:  # else an earlier link of this round joined them already
+                links.append((here, there, float(distances[row, 0])))
+                owner[owner == theirs] = mine
+        labels = np.unique(owner[labels], return_inverse=True)[1].reshape(-1)
+    return links
+
+
+def _with_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> NeighborGraph:
+    """The graph with links in the lists of both their rows, at the end."""
+    rows = np.repeat(np.arange(graph.n_samples), np.diff(graph.indptr))
+    here, there, lengths = (np.array(part) for part in zip(*links, strict=True))
+    rows = np.concatenate([rows, here, there])
+    order = np.argsort(rows, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=graph.n_samples))])
+    indices = np.concatenate([graph.indices, there, here])[order]
+    distances = np.concatenate([graph.distances, lengths, lengths])[order]
+    return NeighborGraph(indptr, indices, distances, is_exact=graph.is_exact)
+
+
+def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first of each set of identical rows, in order; and for every row which one it equals.
+
+    >>> distinct_rows(np.array([[2.0], [1.0], [2.0]]))
+    (array([0, 1]), array([0, 1, 0]))
+    """
+    # Adding zero makes -0.0 a plain zero.
+    _, first, where = np.unique(
+        _row_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[where.reshape(-1)]
+
+
+def joined_rows(
+    X: NDArray[Any], queries: NDArray[Any], *, n_neighbors: int, reach: NDArray[np.float64]
+) -> sparse.csr_array:
+    """The rows to which new points would be joined in the undirected graph, by distance.
+
+    A query and a row are joined if the row is among the nearest of the query, or if the query is
+    no farther from the row than ``reach``, the distance of its last neighbour: the rule "union".
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows of the graph; finite floats (not checked here).
+    queries : ndarray of shape (n_queries, n_features)
+        New points.
+    n_neighbors : int
+        How many neighbours each has.
+    reach : ndarray of shape (n_samples,)
+        How far the list of each row reaches.
+
+    Returns
+    -------
+    csr_array of shape (n_queries, n_samples)
+        Distances; those of 0 are stored.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [5.0]])
+    >>> joined_rows(X, np.array([[2.0]]), n_neighbors=1, reach=np.array([1.0, 1.0, 4.0])).toarray()
+    array([[0., 1., 3.]])
+    """
+    n = len(X)
+    distances, indices = kneighbors(X, queries, n_neighbors=n_neighbors)
+    pairs = [np.repeat(np.arange(len(queries)), n_neighbors) * n + indices.ravel()]
+    lengths = [distances.ravel()]
+    for block, rows, columns, found in _pairs_within(queries, X, reach):
+        pairs.append(columns * n + rows + block.start)
+        lengths.append(found)
+    edges, first = np.unique(np.concatenate(pairs), return_index=True)
+    of_query, row = np.divmod(edges, n)
+    indptr = np.searchsorted(of_query, np.arange(len(queries) + 1))
+    return sparse.csr_array((np.concatenate(lengths)[first], row, indptr), shape=(len(queries), n))
 
 
 def _approximate_kneighbors(

@@ -1,0 +1,128 @@
+"""Sensors that measure the distances to those near them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.spatial import cKDTree
+
+from nearfar.datasets.generators import Points, Seed
+
+Network = tuple[Points, NDArray[np.intp], NDArray[np.float64]]
+
+
+def make_sensor_network(
+    n_sensors: int = 500,
+    *,
+    radius: float | None = None,
+    max_neighbors: int = 20,
+    noise: float = 0.0,
+    shape: Literal["square", "country"] = "square",
+    random_state: Seed = None,
+) -> Network:
+    """Sensors in the plane and noisy distances between near ones.
+
+    Each measures the distances to its nearest sensors within a radius.
+
+    Parameters
+    ----------
+    n_sensors : int, default=500
+        How many.
+    radius : float, optional
+        How far one measures. By default one and a half times the radius of a circle that holds
+        ``max_neighbors`` others on average, and more if the sensors would not be connected.
+    max_neighbors : int, default=20
+        The most that one measures; others may measure it in turn.
+    noise : float, default=0.0
+        A distance is multiplied by a number drawn from 1 - noise to 1 + noise.
+    shape : {"square", "country"}, default="square"
+        Evenly in the unit square; or towns and villages of a country with bays and a cape, which
+        stands for the US cities of the reference.
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    positions : ndarray of shape (n_sensors, 2)
+        The true places.
+    edges : ndarray of shape (n_edges, 2)
+        Pairs with a measured distance, each once.
+    distances : ndarray of shape (n_edges,)
+        The measured distances.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.8.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_sensor_network
+    >>> positions, edges, distances = make_sensor_network(200, noise=0.1, random_state=0)
+    >>> positions.shape, edges.shape == (len(distances), 2)
+    ((200, 2), True)
+    """
+    if shape not in ("square", "country"):
+        raise ValueError(f"shape must be 'square' or 'country'; got {shape!r}.")
+    if n_sensors < 2 or max_neighbors < 1 or not 0 <= noise < 1:
+        raise ValueError(
+            f"n_sensors={n_sensors} must be at least 2, max_neighbors={max_neighbors} at least 1 "
+            f"and noise={noise} from 0 to below 1."
+        )
+    random = np.random.default_rng(random_state)
+    square = shape == "square"
+    points = random.uniform(size=(n_sensors, 2)) if square else _country(n_sensors, random)
+    within = radius or 1.5 * np.sqrt(max_neighbors / (np.pi * n_sensors))
+    while True:
+        edges = _near(points, within, max_neighbors)
+        if radius is not None or _is_connected(edges, n_sensors):
+            break
+        within *= 1.25
+        max_neighbors += 0 if within < 2 else 1  # single nearest ones may leave clusters apart
+    lengths = np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1)
+    return points, edges, lengths * random.uniform(1 - noise, 1 + noise, size=len(edges))
+
+
+def _near(points: Points, radius: float, most: int) -> NDArray[np.intp]:
+    n = len(points)
+    k = min(most + 1, n)
+    distances, indices = cKDTree(points).query(points, k=k, distance_upper_bound=radius)
+    here = np.repeat(np.arange(n), k)
+    there, found = indices.ravel(), np.isfinite(distances.ravel())
+    here, there = here[found & (here != there)], there[found & (here != there)]
+    codes = np.unique(np.minimum(here, there) * n + np.maximum(here, there))
+    return np.stack(np.divmod(codes, n), axis=1).astype(np.intp)
+
+
+def _is_connected(edges: NDArray[np.intp], n: int) -> bool:
+    graph = sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n))
+    return csgraph.connected_components(graph, directed=False)[0] == 1
+
+
+def _country(n: int, random: np.random.Generator) -> Points:
+    """Places within a coast line, three in five of them near some forty towns."""
+    towns = _inland(40, random)
+    near = 3 * n // 5
+    return np.concatenate([_inland(n - near, random), _inland(near, random, towns)])
+
+
+def _inland(n: int, random: np.random.Generator, towns: Points | None = None) -> Points:
+    kept = np.empty((0, 2))
+    while len(kept) < n:
+        points = random.uniform(-1.0, 1.0, size=(4 * n, 2)) * [1.5, 1.0]
+        if towns is not None:
+            points = towns[random.integers(len(towns), size=4 * n)]
+            points = points + 0.05 * random.normal(size=points.shape)
+        kept = np.concatenate([kept, points[_is_land(points)]])
+    return kept[:n]
+
+
+def _is_land(points: Points) -> NDArray[np.bool_]:
+    x, y = points.T
+    angle, far = np.arctan2(y, x / 1.4), np.hypot(x / 1.4, y)
+    coast = 0.8 + 0.1 * np.sin(3 * angle + 0.5) + 0.06 * np.sin(7 * angle)
+    bay = np.hypot(x - 0.35, (y + 0.75) / 1.3) < 0.33
+    return np.asarray((far < coast) & ~bay)

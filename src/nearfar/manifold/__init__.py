@@ -1,0 +1,5 @@
+"""Embeddings of a neighbour graph."""
+
+from nearfar.manifold.sensors import SensorPlaces, plot_sensors, sensor_localization
+
+__all__ = ["SensorPlaces", "plot_sensors", "sensor_localization"]

@@ -1,0 +1,314 @@
+"""The frame of the spectral embeddings: one matrix, two solutions, one formula for new points."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
+
+from nearfar.base import LearnerTags
+from nearfar.blocks import row_blocks
+from nearfar.manifold.embedding import (
+    AFFINITY_PARAMETERS,
+    GRAPH_PARAMETERS,
+    _GraphEmbedding,
+    affinities,
+    edge_scale,
+    interpolated,
+    reach,
+    warn_of_empty,
+)
+from nearfar.manifold.isomap import query_paths, squared_geodesics
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.solvers.barycentric import (
+    reconstruction_matrix,
+    weight_matrix,
+)
+from nearfar.solvers.eigen import descending_eigh, fix_signs
+from nearfar.solvers.spectral_step import (
+    double_centred,
+    first_axes,
+    first_solution,
+    is_positive,
+    second_axes,
+    share_of_negative,
+)
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
+
+Matrix = NDArray[np.float64]
+Method = Literal["mds", "isomap", "spectral-clustering", "laplacian-eigenmaps", "lle"]
+
+_OF_DISTANCES = ("mds", "isomap")
+
+
+class EigenEmbedding(_GraphEmbedding):
+    r"""The frame of the spectral embeddings, with both solutions.
+
+    A method makes an n×n matrix H of its data, normalises it, and takes eigenpairs
+    :math:`(\lambda_t, v_t)`:
+
+    ===================  ====================  =================================  ============  ==
+    method               H                     normalised                         eigenvectors  \
+    ===================  ====================  =================================  ============  ==
+    mds                  squared distances     :math:`-\frac12 H_c H H_c`         largest       1
+    isomap               squared geodesics     :math:`-\frac12 H_c H H_c`         largest       1
+    spectral-clustering  affinities            :math:`H_{ij} / \sqrt{S_i S_j}`    largest       2
+    laplacian-eigenmaps  affinities            :math:`H_{ij} / \sqrt{S_i S_j}`    from second   2
+    lle                  :math:`(I-W)^T(I-W)`  none                               smallest      2
+    ===================  ====================  =================================  ============  ==
+
+    :math:`H_c = I - \frac1n 1 1^T`, :math:`S_i = \sum_j H_{ij}`. The last column is the usual
+    solution, 1 for :math:`e_{it} = \sqrt{\lambda_t} v_{it}`, whose inner products are the best
+    approximation of the normalised matrix of that rank, or 2 for :math:`y_{it} = v_{it}`. After
+    that, spectral clustering brings rows to unit length (solution 2), Laplacian eigenmaps divide
+    them by :math:`\sqrt{S_i}`, LLE multiplies by :math:`\sqrt n`.
+
+    Use it to compare methods and solutions on one page; :class:`ClassicalMDS`, :class:`Isomap`,
+    :class:`SpectralClustering`, :class:`LaplacianEigenmaps` and :class:`LLE` give the same without
+    dense n×n matrices where they are not needed, and faster.
+
+    Cost: O(n³) and several n×n arrays, for any method.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    method : str, default="laplacian-eigenmaps"
+        A row of the table.
+    solution : {1, 2} or "auto", default="auto"
+        Which solution; "auto" is that of the table. LLE has no solution 1, as its eigenvalues are
+        no inner products.
+    n_neighbors : int or None, default=5
+        Neighbours of each row in the graph; None is all other rows. MDS has none.
+    weights : {"heat", "uniform"}, default="heat"
+        Affinities of neighbours: :math:`e^{-d^2/\tau}`, never below 1e-6; or 1. Zero on the
+        diagonal.
+    tau : float or None, default=None
+        Scale of the heat weights; None is the median squared length of an edge.
+    reg : float, default=1e-3
+        Of the weights of LLE.
+    on_disconnected : {"link", "raise"}, default="link"
+        What to do if the graph is not connected: add the shortest edges that connect it, with a
+        warning, or raise.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The training rows. Identical rows count as one.
+    eigenvalues_ : ndarray of shape (n_components,)
+        Of the normalised matrix. (Those of Laplacian eigenmaps proper are 1 minus these.)
+    eigenvectors_ : ndarray of shape (n_distinct_rows, n_components)
+        Unit vectors.
+    negative_share_ : float
+        The share of the negative eigenvalues in the sum of the absolute values of all.
+
+    References
+    ----------
+    .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
+    .. [2] Y. Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and Spectral
+       Clustering", Advances in Neural Information Processing Systems 16, 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import EigenEmbedding
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> first = EigenEmbedding(method="mds").fit(X)
+    >>> second = EigenEmbedding(method="mds", solution=2).fit(X)
+    >>> np.allclose(first.embedding_, second.embedding_ * np.sqrt(first.eigenvalues_))
+    True
+    >>> np.allclose(first.transform(X), first.embedding_)
+    True
+    """
+
+    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    parameters: ClassVar = {
+        **GRAPH_PARAMETERS,
+        **AFFINITY_PARAMETERS,
+        "method": [
+            one_of("mds", "isomap", "spectral-clustering", "laplacian-eigenmaps", "lle"),
+        ],
+        "solution": [integer(1, 2), one_of("auto")],
+        "n_neighbors": [none, integer(1)],
+        "reg": [real(0, open_low=True)],
+    }
+
+    eigenvalues_: Matrix
+    eigenvectors_: Matrix
+    negative_share_: float
+    _graph: NeighborGraph | None
+    _sums: Matrix | None
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        method: Method = "laplacian-eigenmaps",
+        solution: Literal["auto", 1, 2] = "auto",
+        n_neighbors: int | None = 5,
+        weights: Literal["heat", "uniform"] = "heat",
+        tau: float | None = None,
+        reg: float = 1e-3,
+        on_disconnected: Disconnected = "link",
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.solution = solution
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.tau = tau
+        self.reg = reg
+        self.on_disconnected = on_disconnected
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Map points by Nyström's formula,
+
+        .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i v_{it} \tilde K(x, x_i), \qquad
+            e_t(x) = \sqrt{\lambda_t} y_t(x) ,
+
+        where :math:`\tilde K(x, x_i)` is what the normalised matrix would hold for x: distances
+        centred by the means of training rows; affinities of the edges that the graph would give to
+        x, over the roots of their sums. LLE takes the limit form, :math:`y(x) = \sum_i w_i y_i`
+        with the weights that rebuild x from its neighbours. Training rows get their own
+        coordinates, by the formula.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+
+        Raises
+        ------
+        ValueError
+            If an eigenvalue of solution 2 is not positive, so that it cannot be inverted.
+        """
+        return self._transform(X)
+
+    def _embed(self, points: Floats) -> Matrix:
+        n = len(points)
+        self._solution = self._chosen_solution()
+        self._graph, self._sums = None, None
+        if self.method != "mds":
+            self._graph = self._connected(points, self.n_neighbors or n - 1)
+        H = self._matrix(points)
+        if self.method in _OF_DISTANCES:
+            self._means = H.mean(axis=0)
+            H = double_centred(H)
+        elif self.method != "lle":
+            self._sums = H.sum(axis=1)
+            H = H / np.sqrt(np.outer(self._sums, self._sums))
+        values, vectors, self.negative_share_ = self._eigenpairs(H)
+        self.eigenvalues_ = values.copy()
+        self.eigenvectors_ = fix_signs(vectors.T).T
+        if self._solution == 1:
+            warn_of_empty("EigenEmbedding", values)
+        return self._finished(self._solved(), self._sums)
+
+    def _eigenpairs(self, H: Matrix) -> tuple[Matrix, Matrix, float]:
+        """Those of the table, and the share of negative ones among all."""
+        q = self.n_components
+        if self.method == "lle":
+            # The constant vector, whose eigenvalue is 0, is sent to the far end. It is not just
+            # the first to leave out: where others are near zero, a solver mixes it with them.
+            values, vectors = descending_eigh(H + np.trace(H) / len(H))
+            return values[::-1][:q], vectors[:, ::-1][:, :q], 0.0
+        if self.method == "laplacian-eigenmaps":
+            assert self._sums is not None
+            trivial = np.sqrt(self._sums / self._sums.sum())  # of eigenvalue 1; sent to -2
+            values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
+            return values[:q], vectors[:, :q], share_of_negative(np.append(values[:-1], 1.0))
+        values, vectors = descending_eigh(H)
+        return values[:q], vectors[:, :q], share_of_negative(values)
+
+    def _chosen_solution(self) -> int:
+        if self.solution == "auto":
+            return 1 if self.method in _OF_DISTANCES else 2
+        if self.method == "lle" and self.solution == 1:
+            raise ValueError('solution=1 does not exist for method="lle": take solution=2.')
+        return int(self.solution)
+
+    def _matrix(self, points: Floats) -> Matrix:
+        """H."""
+        if self._graph is None:
+            exact = points.astype(np.float64)
+            return np.asarray(cdist(exact, exact, "sqeuclidean"))
+        if self.method == "isomap":
+            return squared_geodesics(self._graph, np.arange(len(points)))
+        if self.method == "lle":
+            W = weight_matrix(points, self._graph.indptr, self._graph.indices, self.reg)
+            return np.asarray(reconstruction_matrix(W).toarray())
+        lengths = self._graph.symmetrized()
+        self._reach = reach(self._graph, self._listed)
+        self._tau = edge_scale(lengths) if self.tau is None else float(self.tau)
+        return np.asarray(affinities(lengths, self.weights, self._tau).toarray())
+
+    def _solved(self) -> Matrix:
+        if self._solution == 1:
+            return first_solution(self.eigenvalues_, self.eigenvectors_)
+        return self.eigenvectors_
+
+    def _finished(self, Y: Matrix, sums: Matrix | None) -> Matrix:
+        """What a method does after the solution."""
+        if self.method == "lle":
+            return np.asarray(np.sqrt(len(self._points)) * Y)
+        if self.method == "laplacian-eigenmaps":
+            assert sums is not None
+            return np.asarray(Y / np.sqrt(sums)[:, None])
+        if self.method == "spectral-clustering" and self._solution == 2:
+            lengths = np.linalg.norm(Y, axis=1, keepdims=True)
+            return np.asarray(Y / np.where(lengths > 0, lengths, 1.0))
+        return Y
+
+    def _place(self, queries: Floats) -> Matrix:
+        if self.method == "lle":
+            return interpolated(self._points, self._places, queries, self._listed, self.reg)
+        values = self.eigenvalues_
+        if self._solution == 2 and not is_positive(values).all():
+            raise ValueError(
+                f"New points cannot be mapped: of the eigenvalues {values} some are not positive. "
+                "Fit with a smaller n_components."
+            )
+        axes = (first_axes if self._solution == 1 else second_axes)(values, self.eigenvectors_)
+        placed = np.empty((len(queries), len(values)))
+        for block in row_blocks(len(queries), 64 * len(self._points)):
+            if self.method in _OF_DISTANCES:
+                squared = self._squared(queries[block])
+                means = squared.mean(axis=1, keepdims=True)
+                K = -0.5 * (squared - self._means - means + self._means.mean())
+                placed[block] = self._finished(K @ axes, None)
+            else:
+                assert self._sums is not None
+                H = self._affinities_of(queries[block])
+                sums = H.sum(axis=1)
+                K = H / np.sqrt(np.outer(sums, self._sums))
+                placed[block] = self._finished(K @ axes, sums)
+        return placed
+
+    def _squared(self, queries: Floats) -> Matrix:
+        """Squared distances of new points to training rows, straight or along the graph."""
+        if self._graph is None:
+            a, b = queries.astype(np.float64), self._points.astype(np.float64)
+            return np.asarray(cdist(a, b, "sqeuclidean"))
+        distances, indices = kneighbors(self._points, queries, n_neighbors=self._listed)
+        paths = [part for _, part in query_paths(self._graph, distances, indices)]
+        return np.concatenate(paths) ** 2
+
+    def _affinities_of(self, queries: Floats) -> Matrix:
+        """Affinities of new points; those that are training rows have the edges of these."""
+        assert self._graph is not None
+        lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
+        H = affinities(lengths, self.weights, self._tau).toarray()
+        nearest, which = kneighbors(self._points, queries, n_neighbors=1)
+        known = nearest[:, 0] == 0
+        own = affinities(self._graph.symmetrized(), self.weights, self._tau)
+        H[known] = own[which[known, 0]].toarray()
+        return np.asarray(H)

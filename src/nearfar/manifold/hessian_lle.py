@@ -1,0 +1,154 @@
+"""Hessian locally linear embedding."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearfar.base import LearnerTags
+from nearfar.blocks import row_blocks
+from nearfar.manifold.embedding import GRAPH_PARAMETERS, _LocalEmbedding
+from nearfar.parameters import integer, none, real
+from nearfar.solvers.barycentric import local_grams
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
+
+Matrix = NDArray[np.float64]
+
+
+class HessianLLE(_LocalEmbedding):
+    r"""Hessian eigenmaps: coordinates that are as nearly linear as can be along the surface.
+
+    .. math:: \min_Y \sum_i \sum_t \|H_i\, y^{(t)}_{N(i)}\|^2, \qquad
+        \sum_i y_i = 0, \quad \tfrac1n Y^T Y = I ,
+
+    where :math:`H_i` estimates the second derivatives of a function from its values on the
+    neighbours of row i: in tangent coordinates t from local PCA, the part of the quadratic
+    monomials :math:`t_a t_b` that is orthogonal to 1 and t. Functions without curvature on a
+    surface that can be laid flat are its own coordinates, and they are what is found.
+
+    Use it instead of :class:`LLE` for surfaces that can be flattened without stretching, with
+    holes or not, densely sampled and with little noise: there it is exact up to a linear map. It
+    needs more than :math:`q(q+3)/2` neighbours for q components, and second derivatives are hard to
+    estimate: noise and few rows hurt it more than others.
+
+    Cost: O(n² p) for the neighbours, O(n (k² p + k³ + k q⁴)) for the estimators and a sparse
+    factorisation as in LLE. No array of n×n.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension q of the embedding, and of the tangent spaces.
+    n_neighbors : int or None, default=None
+        Neighbours of each row; None is :math:`q(q+3)/2 + 5`, 10 for two components.
+    reg : float, default=1e-3
+        Of the weights for new points, as in :class:`LLE`.
+    on_disconnected : {"link", "raise"}, default="link"
+        What to do if the graph is not connected: add the shortest edges that connect it, with a
+        warning, or raise.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The training rows. Identical rows count as one.
+    eigenvalues_ : ndarray of shape (n_components,)
+        Of the sum of :math:`H_i^T H_i`, ascending, without the zero of the constant vector.
+    n_neighbors_ : int
+        Neighbours used.
+
+    References
+    ----------
+    .. [1] D. L. Donoho, C. Grimes, "Hessian eigenmaps: Locally linear embedding techniques for
+       high-dimensional data", PNAS 100, 2003.
+    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+
+    Examples
+    --------
+    A sheet rolled up is laid flat: a linear map takes the embedding to the true coordinates.
+
+    >>> import numpy as np
+    >>> from nearfar import HessianLLE
+    >>> sheet = np.random.default_rng(0).uniform(size=(500, 2)) * [3, 1]
+    >>> rolled = np.column_stack([np.cos(sheet[:, 0]), np.sin(sheet[:, 0]), sheet[:, 1]])
+    >>> Y = HessianLLE().fit_transform(rolled)
+    >>> flat = sheet - sheet.mean(axis=0)
+    >>> rest = flat - Y @ np.linalg.lstsq(Y, flat)[0]
+    >>> bool(np.linalg.norm(rest) < 0.01 * np.linalg.norm(flat))
+    True
+    """
+
+    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    parameters: ClassVar = {
+        **GRAPH_PARAMETERS,
+        "n_neighbors": [none, integer(2)],
+        "reg": [real(0, open_low=True)],
+    }
+
+    eigenvalues_: Matrix
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int | None = None,
+        reg: float = 1e-3,
+        on_disconnected: Disconnected = "link",
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.reg = reg
+        self.on_disconnected = on_disconnected
+
+    def _embed(self, points: Floats) -> Matrix:
+        q, n = self.n_components, len(points)
+        least = q * (q + 3) // 2
+        k = least + 5 if self.n_neighbors is None else self.n_neighbors
+        if k <= least:
+            raise ValueError(
+                f"n_neighbors={k} is too few: HessianLLE needs more than q(q+3)/2 = {least} "
+                f"neighbours for n_components={q}."
+            )
+        if self.n_neighbors is None:
+            k = max(min(k, n - 1), least + 1)
+        self.n_neighbors_ = k
+        graph = self._connected(points, k)
+        self.eigenvalues_, Y = self._bottom(hessian_matrix(points, graph, q))
+        return Y
+
+
+def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_array:
+    r"""The sum over all rows of :math:`H_i^T H_i`, sparse and with ``S @ 1 = 0``."""
+    n, n_pairs = len(points), q * (q + 1) // 2
+    counts = np.diff(graph.indptr)
+    blocks = []
+    for count in np.unique(counts):  # links make some lists longer
+        rows = np.flatnonzero(counts == count)
+        neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
+        H = np.empty((len(rows), n_pairs, count))
+        size = 8 * count * (2 * points.shape[1] + 4 * count)
+        for block in row_blocks(len(rows), size, at_most=2048):
+            H[block] = _local_hessians(points, neighbors[block], q)
+        columns = np.broadcast_to(neighbors[:, None], H.shape)
+        indptr = count * np.arange(len(rows) * n_pairs + 1)
+        blocks.append(
+            sparse.csr_array((H.ravel(), columns.ravel(), indptr), (len(rows) * n_pairs, n))
+        )
+    stacked = sparse.vstack(blocks, format="csr")
+    return sparse.csr_array(stacked.T @ stacked)
+
+
+def _local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
+    """Estimators (m, q(q+1)/2, k) of second derivatives, with orthonormal rows."""
+    m, k = neighbors.shape
+    centres = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
+    G = local_grams(points, centres, neighbors)
+    size = np.trace(G, axis1=1, axis2=2)
+    _, axes = np.linalg.eigh(G / np.where(size > 0, size, 1.0)[:, None, None])
+    tangent = axes[:, :, : -q - 1 : -1]
+    first, second = np.triu_indices(q)
+    quadratic = tangent[:, :, first] * tangent[:, :, second]
+    basis, _ = np.linalg.qr(np.concatenate([np.ones((m, k, 1)), tangent, quadratic], axis=2))
+    return np.asarray(basis[:, :, q + 1 :].transpose(0, 2, 1))

@@ -1,0 +1,138 @@
+"""Isomap from the distances to some rows only."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from nearfar.base import LearnerTags
+from nearfar.manifold.embedding import GRAPH_PARAMETERS, warn_of_empty
+from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squared_geodesics
+from nearfar.parameters import integer, random_state
+from nearfar.solvers.spectral_step import distance_axes, double_centred, leading_spectrum
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.neighbor_graph import Disconnected
+
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class LandmarkIsomap(_GeodesicEmbedding):
+    r"""Isomap for many rows: classical scaling of landmarks, all other rows placed by theirs.
+
+    With the squared lengths :math:`D^{(2)}` of the shortest paths between m landmarks,
+    :math:`-\frac12 H D^{(2)} H = V \Lambda V^T`; a row whose paths to the landmarks have squared
+    lengths d is put at
+
+    .. math:: y = -\tfrac12 \Lambda^{-1/2} V^T (d - \bar d) ,
+
+    :math:`\bar d` being the mean of the columns of :math:`D^{(2)}`. That is the formula of Isomap
+    for new points, and gives landmarks their own place.
+
+    Use it where :class:`Isomap` would take too long, or its n×n array too much room: some hundred
+    landmarks for a surface give what all rows give. What fails there fails here. The coordinates
+    are centred at the mean of the landmarks, not of all rows.
+
+    Cost: O(n² p) for the neighbours, O(m n (k + log n)) for the paths; an array of m×n numbers.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    n_neighbors : int, default=5
+        Neighbours of each row; rows are joined if either is among the nearest of the other.
+    n_landmarks : int, default=1000
+        How many rows are landmarks; with all rows, and fewer, this is Isomap.
+    on_disconnected : {"link", "raise"}, default="link"
+        What to do if the graph is not connected: add the shortest edges that connect it, with a
+        warning, or raise.
+    random_state : int, RandomState or None, default=0
+        Draws the landmarks.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The training rows. Identical rows count as one.
+    landmarks_ : ndarray of shape (n_landmarks,)
+        Which of the distinct rows are landmarks, ascending.
+    eigenvalues_ : ndarray of shape (n_components,)
+        Of the landmarks, the largest first.
+    negative_share_ : float
+        The share of the negative eigenvalues among those of the landmarks.
+    residual_variance_ : float
+        1 - r², r being the correlation of distances along the graph with those in the embedding,
+        from up to 200 landmarks to all.
+
+    References
+    ----------
+    .. [1] V. de Silva, J. B. Tenenbaum, "Global versus local methods in nonlinear dimensionality
+       reduction", Advances in Neural Information Processing Systems 15, 2003.
+    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, sections 4.3.2
+       and 4.4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_swiss_roll
+    >>> from nearfar import LandmarkIsomap
+    >>> X, t = make_swiss_roll(2000, random_state=0)
+    >>> isomap = LandmarkIsomap(n_neighbors=8, n_landmarks=100).fit(X)
+    >>> bool(isomap.residual_variance_ < 0.01)
+    True
+    """
+
+    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    parameters: ClassVar = {
+        **GRAPH_PARAMETERS,
+        "n_landmarks": [integer(2)],
+        "random_state": [random_state],
+    }
+
+    landmarks_: Indices
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 5,
+        n_landmarks: int = 1000,
+        on_disconnected: Disconnected = "link",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.n_landmarks = n_landmarks
+        self.on_disconnected = on_disconnected
+        self.random_state = random_state
+
+    def _embed(self, points: Floats) -> Matrix:
+        n = len(points)
+        m = min(self.n_landmarks, n)
+        if self.n_components >= m:
+            raise ValueError(
+                f"n_landmarks={self.n_landmarks} must be more than n_components="
+                f"{self.n_components}."
+            )
+        self._graph = self._connected(points, self.n_neighbors)
+        drawn = check_random_state(self.random_state).choice(n, m, replace=False)
+        self.landmarks_ = np.sort(drawn)
+        squared = squared_geodesics(self._graph, self.landmarks_)
+        between = squared[:, self.landmarks_]
+        means = between.mean(axis=0)
+        values, vectors, self.negative_share_ = leading_spectrum(
+            double_centred(between, in_place=True), self.n_components
+        )
+        warn_of_empty("LandmarkIsomap", values)
+        self.eigenvalues_ = values
+        self._axes = distance_axes(values, vectors)
+        self._shift = -0.5 * means @ self._axes
+        places = -0.5 * (squared.T @ self._axes) - self._shift
+        judged = np.linspace(0, m - 1, min(m, 200)).astype(np.intp)
+        paths = np.sqrt(squared[judged])
+        self.residual_variance_ = residual_variance(paths, places, self.landmarks_[judged])
+        return places
+
+    def _landmark_rows(self) -> Indices:
+        return self.landmarks_

@@ -1,0 +1,179 @@
+"""Maximum variance unfolding of some rows, to which all others are tied."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+from sklearn.utils import check_random_state
+
+from nearfar.base import LearnerTags
+from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding
+from nearfar.manifold.placing import Placing
+from nearfar.parameters import integer
+from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
+from nearfar.solvers.unfolding import Edges, symmetric_factor
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
+
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class LandmarkMVU(_BasisUnfolding):
+    r"""Maximum variance unfolding of landmarks; the other rows are combinations of these.
+
+    With the matrix :math:`\Phi = (I - W)^T (I - W)` of locally linear embedding, parted into
+    landmarks (l) and other rows (u), all rows follow from the landmarks as those of least error do:
+
+    .. math::
+        Y = Q Y_l, \quad Q = \begin{pmatrix} I \\ -\Phi_{uu}^{-1} \Phi_{ul} \end{pmatrix}, \qquad
+        \max_{L \succeq 0} \; \mathrm{tr} K , \quad K = Q L Q^T , \quad \|y_i - y_j\|^2 \le D_{ij}
+
+    over all pairs of neighbours, K centred: a semidefinite program of the size of the landmarks.
+    Edges join it when they are found too long.
+
+    Use it where neighbours rebuild each row well and a few landmarks suffice; it is exact on flat
+    pieces. Inequalities let the sheet shrink wherever one edge of the interpolated rows would be
+    too long, so that more landmarks unfold more: with squared slack, or ``refine``, few do.
+
+    Cost: O(n² p) for the neighbours, a sparse factor of :math:`\Phi_{uu}`, and
+    :math:`O(m^6)` for m landmarks.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    n_neighbors : int, default=5
+        Neighbours of each row.
+    n_landmarks : int, default=20
+        m, more than ``n_components``. The first is drawn, each further one is that farthest from
+        the others along the graph.
+    constraints : {"inequality", "squared"}, default="inequality"
+        Lengths may only shrink; or they may deviate, at a price.
+    omega : float or "auto", default="auto"
+        The price of slack, as in :class:`VariationalMVU`.
+    angles : bool, default=True
+        Whether neighbours of one row also keep their distance from each other.
+    refine : bool, default=False
+        Whether to descend after the program, as :class:`VariationalMVU` does.
+    max_iter : int, default=100
+        Steps of each of the two stages.
+    bound_iter : int, default=200
+        Further steps for the bound, which do not change the embedding; 0 for none.
+    out_of_sample : {"lle", "sdp", "sdp-refined"}, default="lle"
+        How ``transform`` places new points.
+    reg : float, default=1e-3
+        Regularisation of the weights that rebuild rows from their neighbours.
+    on_disconnected : {"link", "raise"}, default="link"
+        What to do if the graph is not connected: add the shortest edges that connect it, with a
+        warning, or raise.
+    random_state : int, RandomState or None, default=0
+        Draws the first landmark.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The training rows. Identical rows count as one.
+    landmarks_ : ndarray of shape (n_landmarks,)
+        Which of the distinct rows are landmarks, ascending.
+    factor_, eigenvalues_, trace_, objective_, primal_residual_, stress_ : ndarrays and floats
+        As in :class:`VariationalMVU`.
+    dual_bound_, duality_gap_, basis_gap_, edges_, edge_weights_ : ndarrays and floats
+        As in :class:`VariationalMVU`. The bound is on any K, tied to landmarks or not.
+    omega_, n_iter_, history_ : float, int, dict
+        As in :class:`VariationalMVU`.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, B. D. Packer, L. K. Saul, "Nonlinear dimensionality reduction by
+       semidefinite programming and kernel matrix factorization", AISTATS 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_s_curve
+    >>> from nearfar import LandmarkMVU
+    >>> X, t = make_s_curve(500, random_state=0)
+    >>> mvu = LandmarkMVU(n_neighbors=8).fit(X)
+    >>> bool(abs(np.corrcoef(mvu.embedding_[:, 0], t)[0, 1]) > 0.95)
+    True
+    """
+
+    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    parameters: ClassVar = {**BASIS_PARAMETERS, "n_landmarks": [integer(2)]}
+
+    landmarks_: Indices
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 5,
+        n_landmarks: int = 20,
+        constraints: Literal["squared", "inequality"] = "inequality",
+        omega: float | Literal["auto"] = "auto",
+        angles: bool = True,
+        refine: bool = False,
+        max_iter: int = 100,
+        bound_iter: int = 200,
+        out_of_sample: Placing = "lle",
+        reg: float = 1e-3,
+        on_disconnected: Disconnected = "link",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.n_landmarks = n_landmarks
+        self.constraints = constraints
+        self.omega = omega
+        self.angles = angles
+        self.refine = refine
+        self.max_iter = max_iter
+        self.bound_iter = bound_iter
+        self.out_of_sample = out_of_sample
+        self.reg = reg
+        self.on_disconnected = on_disconnected
+        self.random_state = random_state
+
+    def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
+        n = len(points)
+        if self.n_landmarks <= self.n_components:
+            raise ValueError(
+                f"n_landmarks={self.n_landmarks} must be more than n_components="
+                f"{self.n_components}."
+            )
+        begin = int(check_random_state(self.random_state).randint(n))
+        self.landmarks_ = farthest_points(graph, begin, min(self.n_landmarks, n))
+        weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
+        return tied_to(reconstruction_matrix(weights), self.landmarks_)[first]
+
+
+def farthest_points(graph: NeighborGraph, first: int, count: int) -> Indices:
+    """Rows each of which is farthest, along the graph, from those before; in ascending order."""
+    lengths = graph.symmetrized()
+    chosen = [first]
+    nearest = csgraph.dijkstra(lengths, indices=first)
+    while len(chosen) < count:
+        chosen.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, csgraph.dijkstra(lengths, indices=chosen[-1]))
+    return np.unique(np.array(chosen, dtype=np.intp))
+
+
+def tied_to(Phi: sparse.csr_array, landmarks: Indices) -> Matrix:
+    r"""Q: the identity on landmarks, :math:`-\Phi_{uu}^{-1} \Phi_{ul}` elsewhere."""
+    n = Phi.shape[0]
+    others = np.setdiff1d(np.arange(n), landmarks)
+    Q = np.zeros((n, len(landmarks)))
+    Q[landmarks, np.arange(len(landmarks))] = 1.0
+    if others.size:
+        Phi_uu = Phi[others][:, others].tocsc()
+        # Where neighbours rebuild one another without landmarks, nothing else would hold them.
+        ridge = 1e-12 * float(Phi_uu.diagonal().mean())
+        Phi_uu = Phi_uu + ridge * sparse.eye_array(len(others), format="csc")
+        right = np.asarray(Phi[others][:, landmarks].toarray())
+        Q[others] = -symmetric_factor(Phi_uu).solve(right)
+    return Q

@@ -1,0 +1,113 @@
+"""Locality preserving projections."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearfar.base import LearnerTags
+from nearfar.manifold.embedding import (
+    AFFINITY_PARAMETERS,
+    GRAPH_PARAMETERS,
+    affinities,
+    edge_scale,
+)
+from nearfar.manifold.linear import PCA_PARAMETER, _LinearEmbedding
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
+
+Matrix = NDArray[np.float64]
+
+
+class LPP(_LinearEmbedding):
+    r"""Locality preserving projections: the linear map that keeps neighbours near each other.
+
+    .. math::
+        \min_a \tfrac12 \sum_{ij} W_{ij} (a^T x_i - a^T x_j)^2 = a^T X^T L X a, \qquad
+        a^T X^T D X a = 1 ,
+
+    with the weights W, degrees D and Laplacian L of :class:`LaplacianEigenmaps`: generalised
+    eigenvectors of the smallest eigenvalues, on centred rows after PCA. The constant vector is no
+    linear function of centred rows, so that none is left out.
+
+    Use it where a map to new points must be linear and cheap, or as the metric that goes with the
+    clusters of the data. It cannot unfold anything.
+
+    Cost: O(n² p) for the neighbours, O(n p² + p³) for the rest.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the output.
+    n_neighbors : int, default=5
+        Neighbours of each row.
+    weights : {"heat", "uniform"}, default="heat"
+        :math:`e^{-d^2/\tau}`, never below 1e-6; or 1.
+    tau : float or None, default=None
+        Scale of the heat weights; None is the median squared length of an edge.
+    pca : float, "auto" or None, default="auto"
+        Share of the variance that is kept first; None keeps every direction that has any. "auto"
+        is None where there are five rows and more for each direction in which X varies, else 0.99:
+        with few rows, directions of little variance can be fitted to anything.
+    on_disconnected : {"link", "raise"}, default="link"
+        What to do if the graph is not connected: add the shortest edges that connect it, with a
+        warning, or raise.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The directions a as rows.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the distinct training rows.
+    eigenvalues_ : ndarray of shape (n_components,)
+        Ascending, from 0 to 2.
+    tau_ : float
+        The scale used.
+
+    References
+    ----------
+    .. [1] X. He, P. Niyogi, "Locality preserving projections", Advances in Neural Information
+       Processing Systems 16, 2003.
+    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from nearfar import LPP
+    >>> lpp = LPP(n_neighbors=15).fit(load_iris().data)
+    >>> lpp.components_.shape
+    (2, 4)
+    """
+
+    learner_tags = LearnerTags(kind="graph", supervised=False)
+    settings = ({"n_neighbors": 15},)
+    parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS, **PCA_PARAMETER}
+
+    tau_: float
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 5,
+        weights: Literal["heat", "uniform"] = "heat",
+        tau: float | None = None,
+        pca: float | Literal["auto"] | None = "auto",
+        on_disconnected: Disconnected = "link",
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.tau = tau
+        self.pca = pca
+        self.on_disconnected = on_disconnected
+
+    def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+        lengths = graph.symmetrized()
+        self.tau_ = edge_scale(lengths) if self.tau is None else float(self.tau)
+        W = affinities(lengths, self.weights, self.tau_)
+        degrees = np.asarray(W.sum(axis=1)).reshape(-1)
+        return sparse.csr_array(sparse.diags_array(degrees) - W), degrees

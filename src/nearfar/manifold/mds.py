@@ -1,0 +1,200 @@
+"""Metric and non-metric multidimensional scaling by stress."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import pdist, squareform
+from sklearn.isotonic import IsotonicRegression
+from sklearn.manifold import smacof
+
+from nearfar.base import LearnerTags
+from nearfar.blocks import row_blocks
+from nearfar.manifold.embedding import _Embedding
+from nearfar.parameters import boolean, integer, real
+from nearfar.solvers.spectral_step import principal_axes
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.exact_search import kneighbors
+
+Matrix = NDArray[np.float64]
+
+# New points start amid so many nearest rows.
+_NEAREST = 5
+
+
+class MDS(_Embedding):
+    r"""Metric or non-metric multidimensional scaling: the distances themselves are fitted.
+
+    .. math:: \min_Y \sum_{i<j} (\|y_i - y_j\| - \hat d_{ij})^2 ,
+
+    where :math:`\hat d_{ij}` are the Euclidean distances of the rows; or, non-metric, any
+    increasing function of them, found along with Y by isotonic regression, of unit mean square.
+    Solved by scikit-learn's ``smacof`` from the solution of :class:`ClassicalMDS`, which never
+    raises the stress but may end in a local minimum.
+
+    Use it to draw few rows, a thousand say, where all distances matter alike; non-metric if only
+    their order means something.
+
+    Cost: O(n² q) for each of up to ``max_iter`` steps, non-metric O(n² log n); arrays of n×n. The
+    same for n new points.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension q of the embedding.
+    metric : bool, default=True
+        Whether to fit distances, or their order only.
+    max_iter : int, default=300
+        Steps at most.
+    tol : float, default=1e-6
+        Stops when a step lowers the stress by less, as a share of the sum of squared distances.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The training rows. Identical rows count as one.
+    stress_ : float
+        Kruskal's stress 1 of the distinct rows: the root of the sum above over
+        :math:`\sum_{i<j} \|y_i - y_j\|^2`.
+    n_iter_ : int
+        Steps taken.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+    .. [2] I. Borg, P. Groenen, "Modern Multidimensional Scaling", 2nd edition, 2005.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from nearfar import MDS
+    >>> X = load_iris().data
+    >>> mds = MDS().fit(X[::2])
+    >>> bool(mds.stress_ < 0.05)
+    True
+    >>> mds.transform(X[1::2]).shape
+    (75, 2)
+    """
+
+    learner_tags = LearnerTags(kind="instance", supervised=False, linear=False)
+    parameters: ClassVar = {
+        "n_components": [integer(1)],
+        "metric": [boolean],
+        "max_iter": [integer(1)],
+        "tol": [real(0, open_low=True)],
+    }
+
+    stress_: float
+    n_iter_: int
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        metric: bool = True,
+        max_iter: int = 300,
+        tol: float = 1e-6,
+    ) -> None:
+        self.n_components = n_components
+        self.metric = metric
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Map points, each by the stress of its own distances, training rows staying in place:
+
+        .. math:: y(x) = \arg\min_y \sum_i (\|y - y_i\| - \hat d(x, x_i))^2 ,
+
+        by the same majorisation, :math:`y \leftarrow \frac1n \sum_i \left( y_i + \hat d(x, x_i)
+        \frac{y - y_i}{\|y - y_i\|} \right)`, from the mean of the nearest rows. (There are no
+        eigenvectors here and so no formula of Nyström.) :math:`\hat d` is the distance, or the
+        increasing function of it that was learned. A point equal to a training row gets the
+        coordinates of that row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        return self._transform(X)
+
+    def _embed(self, points: Floats) -> Matrix:
+        q = self.n_components
+        exact = points.astype(np.float64)
+        distances = pdist(exact)
+        # Of unit mean square: what smacof stops at depends on the scale.
+        self._unit = float(np.sqrt(np.mean((distances / distances.max()) ** 2)) * distances.max())
+        distances /= self._unit
+        centred = (exact - exact.mean(axis=0)) / self._unit
+        _, axes = principal_axes(centred)
+        start = np.pad(centred @ axes[:, :q], ((0, 0), (0, max(0, q - axes.shape[1]))))
+        places, _, self.n_iter_ = smacof(
+            squareform(distances),
+            metric=bool(self.metric),
+            n_components=q,
+            init=start,
+            n_init=1,
+            max_iter=self.max_iter,
+            eps=self.tol,
+            return_n_iter=True,
+            normalized_stress=False,
+        )
+        between = pdist(places)
+        self._at, self._fitted = np.array([0.0, 1.0]), np.array([0.0, 1.0])
+        wanted = distances
+        if not self.metric:
+            isotonic = IsotonicRegression().fit(distances, between)
+            self._at, self._fitted = isotonic.X_thresholds_, isotonic.y_thresholds_
+            wanted = isotonic.predict(distances)
+        self.stress_ = float(np.linalg.norm(between - wanted) / np.linalg.norm(between))
+        return places * self._unit
+
+    def _place(self, queries: Floats) -> Matrix:
+        points, n = self._points.astype(np.float64), len(self._points)
+        placed = np.empty((len(queries), self._places.shape[1]))
+        nearest = min(_NEAREST, n)
+        for block in row_blocks(len(queries), 8 * n * (3 + 2 * placed.shape[1]), at_most=1024):
+            near, rows = kneighbors(points, queries[block], n_neighbors=nearest)
+            wanted = self._wanted(queries[block].astype(np.float64), points)
+            start = self._places[rows].mean(axis=1)
+            placed[block] = _majorised(self._places, wanted, start, self.max_iter)
+            known = near[:, 0] == 0
+            placed[block.start + np.flatnonzero(known)] = self._places[rows[known, 0]]
+        return placed
+
+    def _wanted(self, queries: Matrix, points: Matrix) -> Matrix:
+        """The distances that places should have."""
+        distances = np.empty((len(queries), len(points)))
+        for row, query in enumerate(queries):
+            distances[row] = np.sqrt(((points - query) ** 2).sum(axis=1))
+        if self.metric:
+            return distances
+        return np.asarray(np.interp(distances / self._unit, self._at, self._fitted) * self._unit)
+
+
+def _majorised(places: Matrix, wanted: Matrix, start: Matrix, max_iter: int) -> Matrix:
+    """Points (m, q) of least stress to places (n, q), each for itself."""
+    y = start.copy()
+    mean = places.mean(axis=0)
+    size = float(np.abs(places).max()) or 1.0
+    active = np.arange(len(y))
+    for _ in range(max_iter):
+        # sum_i r_i (y - y_i) with r = wanted / distance, without an array of (m, n, q).
+        squared = sum((y[active, t, None] - places[:, t]) ** 2 for t in range(places.shape[1]))
+        lengths = np.sqrt(squared)
+        ratio = wanted[active] / np.where(lengths > 0, lengths, np.inf)
+        pull = ratio.sum(axis=1, keepdims=True) * y[active] - ratio @ places
+        new = mean + pull / len(places)
+        moved = np.abs(new - y[active]).max(axis=1)
+        y[active] = new
+        active = active[moved > 1e-7 * size]
+        if not len(active):
+            break
+    return y

@@ -1,0 +1,547 @@
+"""Maximum variance unfolding."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from nearfar.base import LearnerTags
+from nearfar.manifold.basis_unfolding import unit_edges
+from nearfar.manifold.embedding import GRAPH_PARAMETERS, _GraphEmbedding, neighbor_graph
+from nearfar.manifold.placing import PLACING, Placing, place_new_points
+from nearfar.parameters import boolean, integer, one_of, real
+from nearfar.solvers.unfolding import (
+    Constraints,
+    Edges,
+    Interrupted,
+    Objective,
+    Problem,
+    Unfolding,
+    least_price,
+    principal_axes,
+)
+from nearfar.solvers.unfolding_certificate import MET, certify
+from nearfar.solvers.unfolding_interior import interior_point
+from nearfar.solvers.unfolding_low_rank import low_rank
+from nearfar.summaries.bad_edges import pruned_graph
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.cliques import clique_pairs
+from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Up to so many edges the Gram matrix of all points is solved for. The factor of few columns is
+# quick for inequalities; other constraints may need many columns, and then steps are dear.
+_EDGES_FOR_ALL = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
+# The price of L1 slack, in units of the least with which the problem is bounded; and ω for squares.
+_AUTOMATIC_PRICE = 5.0
+_AUTOMATIC_OMEGA = 0.99
+# Squared lengths, relative to their mean, below which points are one.
+_ONE_POINT = 1e-12
+# A trace no larger than this times that of the data means that nothing has moved.
+_LOCKED = 1.001
+# The share of the trace that may lie beyond the estimated dimension.
+_BEYOND = 0.05
+
+
+class MVU(_GraphEmbedding):
+    r"""Maximum variance unfolding: draw the rows apart as far as their neighbourhoods allow.
+
+    Over all Gram matrices K of centred points
+
+    .. math::
+        \max_{K \succeq 0} \; \mathrm{tr} K \qquad\text{subject to}\qquad
+        K_{ii} - 2 K_{ij} + K_{jj} \le D_{ij}
+
+    for all pairs within a row and its nearest neighbours, :math:`D_{ij} = \|x_i - x_j\|^2`. A flat
+    sheet that is rolled up comes out flat. The coordinates are those of the largest eigenvalues of
+    K, which say how many dimensions there are. Constraints may also be
+
+    * ``"equality"``: :math:`= D_{ij}`, the published form;
+    * ``"l1"``: :math:`= D_{ij} + \xi_{ij}`, the objective being
+      :math:`(1-\omega)\,\mathrm{tr} K - \omega \sum |\xi_{ij}|`;
+    * ``"squared"``: the same with :math:`\omega \sum \xi_{ij}^2`.
+
+    The problem is convex, and each fit ends with a proof. For any edge weights w whose Laplacian
+    has :math:`\lambda_2(L_w) > 0` (and :math:`w \ge 0` for inequalities),
+
+    .. math:: \mathrm{tr} K \le \sum_e w_e D_e / \lambda_2(L_w) ,
+
+    and at the optimum this holds with equality: ``duality_gap_`` is how far a feasible point, the
+    solution repaired, is below it.
+
+    Use it when a manifold of few dimensions is bent but not stretched and you want its true shape;
+    unlike Isomap it needs no convex domain, and its eigenvalues are honest about the dimension.
+    It fails where short cuts join parts that are far apart on the manifold (``prune_edges``), and
+    equalities on rows of few features may lock: with so many constraints nothing can move, and the
+    result is PCA (``locked_up_``; take inequalities or slack, or fewer neighbours). Inequalities
+    with few neighbours stretch the sheet where it is thin.
+
+    Cost: O(n² p) for the neighbours; then some 30 steps. With "interior-point" each is a dense
+    factorisation, m³/3 for m edges; with "low-rank" a sparse one of a matrix of n r rows, r columns
+    being some 5: O(n^1.5) for surfaces (10,000 rows of a Swiss roll in half a minute), far more
+    where rows fill many dimensions. Only the first has arrays of n×n.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    n_neighbors : int, default=5
+        Neighbours of each row; fewer than 3 leave most graphs floppy.
+    constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
+        What edges must do. Equalities on rows with fewer features than ``n_neighbors`` have no
+        strictly feasible point: there the solution is less accurate, and ``primal_residual_`` says
+        by how much.
+    omega : float or "auto", default="auto"
+        The price of slack, for "l1" and "squared", with squared lengths in units of their mean.
+        "auto" is 0.99 for squares, and :math:`\omega / (1-\omega) = 5 / \lambda_2(L)` for L1, L
+        being the Laplacian of the graph. Below :math:`1 / (1 + \lambda_2(L))` L1 has no optimum,
+        as the trace grows faster than its price, and a ValueError says so.
+    angles : bool, default=True
+        Whether neighbours of one row also keep their distance from each other.
+    objective : {"max", "min"}, default="max"
+        The sign of the trace; "min" is minimum variance unfolding, for comparison, which does not
+        unfold. Not with inequalities: points could shrink to one.
+    solver : {"auto", "interior-point", "low-rank"}, default="auto"
+        All of K, or a factor of few columns to which more are added when needed. "auto" takes the
+        first up to some 600 edges with inequalities, and up to 2000 with other constraints.
+    tol : float, default=1e-6
+        The relative gap to reach. For equalities also lengths must be right to 1e-6.
+    max_iter : int, default=300
+        Limit on steps.
+    on_disconnected : {"link", "raise", "components"}, default="link"
+        What to do if the graph is not connected, and the trace therefore without bound: add the
+        shortest edges that connect it, with a warning; raise; or unfold each part by itself, about
+        the origin. K then has a block for each part, and distances between parts mean nothing.
+    prune_edges : bool, default=False
+        Cut edges first that a random walk along the others hardly takes, as short cuts are.
+    prune_steps : int, default=7
+        Length of the walks.
+    prune_scale : float, default=1.0
+        Of the walk's probabilities, in units of the median edge.
+    out_of_sample : {"lle", "sdp", "sdp-refined"}, default="lle"
+        How ``transform`` places new points.
+    reg : float, default=1e-3
+        Regularisation of the weights of "lle".
+    warm_start : bool, default=False
+        Start from the factor of the last fit, if there was one of as many rows; "low-rank" only.
+    verbose : int, default=0
+        1 prints a line for each step.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The training rows. Identical rows count as one.
+    factor_ : ndarray of shape (n_rows, r)
+        All columns: K = ``factor_ @ factor_.T`` of the distinct rows. Columns are orthogonal, the
+        longest first. With inequalities no edge is too long.
+    eigenvalues_ : ndarray of shape (r,)
+        Of K, descending.
+    trace_ : float
+        Of K: the sum of the eigenvalues.
+    objective_ : float
+        What is maximised: ``trace_`` (less the price of slack over :math:`1 - \omega`), negative
+        for "min".
+    dual_bound_ : float
+        What no K can exceed (for "min", undercut), proven.
+    duality_gap_ : float
+        (bound - p) / bound, p being the objective of a feasible point. With inequalities that is
+        the solution, shrunk until no edge is too long. Where equalities are not met to 1e-6 it is
+        the data themselves, as there is no other. May be slightly negative where they just are.
+    primal_residual_ : float
+        The largest relative error of an edge's squared length when the solver ended, before the
+        repair; with inequalities only of edges too long. With slack the largest slack.
+    edges_ : ndarray of shape (n_edges, 2)
+        The pairs of rows with constraints.
+    edge_weights_ : ndarray of shape (n_edges,)
+        Their multipliers, scaled so that they prove the bound. An edge of weight 0 holds nothing.
+    intrinsic_dim_ : int
+        Where the largest drop of the eigenvalues is, of those beyond which at most 5 % of the trace
+        lies.
+    gram_trace_ : float
+        The trace of the data's own Gram matrix.
+    locked_up_ : bool
+        Whether the trace is no more than 0.1 % above that: nothing could move. For data that are
+        flat that is as it should be.
+    omega_ : float
+        ω as used, 1 where there is no slack.
+    n_iter_ : int
+        Steps.
+    history_ : dict of lists
+        "trace", "gap", "residual", "step", "active" (edges with a weight) and "seconds" of each
+        step, with squared lengths of mean 1.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, sections 3.1.3 to
+       3.1.7, 3.1.11 and 3.1.12.
+
+    Examples
+    --------
+    A roll of paper:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_swiss_roll
+    >>> from nearfar import MVU
+    >>> X, angle = make_swiss_roll(500, random_state=0)
+    >>> mvu = MVU(n_neighbors=6).fit(X)
+    >>> arc = (angle * np.sqrt(1 + angle**2) + np.arcsinh(angle)) / 2
+    >>> bool(abs(np.corrcoef(mvu.embedding_[:, 0], arc)[0, 1]) > 0.99)
+    True
+    >>> mvu.intrinsic_dim_, bool(mvu.duality_gap_ < 1e-5)
+    (2, True)
+    """
+
+    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    settings = ({"n_neighbors": 8},)
+    parameters: ClassVar = {
+        **GRAPH_PARAMETERS,
+        "constraints": [one_of("inequality", "equality", "l1", "squared")],
+        "omega": [one_of("auto"), real(0, 1, open_low=True)],
+        "angles": [boolean],
+        "objective": [one_of("max", "min")],
+        "solver": [one_of("auto", "interior-point", "low-rank")],
+        "tol": [real(0, open_low=True)],
+        "max_iter": [integer(1)],
+        "on_disconnected": [one_of("link", "raise", "components")],
+        "prune_edges": [boolean],
+        "prune_steps": [integer(1)],
+        "prune_scale": [real(0, open_low=True)],
+        "out_of_sample": PLACING,
+        "reg": [real(0, open_low=True)],
+        "warm_start": [boolean],
+        "verbose": [integer(0)],
+    }
+
+    factor_: Matrix
+    eigenvalues_: Vector
+    edges_: Indices
+    edge_weights_: Vector
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 5,
+        constraints: Constraints = "inequality",
+        omega: float | Literal["auto"] = "auto",
+        angles: bool = True,
+        objective: Objective = "max",
+        solver: Literal["auto", "interior-point", "low-rank"] = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 300,
+        on_disconnected: Literal["link", "raise", "components"] = "link",
+        prune_edges: bool = False,
+        prune_steps: int = 7,
+        prune_scale: float = 1.0,
+        out_of_sample: Placing = "lle",
+        reg: float = 1e-3,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.constraints = constraints
+        self.omega = omega
+        self.angles = angles
+        self.objective = objective
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.on_disconnected = on_disconnected  # type: ignore[assignment]
+        self.prune_edges = prune_edges
+        self.prune_steps = prune_steps
+        self.prune_scale = prune_scale
+        self.out_of_sample = out_of_sample
+        self.reg = reg
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Unfold the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points. Identical rows count as one, and get the same coordinates.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        MVU
+            Itself.
+        """
+        self._start = self.__dict__.get("factor_") if self.warm_start else None
+        self._interrupt: Interrupted | None = None
+        try:
+            super().fit(X)
+            interrupt = self._interrupt
+        finally:
+            del self._start, self._interrupt
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual; the best so far was left on the learner
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Map points by the method ``out_of_sample``, from their nearest training rows.
+
+        "lle": :math:`y = \sum_i w_i y_i`, the weights rebuilding the point from its neighbours and
+        summing to one. "sdp": y and s of
+        :math:`\min \sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s`, :math:`s \ge \|y\|^2`,
+        about the neighbours' mean. "sdp-refined": from there to the nearest minimum of
+        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`. Training rows get their own coordinates.
+        Where parts were unfolded by themselves, a point belongs to that of its nearest row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        return self._transform(X)
+
+    def _place(self, queries: Floats) -> Matrix:
+        labels = self._labels
+        if labels is None:
+            return self._place_by(np.arange(len(self._points)), queries)
+        _, nearest = kneighbors(self._points, queries, n_neighbors=1)
+        placed = np.empty((len(queries), self._places.shape[1]))
+        for part in np.unique(labels[nearest]):
+            mine = labels[nearest[:, 0]] == part
+            placed[mine] = self._place_by(np.flatnonzero(labels == part), queries[mine])
+        return placed
+
+    def _place_by(self, rows: Indices, queries: Floats) -> Matrix:
+        return place_new_points(
+            self._points[rows],
+            self._places[rows],
+            queries,
+            n_neighbors=self._listed,
+            method=self.out_of_sample,
+            reg=self.reg,
+        )
+
+    # The problem
+
+    def _embed(self, points: Floats) -> Matrix:
+        if self.objective == "min" and self.constraints == "inequality":
+            raise ValueError(
+                'objective="min" with constraints="inequality" has the solution zero: take '
+                'constraints="equality", "l1" or "squared".'
+            )
+        self._listed = self.n_neighbors
+        pairs, labels = self._pairs(points)
+        self._labels = labels
+        codes = np.zeros(len(points), np.intp) if labels is None else labels
+        parts = []
+        for code in range(int(codes.max()) + 1):
+            rows = np.flatnonzero(codes == code)
+            own = np.searchsorted(rows, pairs[codes[pairs[:, 0]] == code])
+            parts.append(self._unfold(points[rows], own, rows))
+            if self._interrupt is not None:
+                parts += [_nothing(np.flatnonzero(codes > code))] if (codes > code).any() else []
+                break
+        return self._gather(points, codes, parts)
+
+    def _pairs(self, points: Floats) -> tuple[Indices, Indices | None]:
+        """The pairs with constraints, and the part of each row where parts stay apart."""
+        graph = neighbor_graph(points, self.n_neighbors)
+        if self.prune_edges:
+            graph = pruned_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
+        listed, labels = np.diff(graph.indptr), None
+        linked: NeighborGraph = graph
+        if self.on_disconnected == "components":
+            n_parts, found = graph.connected_components()
+            labels = found.astype(np.intp) if n_parts > 1 else None
+        else:
+            linked = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+        return clique_pairs(linked, angles=self.angles, listed=listed), labels
+
+    def _unfold(self, points: Floats, pairs: Indices, rows: Indices) -> _Part:
+        """One connected part, in the units of the data."""
+        if len(points) == 1:
+            return _nothing(rows)
+        given, unit = unit_edges(points, pairs)
+        edges, groups = given.merged(_ONE_POINT)
+        problem = Problem(edges, self.constraints, self.objective, self._price(edges))
+        centred = points - points.mean(axis=0, dtype=np.float64)
+        gram_trace = float(np.einsum("ij,ij->", centred, centred))
+        found = self._solve(problem, groups)
+        feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
+        proof = certify(problem, found.factor, found.weights, feasible)
+        met = self.constraints != "equality" or proof.residual <= MET
+        residual = proof.residual
+        if self.constraints == "inequality":  # the solver may have repaired it already
+            residual = max(residual, found.history["residual"][-1])
+        if not (proof.gap <= self.tol and met) and self._interrupt is None:
+            warnings.warn(
+                f"MVU stopped after {found.n_iter} steps with a gap of {proof.gap:.1e} (tol="
+                f"{self.tol:.1e}) and edges wrong by up to {residual:.1e}. Raise max_iter or tol, "
+                'or take another kind of constraints: "inequality" is the most benign.',
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        values, factor = principal_axes(edges, proof.factor)
+        first = np.unique(groups, return_index=True)[1]  # a row for each point
+        return _Part(
+            rows,
+            factor[groups] * np.sqrt(unit),
+            values * unit,
+            problem.value(proof.factor) * unit,
+            proof.value * unit,
+            proof.bound.value * unit,
+            residual,
+            rows[first[edges.pairs]],
+            proof.bound.weights,
+            gram_trace,
+            found.n_iter,
+            found.history,
+        )
+
+    def _price(self, edges: Edges) -> float:
+        """The price of slack, ω / (1 - ω)."""
+        self.omega_ = 1.0
+        if self.constraints not in ("l1", "squared"):
+            return 1.0
+        least = least_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
+        if self.omega == "auto":
+            price = _AUTOMATIC_OMEGA / (1 - _AUTOMATIC_OMEGA)
+            if self.constraints == "l1":
+                price = _AUTOMATIC_PRICE * (least or least_price(edges))
+        elif self.omega == 1:
+            raise ValueError("omega=1 leaves nothing to unfold: it must be less than 1.")
+        else:
+            price = float(self.omega) / (1 - float(self.omega))
+        if price < least:
+            raise ValueError(
+                f"omega={self.omega} is too small for L1 slack: the trace would grow without "
+                f"bound. On this graph it must be at least {least / (1 + least):.6g}."
+            )
+        self.omega_ = price / (1 + price)
+        return price
+
+    def _solve(self, problem: Problem, groups: Indices) -> Unfolding:
+        solver = self.solver
+        if solver == "auto":
+            small = len(problem.edges) <= _EDGES_FOR_ALL[self.constraints]
+            solver = "interior-point" if small else "low-rank"
+        report = _print_row if self.verbose else None
+        options: dict[str, Any] = {"max_iter": self.max_iter, "report": report}
+        try:
+            if solver == "interior-point":
+                return interior_point(problem, tol=0.1 * self.tol, **options)
+            start = self._start
+            if start is not None:
+                start = (
+                    start[np.unique(groups, return_index=True)[1]]
+                    if len(start) == len(groups)
+                    else None
+                )
+            return low_rank(problem, start=start, tol=self.tol, **options)
+        except Interrupted as interrupt:
+            self._interrupt = interrupt
+            return interrupt.found
+
+    # What was found
+
+    def _gather(self, points: Floats, codes: Indices, parts: list[_Part]) -> Matrix:
+        """All parts put together: K has a block for each."""
+        sign = 1.0 if self.objective == "max" else -1.0
+        widths = [part.factor.shape[1] for part in parts]
+        factor = np.zeros((len(points), sum(widths)))
+        places = np.zeros((len(points), self.n_components))
+        for part, width, start in zip(parts, widths, np.cumsum([0, *widths[:-1]]), strict=True):
+            factor[part.rows, start : start + width] = part.factor
+            kept = min(width, self.n_components)
+            places[part.rows, :kept] = part.factor[:, :kept]
+        values = np.concatenate([part.values for part in parts])
+        order = np.argsort(-values, kind="stable")
+        self.factor_, self.eigenvalues_ = factor[:, order], values[order]
+        self.trace_ = float(values.sum())
+        self.objective_ = sum(part.objective for part in parts)
+        bound = sum(part.bound for part in parts)
+        value = sum(part.value for part in parts)
+        self.dual_bound_ = sign * bound
+        self.duality_gap_ = (bound - value) / abs(bound) if bound else 0.0
+        self.primal_residual_ = max(part.residual for part in parts)
+        self.edges_ = np.concatenate([part.edges for part in parts])
+        self.edge_weights_ = np.concatenate([part.weights for part in parts])
+        self.n_iter_ = sum(part.n_iter for part in parts)
+        self.history_ = {
+            name: [value for part in parts for value in part.history.get(name, [])]
+            for name in ("trace", "gap", "residual", "step", "active", "seconds")
+        }
+        self.intrinsic_dim_ = intrinsic_dimension(self.eigenvalues_)
+        self.gram_trace_ = sum(part.gram_trace for part in parts)
+        self._judge_lock(points)
+        return places
+
+    def _judge_lock(self, points: Floats) -> None:
+        """Whether nothing has moved, and whether that is a pity."""
+        exact = self.constraints in ("equality", "inequality") and self.objective == "max"
+        self.locked_up_ = bool(exact and self.trace_ <= _LOCKED * self.gram_trace_)
+        beyond = 1 - self.eigenvalues_[: self.n_components].sum() / self.trace_
+        if self.locked_up_ and beyond > _BEYOND and self._interrupt is None:
+            warnings.warn(
+                "The edges lock the rows: the embedding is that of PCA, with "
+                f"{100 * beyond:.0f} % of the variance beyond n_components={self.n_components}. "
+                'Lower n_neighbors, or take constraints="inequality", "l1" or "squared".',
+                stacklevel=4,
+            )
+
+
+class _Part(NamedTuple):
+    """A connected part of the rows, unfolded; in the units of the data."""
+
+    rows: Indices
+    factor: Matrix
+    values: Vector
+    objective: float
+    value: float
+    bound: float
+    residual: float
+    edges: Indices
+    weights: Vector
+    gram_trace: float
+    n_iter: int
+    history: dict[str, list[float]]
+
+
+def _nothing(rows: Indices) -> _Part:
+    """Rows at the origin."""
+    empty = np.zeros((len(rows), 1)), np.zeros(1), 0.0, 0.0, 0.0, 0.0
+    return _Part(rows, *empty, np.zeros((0, 2), np.intp), np.zeros(0), 0.0, 0, {})
+
+
+def intrinsic_dimension(eigenvalues: Vector) -> int:
+    """Where descending eigenvalues drop most, at most 5 % of their sum being beyond.
+
+    A share of 1e-4 is added to each: drops among what is next to nothing do not count.
+
+    >>> intrinsic_dimension(np.array([50.0, 30.0, 0.01, 0.0001, 1e-9]))
+    2
+    """
+    shares = eigenvalues / eigenvalues.sum()
+    after = np.append(shares[1:], 0.0)
+    drops = (shares + 1e-4) / (after + 1e-4)
+    drops[1 - np.cumsum(shares) > _BEYOND] = 0.0
+    return int(np.argmax(drops)) + 1
+
+
+def _print_row(row: dict[str, float]) -> None:
+    print(
+        f"{row['seconds']:8.1f} s  trace {row['trace']:.6g}  gap {row['gap']:.1e}  "
+        f"residual {row['residual']:.1e}  edges {row['active']:.0f}"
+    )

@@ -1,0 +1,80 @@
+"""New points in an embedding that keeps distances, by three methods."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.manifold.embedding import interpolated
+from nearfar.parameters import Allowed, one_of
+from nearfar.solvers.new_points import place_by_program, place_by_stress
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.exact_search import kneighbors
+
+Matrix = NDArray[np.float64]
+Placing = Literal["lle", "sdp", "sdp-refined"]
+
+#: What the parameter ``out_of_sample`` may be.
+PLACING: list[Allowed] = [one_of("lle", "sdp", "sdp-refined")]
+
+
+def place_new_points(
+    points: Floats,
+    places: Matrix,
+    queries: Floats,
+    *,
+    n_neighbors: int,
+    method: Placing = "lle",
+    reg: float = 1e-3,
+) -> Matrix:
+    r"""Places of new points from those of their nearest training rows.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, p)
+        Training rows, all different.
+    places : ndarray of shape (n, r)
+        Their places; distances are in the units of ``points``.
+    queries : ndarray of shape (m, p)
+        New points.
+    n_neighbors : int
+        Training rows to place each by; at least r + 1 are taken, where there are as many.
+    method : {"lle", "sdp", "sdp-refined"}, default="lle"
+        "lle": :math:`y = \sum_i w_i y_i` with the weights that rebuild the query. "sdp": the
+        convex program :math:`\min \sum_i |\xi_i| + s`,
+        :math:`\|y_i\|^2 - 2 y_i^T y + s = \|x_i - x\|^2 + \xi_i`, :math:`s \ge \|y\|^2`, about the
+        mean of the neighbours' places. "sdp-refined": from there to the nearest minimum of
+        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`.
+    reg : float, default=1e-3
+        For the weights of "lle".
+
+    Returns
+    -------
+    ndarray of shape (m, r)
+        A query equal to a training row gets the place of that row.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10; the
+       second constraint as printed fixes too little, see the guide on errors in the works.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]])
+    >>> places, query = points[:, :2] + 7, np.array([[0.5, 0.25, 0]])
+    >>> place_new_points(points, places, query, n_neighbors=3, method="sdp").round(5)
+    array([[7.5 , 7.25]])
+    """
+    k = min(len(points), max(n_neighbors, places.shape[1] + 1))
+    if method == "lle":
+        return interpolated(points, places, queries, k, reg)
+    distances, near = kneighbors(points, queries, n_neighbors=k)
+    known, squared = places[near], distances**2
+    placed = place_by_program(known, squared)
+    if method == "sdp-refined":
+        placed = place_by_stress(placed, known, squared)
+    same = distances[:, 0] == 0
+    placed[same] = places[near[same, 0]]
+    return placed

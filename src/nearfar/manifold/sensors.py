@@ -1,0 +1,301 @@
+"""Where sensors are, from noisy distances between those that are near."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+
+from nearfar.extras import require
+from nearfar.manifold.basis_unfolding import root, unfold_in
+from nearfar.parameters import check_parameter, integer, none, one_of, real
+from nearfar.solvers.stress_descent import descend
+from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, principal_axes
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# ω / (1 - ω) times λ_2: more slack than for unfolding, since the last stage keeps lengths anyway,
+# and a start that is not stretched may be folded.
+_PRICE = 5.0
+
+
+class SensorPlaces(NamedTuple):
+    """Places found for sensors.
+
+    Attributes
+    ----------
+    positions : ndarray of shape (n_sensors, n_components)
+        Where they are: in the frame of the anchors, else centred on principal axes.
+    start : ndarray of shape (n_sensors, n_components)
+        Places by the semidefinite program alone, in the same frame.
+    stress : float
+        Root mean square of :math:`\\|y_i - y_j\\|^2 - d_{ij}^2`, relative to the mean
+        :math:`d_{ij}^2`.
+    n_iter : int
+        Steps of descent.
+    """
+
+    positions: Matrix
+    start: Matrix
+    stress: float
+    n_iter: int
+
+
+def sensor_localization(
+    edges: ArrayLike,
+    distances: ArrayLike,
+    n_components: int = 2,
+    *,
+    n_sensors: int | None = None,
+    anchors: Mapping[int, ArrayLike] | None = None,
+    n_basis: int = 10,
+    omega: float | Literal["auto"] = "auto",
+    max_iter: int = 300,
+) -> SensorPlaces:
+    r"""Find the places of sensors from distances between some of them.
+
+    With Q the ``n_basis`` smoothest functions on the graph of measured pairs and places
+    :math:`Y = Q Z^{1/2}`, three stages:
+
+    1. :math:`\max_{Z \succeq 0} \mathrm{tr} Z - \frac{\omega}{1 - \omega} \sum_{ij} (\|y_i -
+       y_j\|^2 - d_{ij}^2)^2`, a small semidefinite program;
+    2. descent on the same objective in Y, in ``n_basis`` dimensions;
+    3. descent in ``n_components`` on the stress
+       :math:`\sum_{ij} (\|y_i - y_j\|^2 - d_{ij}^2)^2` alone.
+
+    The reward for variance unfolds what the stress alone leaves folded. Distances without noise, of
+    a graph that is rigid, give the places themselves; from noisy ones their errors average out.
+    Places are found but for a rotation, reflection and shift, unless anchors fix these.
+
+    Use it for sensor networks, and for maps from local distances of any kind. It fails where the
+    graph is not rigid (a part hangs on two sensors, and may flip) and where too long or too many
+    distances around a hole outweigh the rest; ``stress`` then stays large.
+
+    Cost: a sparse factor of the graph, and O(E m) a step for E edges, m = ``n_basis``.
+
+    Parameters
+    ----------
+    edges : array-like of int, shape (n_edges, 2)
+        The pairs of sensors with a measured distance; of a pair named twice the shorter counts.
+    distances : array-like of shape (n_edges,)
+        The distances, above 0, not squared.
+    n_components : int, default=2
+        Dimension of the places.
+    n_sensors : int, optional
+        How many sensors there are; one more than the largest number in ``edges`` by default.
+    anchors : dict, optional
+        The places of some sensors, by their numbers. The map is turned, reflected and shifted onto
+        them, and then they are held while the others move. One more than ``n_components`` fix the
+        frame; fewer leave some of it free.
+    n_basis : int, default=10
+        m, at least ``n_components``.
+    omega : float or "auto", default="auto"
+        Between 0 and 1, for squared distances of mean 1. "auto" is
+        :math:`\omega / (1 - \omega) = 5 / \lambda_2` of the graph's Laplacian. Near 1 the program
+        has too little reason to unfold.
+    max_iter : int, default=300
+        Steps of each descent.
+
+    Returns
+    -------
+    SensorPlaces
+        With ``positions``, ``start``, ``stress`` and ``n_iter``.
+
+    Raises
+    ------
+    ValueError
+        If the edges do not connect all sensors, or name one that is not there.
+
+    See Also
+    --------
+    plot_sensors : Draw the result.
+    nearfar.datasets.make_sensor_network : Draw a network.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar.datasets import make_sensor_network
+    >>> from nearfar.evaluation import procrustes_error
+    >>> from nearfar.manifold import sensor_localization
+    >>> true, edges, distances = make_sensor_network(300, noise=0.1, random_state=0)
+    >>> found = sensor_localization(edges, distances)
+    >>> bool(procrustes_error(true, found.positions) < 0.05)
+    True
+    """
+    graph, unit = _check_graph(edges, distances, n_sensors)
+    n = graph.n_points
+    name = "sensor_localization"
+    check_parameter(name, "n_components", n_components, [integer(1, n - 1)])
+    check_parameter(name, "n_basis", n_basis, [integer(n_components)])
+    check_parameter(name, "omega", omega, [one_of("auto"), real(0, 1 - 1e-12, open_low=True)])
+    check_parameter(name, "max_iter", max_iter, [integer(1)])
+    fixed, held = _check_anchors(anchors, n, n_components)
+    values, basis = laplacian_basis(graph, min(n_basis, n - 1))
+    price = _PRICE / float(values[0]) if omega == "auto" else float(omega) / (1 - float(omega))
+    problem = Problem(graph, "squared", price=price)
+    factor = basis @ root(unfold_in(problem, basis).Z)
+    start = _leading(graph, factor, n_components)
+    wide = descend(graph, factor, price=price, max_iter=max_iter)
+    flat = _leading(graph, wide.factor, n_components)
+    last = descend(graph, flat, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
+    places, n_iter = _leading(graph, last.factor, n_components), wide.n_iter + last.n_iter
+    size = np.sqrt(unit)
+    if fixed.any():
+        places = _onto(places, fixed, held / size)
+        start = _onto(start, fixed, held / size)
+        places[fixed] = held / size
+        last = descend(
+            graph, places, price=1.0, reward=0.0, fixed=fixed, max_iter=max_iter, tol=1e-12
+        )
+        places, n_iter = last.factor, n_iter + last.n_iter
+    slack = graph.squared_lengths(places) - graph.squared
+    return SensorPlaces(places * size, start * size, float(np.sqrt(np.mean(slack**2))), n_iter)
+
+
+def plot_sensors(
+    places: SensorPlaces | ArrayLike,
+    true: ArrayLike | None = None,
+    *,
+    edges: ArrayLike | None = None,
+    anchors: Mapping[int, ArrayLike] | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw sensors in the plane, with lines to where they truly are.
+
+    Parameters
+    ----------
+    places : SensorPlaces or array-like of shape (n_sensors, 2)
+        Places found.
+    true : array-like of shape (n_sensors, 2), optional
+        The true ones; places are turned, reflected and shifted onto them unless there are anchors.
+    edges : array-like of int, shape (n_edges, 2), optional
+        Measured pairs, to be drawn as faint lines.
+    anchors : dict, optional
+        As in :func:`sensor_localization`; drawn as squares.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib axes
+        With the drawing. Needs matplotlib.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_sensor_network
+    >>> from nearfar.manifold import plot_sensors, sensor_localization
+    >>> true, edges, distances = make_sensor_network(100, radius=0.3, random_state=0)
+    >>> found = sensor_localization(edges, distances)
+    >>> ax = plot_sensors(found, true, edges=edges)  # doctest: +SKIP
+    """
+    found = np.asarray(getattr(places, "positions", places), dtype=np.float64)
+    if found.ndim != 2 or found.shape[1] != 2:
+        raise ValueError(f"places must have shape (n_sensors, 2) to be drawn; got {found.shape}.")
+    collections = require("matplotlib.collections", "docs")
+    if ax is None:
+        figure = require("matplotlib.figure", "docs").Figure(figsize=(6, 6), layout="constrained")
+        ax = figure.add_subplot()
+    if true is not None:
+        target = np.asarray(true, dtype=np.float64)
+        if target.shape != found.shape:
+            raise ValueError(f"true has shape {target.shape}, places have {found.shape}.")
+        if not anchors:
+            found = _onto(found, np.ones(len(found), dtype=bool), target)
+    if edges is not None:
+        pairs = np.asarray(edges, dtype=np.intp)
+        lines = collections.LineCollection(found[pairs], colors="0.8", linewidths=0.4, zorder=0)
+        ax.add_collection(lines)
+    if true is not None:
+        errors = np.stack([target, found], axis=1)
+        ax.add_collection(
+            collections.LineCollection(errors, colors="tab:red", linewidths=0.8, zorder=1)
+        )
+        ax.scatter(
+            *target.T, s=6, facecolors="none", edgecolors="0.4", linewidths=0.5, label="true"
+        )
+    ax.scatter(*found.T, s=4, color="tab:blue", label="found")
+    if anchors:
+        at = found[np.array(list(anchors), dtype=np.intp)]
+        ax.scatter(*at.T, s=36, marker="s", facecolors="none", edgecolors="black", label="anchors")
+    ax.set_aspect("equal")
+    ax.legend(loc="upper right", fontsize="small")
+    return ax
+
+
+# ---------------------------------------------------------------------- helpers
+
+
+def _check_graph(
+    edges: ArrayLike, distances: ArrayLike, n_sensors: int | None
+) -> tuple[Edges, float]:
+    """Edges with squared lengths of mean 1, and the mean."""
+    pairs = np.asarray(edges)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
+        raise ValueError(
+            f"edges must be pairs of integers, shape (n_edges, 2); got shape {pairs.shape} of "
+            f"{pairs.dtype}."
+        )
+    lengths = np.asarray(distances, dtype=np.float64)
+    if lengths.shape != (len(pairs),):
+        raise ValueError(f"distances must be {len(pairs)}, one an edge; got shape {lengths.shape}.")
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise ValueError("distances must be finite and above 0.")
+    check_parameter("sensor_localization", "n_sensors", n_sensors, [none, integer(2)])
+    n = int(pairs.max()) + 1 if n_sensors is None else n_sensors
+    if pairs.min() < 0 or pairs.max() >= n:
+        raise ValueError(
+            f"edges must name sensors from 0 to {n - 1}; got {pairs.min()} to {pairs.max()}."
+        )
+    size = float(lengths.max())
+    graph = Edges.from_pairs(pairs, (lengths / size) ** 2, n)
+    if not len(graph):
+        raise ValueError("edges join sensors with themselves only.")
+    count, labels = graph.components()
+    if count > 1:
+        sizes = np.sort(np.bincount(labels))[::-1]
+        raise ValueError(
+            f"edges do not connect the sensors: they fall into {count} parts, the largest of "
+            f"{sizes[0]} and the smallest of {sizes[-1]}. Places of one part to another cannot be "
+            "found; leave the smaller parts out, or measure more."
+        )
+    mean = float(graph.squared.mean())
+    return graph.scaled(1 / mean), mean * size**2
+
+
+def _check_anchors(
+    anchors: Mapping[int, ArrayLike] | None, n: int, r: int
+) -> tuple[NDArray[np.bool_], Matrix]:
+    """Which sensors are anchors, and their places in the order of sensors."""
+    fixed = np.zeros(n, dtype=bool)
+    if not anchors:
+        return fixed, np.empty((0, r))
+    numbers = sorted(anchors)
+    if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in numbers):
+        raise ValueError(f"anchors must be sensors from 0 to {n - 1}; got {numbers}.")
+    held = np.array([np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers])
+    if held.shape != (len(numbers), r) or not np.isfinite(held).all():
+        raise ValueError(f"anchors must have places of {r} finite numbers each.")
+    fixed[np.array(numbers, dtype=np.intp)] = True
+    return fixed, held
+
+
+def _leading(graph: Edges, Y: Matrix, count: int) -> Matrix:
+    _, axes = principal_axes(graph, Y)
+    axes = axes[:, :count]
+    return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))
+
+
+def _onto(places: Matrix, which: NDArray[np.bool_], target: Matrix) -> Matrix:
+    """Places turned, reflected and shifted so that some of them come nearest to given ones."""
+    own = places[which]
+    left, _, right = linalg.svd((own - own.mean(axis=0)).T @ (target - target.mean(axis=0)))
+    return np.asarray((places - own.mean(axis=0)) @ (left @ right) + target.mean(axis=0))

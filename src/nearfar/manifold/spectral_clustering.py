@@ -1,0 +1,293 @@
+"""Normalised spectral clustering that assigns new points."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.base import Checked
+from nearfar.blocks import row_blocks
+from nearfar.manifold.embedding import (
+    AFFINITY_PARAMETERS,
+    affinities,
+    edge_scale,
+    neighbor_graph,
+    normalised_affinity,
+    reach,
+)
+from nearfar.parameters import integer, one_of, random_state
+from nearfar.solvers.eigen import fix_signs
+from nearfar.solvers.spectral_step import second_axes, smallest_eigenpairs
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.neighbor_graph import (
+    Disconnected,
+    distinct_rows,
+    joined_rows,
+    linked_graph,
+)
+
+Matrix = NDArray[np.float64]
+
+
+class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Checked):
+    r"""Normalised spectral clustering: k-means on the leading eigenvectors of a graph.
+
+    With the weights W of the edges of the neighbour graph, zero on the diagonal, and
+    :math:`D_{ii} = \sum_j W_{ij}`, the relaxed normalised cut
+
+    .. math:: \max_V \mathrm{tr}(V^T D^{-1/2} W D^{-1/2} V), \qquad V^T V = I ,
+
+    whose rows, one of ``n_clusters`` numbers for each point, are brought to unit length; k-means
+    then finds the clusters.
+
+    Use it for clusters of any shape that are connected within and apart from one another. It finds
+    no cluster of a few rows beside large ones, and the number of clusters must be known; a gap
+    after the last of ``eigenvalues_`` says that it suits.
+
+    Cost: O(n² p) for the neighbours, a sparse factorisation as in :class:`LaplacianEigenmaps`, and
+    k-means. No array of n×n.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        How many clusters.
+    n_neighbors : int, default=10
+        Neighbours of each row.
+    weights : {"heat", "uniform"}, default="heat"
+        :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
+    tau : float or None, default=None
+        Scale of the heat weights; None is the median squared length of an edge.
+    on_disconnected : {"link", "raise"}, default="link"
+        What to do if the graph falls into more parts than there are clusters: add the shortest
+        edges that connect it, with a warning, or raise. As many parts as clusters, or fewer, are
+        welcome.
+    random_state : int, RandomState or None, default=0
+        Starts k-means, ten times.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        The cluster of each training row, numbered from 0.
+    eigenvalues_ : ndarray of shape (n_clusters,)
+        Of the normalised weights, the largest first, at most 1.
+    cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
+        In the coordinates of ``transform``.
+    tau_ : float
+        The scale used.
+
+    References
+    ----------
+    .. [1] A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: Analysis and an algorithm",
+       Advances in Neural Information Processing Systems 14, 2001.
+    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from nearfar import SpectralClustering
+    >>> X, y = make_moons(400, noise=0.05, random_state=0)
+    >>> clusters = SpectralClustering(n_clusters=2).fit(X[::2])
+    >>> found = clusters.predict(X[1::2])
+    >>> bool(max((found == y[1::2]).mean(), (found != y[1::2]).mean()) > 0.99)
+    True
+    """
+
+    parameters: ClassVar = {
+        "n_clusters": [integer(1)],
+        "n_neighbors": [integer(1)],
+        "on_disconnected": [one_of("link", "raise")],
+        "random_state": [random_state],
+        **AFFINITY_PARAMETERS,
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 2,
+        *,
+        n_neighbors: int = 10,
+        weights: Literal["heat", "uniform"] = "heat",
+        tau: float | None = None,
+        on_disconnected: Disconnected = "link",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.tau = tau
+        self.on_disconnected = on_disconnected
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "labels_")
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Find clusters.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points. Identical rows count as one.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        SpectralClustering
+            Itself.
+        """
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            del self.__dict__[name]
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        kept, where = distinct_rows(rows)
+        if self.n_clusters >= len(kept):
+            raise ValueError(
+                f"n_clusters={self.n_clusters} must be less than the number of distinct rows of "
+                f"X, {len(kept)} of n_samples={len(rows)}."
+            )
+        points = rows[kept]
+        # Of few rows all others are neighbours: their number is no reason to refuse them.
+        k = min(self.n_neighbors, len(points) - 1)
+        graph = neighbor_graph(points, k)
+        n_parts, parts = graph.connected_components()
+        if n_parts > self.n_clusters:
+            graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            parts = np.zeros_like(parts)
+        self._points, self._reach, self._listed = points, reach(graph, k), k
+        lengths = graph.symmetrized()
+        self.tau_ = edge_scale(lengths) if self.tau is None else float(self.tau)
+        W = affinities(lengths, self.weights, self.tau_)
+        A, self._roots = normalised_affinity(W)
+        self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
+        means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
+        labels = means.fit_predict(unit_rows(self._vectors))
+        self.cluster_centers_ = means.cluster_centers_
+        self.labels_ = labels[where].astype(np.intp)
+        return self
+
+    def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.intp]:
+        """Find clusters and return those of the rows, ``labels_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.fit(X).labels_.copy()
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """The cluster of new points: that of the nearest centre after ``transform``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        placed = self._place(self._check_X(X, reset=False))
+        found = pairwise_distances_argmin(placed, self.cluster_centers_)
+        return np.asarray(found, dtype=np.intp)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Map points by Nyström's formula, then to unit length:
+
+        .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i v_{it} \frac{K(x, x_i)}
+            {\sqrt{\sum_j K(x, x_j) \sum_j K(x_i, x_j)}} ,
+
+        K being the weights that the graph would give to the edges of x with training rows. Where
+        an eigenvalue is not positive the coordinate is zero. A point equal to a training row gets
+        the coordinates of that row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_clusters)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        rows = self._check_X(X, reset=False)
+        return self._place(rows).astype(rows.dtype)
+
+    def _place(self, queries: Floats) -> Matrix:
+        placed = np.empty((len(queries), self._vectors.shape[1]))
+        axes = second_axes(self.eigenvalues_, self._vectors) / self._roots[:, None]
+        known = unit_rows(self._vectors)
+        for block in row_blocks(len(queries), 16 * len(self._points)):
+            lengths = joined_rows(
+                self._points, queries[block], n_neighbors=self._listed, reach=self._reach
+            )
+            # The root of the point's own sum is one factor for the whole row.
+            placed[block] = unit_rows(affinities(lengths, self.weights, self.tau_) @ axes)
+            rows = np.repeat(np.arange(lengths.shape[0]), np.diff(lengths.indptr))
+            same = lengths.data == 0
+            placed[block.start + rows[same]] = known[lengths.indices[same]]
+        return placed
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self._vectors.shape[1])
+
+
+def leading_of_parts(
+    A: sparse.csr_array, roots: Matrix, parts: NDArray[Any], n_largest: int
+) -> tuple[Matrix, Matrix]:
+    """The largest eigenpairs of a normalised graph, each within one of its connected parts.
+
+    Lanczos's method would mix, or miss, the eigenvalues 1 of several parts; here every part has its
+    own by construction.
+    """
+    n = len(roots)
+    found: list[tuple[float, Matrix]] = []
+    for part in range(int(parts.max()) + 1):
+        rows = np.flatnonzero(parts == part)
+        vector = np.zeros(n)
+        vector[rows] = roots[rows] / np.linalg.norm(roots[rows])
+        found.append((1.0, vector))
+        more = min(n_largest - 1, len(rows) - 1)
+        if more:
+            inner = A[rows][:, rows]
+            normalised = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
+            values, vectors = smallest_eigenpairs(normalised, more, vector[rows])
+            for value, inside in zip(values, vectors.T, strict=True):
+                vector = np.zeros(n)
+                vector[rows] = inside
+                found.append((1 - float(value), vector))
+    found.sort(key=lambda pair: -pair[0])  # stable
+    leading = found[:n_largest]
+    return np.array([value for value, _ in leading]), fix_signs(
+        np.array([vector for _, vector in leading])
+    ).T
+
+
+def unit_rows(V: Matrix) -> Matrix:
+    """Rows of unit length; zero stays zero."""
+    lengths = np.linalg.norm(V, axis=1, keepdims=True)
+    return np.asarray(V / np.where(lengths > 0, lengths, 1.0))

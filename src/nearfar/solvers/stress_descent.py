@@ -1,0 +1,247 @@
+r"""Placing the points of a graph with known lengths, by descent from a given placing.
+
+.. math:: \min_Y \; -\rho \sum_i \|y_i\|^2 + c \sum_e (\|y_i - y_j\|^2 - D_e)^2
+
+for centred Y. With :math:`\rho = 1` this is unfolding with squared slack, in as many dimensions as
+Y has columns; with :math:`\rho = 0` it is the stress of a placing, for sensors that are to be
+found. Not convex: the start decides.
+
+The method is L-BFGS. Two things make it fast. Its first guess of the inverse Hessian is a sparse
+factor of the graph's Laplacian with weights D: long waves are as easy to move as single points,
+where plain gradients need thousands of steps. And along a line the squared lengths are parabolas,
+so that the best step is found without touching the points again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearfar.solvers.unfolding import Edges, symmetric_factor
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+_MEMORY = 10
+
+
+class Descent(NamedTuple):
+    """Where the descent came to.
+
+    ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`: the multipliers
+    of the edges in unfolding, once the gradient is zero.
+    """
+
+    factor: Matrix
+    weights: Vector
+    value: float
+    n_iter: int
+    converged: bool
+    history: dict[str, list[float]]
+
+
+def descend(
+    edges: Edges,
+    Y: Matrix,
+    *,
+    price: float,
+    reward: float = 1.0,
+    one_sided: bool = False,
+    fixed: NDArray[np.bool_] | None = None,
+    max_iter: int = 300,
+    tol: float = 1e-7,
+) -> Descent:
+    r"""Descend from Y.
+
+    Parameters
+    ----------
+    edges : Edges
+        Squared lengths of mean about 1.
+    Y : ndarray of shape (n_points, r)
+        The start.
+    price : float
+        c.
+    reward : float, default=1.0
+        :math:`\rho`; 0 for mere stress.
+    one_sided : bool, default=False
+        Whether only edges that are too long cost.
+    fixed : ndarray of bool, shape (n_points,), optional
+        Points that stay where they are; Y is then not centred, and ``reward`` must be 0.
+    max_iter : int, default=300
+        Steps at most.
+    tol : float, default=1e-7
+        Stop when five steps together lower the objective by less than this part of it.
+    """
+    objective = _Objective(edges, price, reward, one_sided)
+    if fixed is None:
+        Y = edges.centred(Y)
+    free = slice(None) if fixed is None else np.flatnonzero(~fixed)
+    solve = _preconditioner(edges, free)
+    state = objective.at(Y)
+    gradient = _free_part(state.gradient, fixed)
+    along = solve(gradient)
+    memory: deque[tuple[Matrix, Matrix, Matrix, float]] = deque(maxlen=_MEMORY)
+    history: dict[str, list[float]] = {"objective": [], "step": [], "seconds": []}
+    started = time.perf_counter()
+    n_iter, converged = 0, not np.any(gradient)
+    while n_iter < max_iter and not converged:
+        n_iter += 1
+        P = _direction(gradient, along, memory)
+        slope = float(np.sum(gradient * P))
+        if slope >= 0:  # what the memory says no longer holds
+            memory.clear()
+            P, slope = -along, -float(np.sum(gradient * along))
+        step = objective.best_step(state, P, slope, first=not memory)
+        if step == 0.0:
+            converged = True
+            break
+        new_state = objective.at(state.Y + step * P)
+        while new_state.value > state.value and step > 1e-12:  # past a hill, which is rare
+            step /= 4
+            new_state = objective.at(state.Y + step * P)
+        state = new_state
+        new = _free_part(state.gradient, fixed)
+        new_along = solve(new)
+        moved, changed = step * P, new - gradient
+        product = float(np.sum(moved * changed))
+        if product > 1e-12 * float(np.linalg.norm(moved) * np.linalg.norm(changed)):
+            memory.append((moved, changed, new_along - along, product))
+        gradient, along = new, new_along
+        history["objective"].append(float(state.value))
+        history["step"].append(float(step))
+        history["seconds"].append(time.perf_counter() - started)
+        converged = _settled(history["objective"], tol, float(edges.squared @ edges.squared))
+    factor = edges.centred(state.Y) if fixed is None else state.Y
+    return Descent(factor, 2 * price * state.slack, state.value, n_iter, bool(converged), history)
+
+
+class _State(NamedTuple):
+    Y: Matrix
+    differences: Matrix
+    raw: Vector  # squared lengths less D
+    slack: Vector  # what of it costs
+    value: float
+    gradient: Matrix
+
+
+class _Objective:
+    def __init__(self, edges: Edges, price: float, reward: float, one_sided: bool) -> None:
+        self.edges, self.price, self.reward, self.one_sided = edges, price, reward, one_sided
+        self._spread = edges.incidence.T.tocsr()
+
+    def at(self, Y: Matrix) -> _State:
+        differences = self.edges.incidence @ Y  # twice as fast as indexing
+        raw = np.einsum("er,er->e", differences, differences) - self.edges.squared
+        return self._state(Y, differences, raw)
+
+    def _state(self, Y: Matrix, differences: Matrix, raw: Vector) -> _State:
+        slack = np.maximum(raw, 0.0) if self.one_sided else raw
+        value = self.price * float(slack @ slack)
+        gradient = 4 * self.price * (self._spread @ (slack[:, None] * differences))
+        if self.reward:
+            Y = self.edges.centred(Y)
+            value -= self.reward * self.edges.trace(Y)
+            gradient -= 2 * self.reward * self.edges.masses[:, None] * Y
+        return _State(Y, differences, raw, slack, value, np.asarray(gradient))
+
+    def best_step(self, state: _State, P: Matrix, slope: float, *, first: bool) -> float:
+        """The lowest point along P: Newton's method in the step, kept between known ends."""
+        turn = self.edges.incidence @ P
+        linear = 2 * np.einsum("er,er->e", state.differences, turn)
+        square = np.einsum("er,er->e", turn, turn)
+        curve = self.reward * self.edges.trace(self.edges.centred(P)) if self.reward else 0.0
+        cross = 0.0
+        if self.reward:
+            cross = float(np.sum(self.edges.masses[:, None] * state.Y * P))
+
+        def derivatives(t: float) -> tuple[float, float]:
+            slack = state.raw + t * (linear + t * square)
+            rate = linear + 2 * t * square
+            if self.one_sided:
+                active = slack > 0
+                slack, rate, bend = slack * active, rate * active, square * active
+            else:
+                bend = square
+            d1 = 2 * self.price * float(slack @ rate) - 2 * self.reward * cross - 2 * t * curve
+            d2 = 2 * self.price * float(rate @ rate + 2 * (slack @ bend)) - 2 * curve
+            return d1, d2
+
+        low, high, t = 0.0, np.inf, 0.0 if first else 1.0
+        for _ in range(40):
+            d1, d2 = derivatives(t)
+            if d1 < 0:
+                low = t
+            else:
+                high = t
+            if abs(d1) <= 1e-4 * abs(slope):
+                break
+            newton = t - d1 / d2 if d2 > 0 else np.inf
+            if low < newton < high:
+                t = newton if newton < 10 * max(t, 1e-12) or first or t == 0 else 10 * t
+            else:
+                t = (low + high) / 2 if np.isfinite(high) else 2 * max(t, 1e-12)
+            if np.isfinite(high) and high - low <= 1e-12 * high:
+                break
+        return t if derivatives(t)[0] <= 0 or high == t else low
+
+
+def _direction(
+    gradient: Matrix, along: Matrix, memory: deque[tuple[Matrix, Matrix, Matrix, float]]
+) -> Matrix:
+    """The two loops of L-BFGS; H0 of what they ask for is put together from known parts."""
+    if not memory:
+        return -along
+    q, z = gradient.copy(), along.copy()
+    factors = []
+    for moved, changed, mapped, product in reversed(memory):
+        a = float(np.sum(moved * q)) / product
+        factors.append(a)
+        q -= a * changed
+        z -= a * mapped
+    _, changed, mapped, product = memory[-1]
+    z *= product / float(np.sum(changed * mapped))
+    for (moved, changed, _, product), a in zip(memory, reversed(factors), strict=True):
+        z += (a - float(np.sum(changed * z)) / product) * moved
+    return -z
+
+
+def _preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
+    # Edges of no length would leave points without any hold.
+    weights = edges.squared + 0.01 * float(edges.squared.mean())
+    L = edges.laplacian(weights).tocsc()
+    if not isinstance(free, slice):
+        L = L[free][:, free].tocsc()
+    ridge = 1e-6 * float(L.diagonal().mean()) if L.shape[0] else 1.0
+    return _Solver(edges, L + ridge * sparse.eye_array(L.shape[0], format="csc"), free)
+
+
+class _Solver:
+    """H0: solves with the Laplacian, on the free points."""
+
+    def __init__(self, edges: Edges, L: sparse.csc_array, free: slice | NDArray[np.intp]) -> None:
+        self._edges, self._free = edges, free
+        self._factor = symmetric_factor(L) if L.shape[0] else None
+
+    def __call__(self, G: Matrix) -> Matrix:
+        found = np.zeros_like(G)
+        if self._factor is not None:
+            found[self._free] = self._factor.solve(np.ascontiguousarray(G[self._free]))
+        return self._edges.centred(found) if isinstance(self._free, slice) else found
+
+
+def _free_part(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matrix:
+    if fixed is None:
+        return np.asarray(gradient - gradient.mean(axis=0))
+    return np.where(fixed[:, None], 0.0, gradient)
+
+
+def _settled(values: list[float], tol: float, size: float) -> bool:
+    if len(values) < 6:
+        return False
+    # Next to a stress of zero nothing is relative.
+    return values[-6] - values[-1] <= tol * max(abs(values[-1]), np.finfo(float).eps * size)

@@ -1,0 +1,477 @@
+r"""Unfolding with a factor of few columns, :math:`K = Y Y^T`, for graphs of many points.
+
+A primal-dual interior point method in Y, the edge weights w and the slacks of the edges. A step
+solves
+
+.. math::
+    \bigl( 2 (L_w \mp C) \otimes I + J^T E^{-1} J \bigr) \, \mathrm{vec}(dY) = \text{residuals} ,
+
+C being the masses, J the derivative of the edges' squared lengths and E a diagonal, slack over
+multiplier. The matrix has a small block for each point and each edge, and a sparse factor where
+points lie near a manifold of few dimensions; the signs of its pivots tell whether it is definite.
+
+In Y the problem is not convex. At its saddle points the Laplacian of the weights has an eigenvalue
+:math:`\lambda_2 < 1`: its eigenvector is the way out, and it is taken. At the end
+:math:`\lambda_2 = 1`, which proves the optimum among all K.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse import csgraph
+from scipy.sparse.linalg import SuperLU, splu
+
+from nearfar.solvers.unfolding import (
+    Bound,
+    Edges,
+    Interrupted,
+    Matrix,
+    Problem,
+    Unfolding,
+    Vector,
+    dual_bound,
+    laplacian_basis,
+    principal_axes,
+    relative_gap,
+    repaired,
+    smallest_eigenpairs,
+    symmetric_factor,
+)
+
+#: What the history of a run holds, one number for each step.
+HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
+
+# The least that is added to the second derivative, which is zero along rotations.
+_REGULAR = 1e-5
+# The square of an edge's turn in one step, relative to its length.
+_TURN = 1.0
+# Where λ_2 falls short of 1 by more, the way out of a saddle point is taken, with a step for which
+# edges have so much of their slack left, and then so many steps are centred.
+_UNSTABLE = 1e-3
+_ROOM = 0.5
+_CENTRED = 3
+# Escapes in a row after which there are more columns.
+_PATIENCE = 4
+# The share of the trace below which a column is left out.
+_EMPTY = 1e-4
+
+
+def low_rank(
+    problem: Problem,
+    *,
+    n_columns: int | None = None,
+    start: Matrix | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 200,
+    report: Callable[[dict[str, float]], None] | None = None,
+) -> Unfolding:
+    """Solve for a factor of few columns.
+
+    Parameters
+    ----------
+    problem : Problem
+        Connected; squared lengths of mean about 1, none of them 0.
+    n_columns : int, optional
+        Columns to begin with; where the way out of a saddle point needs more, there will be more.
+        By default as many as classical scaling of shortest paths asks for, and two.
+    start : ndarray of shape (n_points, r), optional
+        A factor to begin with; classical scaling of shortest paths by default.
+    tol : float
+        The relative gap to reach.
+    max_iter : int
+        Limit on steps.
+    report : function, optional
+        Called at each step with the new entries of the history.
+
+    Returns
+    -------
+    Unfolding
+        The best feasible factor and the weights of the best bound, each for itself.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C.
+    """
+    began = time.perf_counter()
+    edges = problem.edges
+    Y = landmark_start(edges) if start is None else edges.centred(start)
+    if n_columns is None:
+        n_columns = _spared_columns(problem, Y)
+    at = _Iterate(problem, _with_columns(edges, Y, min(n_columns, edges.n_points - 1)))
+    best = _Best(problem)
+    history: dict[str, list[float]] = {name: [] for name in HISTORY}
+    try:
+        for _ in range(max_iter + 1):
+            at.measure()
+            best.take_factor(at.Y)
+            if at.is_near:
+                values, vectors = smallest_eigenpairs(edges, at.w, 4)
+                best.take_weights(at.w, float(values[0]))
+            row = {
+                "trace": edges.trace(at.Y),
+                "bound": best.bound.value,
+                "gap": best.gap,
+                "residual": problem.residual(at.Y),
+                "step": at.step,
+                "active": float(at.n_active),
+                "seconds": time.perf_counter() - began,
+            }
+            for name, value in row.items():
+                history[name].append(value)
+            if report is not None:
+                report(row)
+            if best.gap <= tol or len(history["gap"]) > max_iter:
+                break
+            if at.is_near:
+                at.trim()
+                at.escape(values, vectors)
+            at.advance()
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(best.result(history, at)) from interrupt
+    return best.result(history, at)
+
+
+class _Best:
+    """The best feasible factor and the best bound so far, each for itself."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.value = -np.inf
+        self.factor: Matrix | None = None
+        self.bound = Bound(np.inf, np.zeros(len(problem.edges)), -np.inf)
+
+    def take_factor(self, Y: Matrix) -> None:
+        problem = self.problem
+        if problem.constraints == "equality" and problem.residual(Y) > 1e-6:
+            return
+        Y = repaired(problem, Y)
+        value = problem.value(Y)
+        if value > self.value:
+            self.value, self.factor = value, Y
+
+    def take_weights(self, w: Vector, eigenvalue: float) -> None:
+        bound = dual_bound(self.problem, w, eigenvalue)
+        if bound.value < self.bound.value:
+            self.bound = bound
+
+    @property
+    def gap(self) -> float:
+        if not np.isfinite([self.value, self.bound.value]).all():
+            return np.inf
+        return relative_gap(self.value, self.bound.value)
+
+    def result(self, history: dict[str, list[float]], at: _Iterate) -> Unfolding:
+        factor = at.Y if self.factor is None else self.factor
+        weights = self.bound.weights if np.isfinite(self.bound.value) else at.w
+        return Unfolding(factor, weights, max(0, len(history["gap"]) - 1), history)
+
+
+# ---------------------------------------------------------------------- the method
+
+
+@dataclass
+class _Slack:
+    """A non-negative slack of each edge that counts ``sign · s`` beside its squared length.
+
+    Its multiplier is ``z``, with the dual constraint ``z = sign · w + price``.
+    """
+
+    sign: float
+    price: float
+    s: Vector
+    z: Vector
+
+
+_Moves = list[tuple[Vector, Vector]]
+
+
+class _Iterate:
+    """Factor, edge weights and slacks, and the steps from one to the next."""
+
+    def __init__(self, problem: Problem, Y: Matrix) -> None:
+        self.problem = problem
+        self.edges = problem.edges
+        self.Y = Y
+        self.system = BlockSystem(self.edges, Y.shape[1])
+        D = self.edges.squared
+        lengths = self.edges.squared_lengths(Y)
+        typical = self.edges.trace(Y) / len(D)  # of w · D, which sums to the trace
+        self.w = np.zeros(len(D))
+        self.slacks: list[_Slack] = []
+        # How far a unit of weight above the anchor stretches an edge beside its slacks.
+        self.give, self.anchor = np.zeros(len(D)), np.zeros(len(D))
+        if problem.constraints == "inequality":
+            s = np.maximum(D - lengths, 0.1 * D)
+            self.slacks = [_Slack(1.0, 0.0, s, 0.1 * typical / s)]
+            self.w = self.slacks[0].z.copy()
+        elif problem.constraints == "l1":
+            for sign, part in ((-1.0, lengths - D), (1.0, D - lengths)):
+                s = np.maximum(part, 0) + 0.1 * D
+                self.slacks.append(_Slack(sign, problem.price, s, np.full(len(D), problem.price)))
+        elif problem.constraints == "squared":
+            self.give += 0.5 / problem.price
+        else:
+            # Equalities: a penalty, with the anchor for its multipliers.
+            self.give = 0.03 * D * D / typical
+        self.reg = _REGULAR
+        self.step = 1.0
+        self.centred_steps = self.escapes = 0
+        self.widened = False
+
+    def measure(self) -> None:
+        """What depends on the point alone."""
+        edges, D, C = self.edges, self.edges.squared, self.edges.masses
+        self.delta = edges.differences(self.Y)
+        self.over = np.einsum("er,er->e", self.delta, self.delta) - D
+        self.over -= self.give * (self.w - self.anchor)
+        for slack in self.slacks:
+            self.over += slack.sign * slack.s
+        pull = edges.incidence.T @ (self.w[:, None] * self.delta)
+        self.gradient = 2 * (pull - self.problem.sign * C[:, None] * self.Y)
+        trace = edges.trace(self.Y)
+        self.complementarity = sum(float(slack.s @ slack.z) for slack in self.slacks) / trace
+        size = 2 * np.sqrt(trace / C.sum())
+        self.stationarity = float(np.abs(self.gradient / C[:, None]).max() / size)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the weights are worth an eigenvalue."""
+        return self.complementarity < 0.05 and self.stationarity < 1
+
+    @property
+    def n_active(self) -> int:
+        """Edges that hold something."""
+        size = np.abs(self.w) * self.edges.squared
+        return int((size > 1e-6 * size.sum() / len(size)).sum())
+
+    def advance(self) -> None:
+        """One step: a predictor that says what to aim at, then a corrector."""
+        self._factor()
+        aim, corrections = 0.0, [np.zeros(len(self.w)) for _ in self.slacks]
+        if self.slacks:
+            _, _, moves = self._direction(aim, corrections)
+            aim = self._aim(moves)
+            corrections = [ds * dz for ds, dz in moves]
+        dY, dw, moves = self._direction(aim, corrections)
+        primal, dual = self._steps(moves, 0.95)
+        turn = float((self.edges.squared_lengths(dY) / self.edges.squared).max())
+        primal = min(primal, np.sqrt(_TURN / max(turn, _TURN)))
+        if not self.slacks:
+            dual = primal
+        self.Y = self.Y + primal * dY
+        self.w = self.w + dual * dw
+        for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
+            slack.s = slack.s + primal * ds
+            slack.z = slack.z + dual * dz
+        self.step = min(primal, dual)
+        if self.step > 0.5:
+            self.reg = max(self.reg / 4, _REGULAR)
+        elif self.step < 0.1:
+            self.reg = min(self.reg * 4, 1.9)
+        if self.problem.constraints == "equality" and self.stationarity < 0.1 and self.step > 0.5:
+            self.anchor = self.w
+            self.give = self.give * 0.5
+
+    def _factor(self) -> None:
+        """Factor the system, regularised until it is definite on centred factors."""
+        C, sign = self.edges.masses, self.problem.sign
+        self.compliance = self.give.copy()
+        for slack in self.slacks:
+            self.compliance += slack.s / slack.z
+        self.reg = min(self.reg, 1.9)
+        while True:
+            # Translations are eigenvectors too, with this sign; centred steps do not see them.
+            shift = self.reg - 2 * sign
+            self.factor = self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C)
+            negative = int((self.factor.U.diagonal() < 0).sum())
+            if negative <= (self.Y.shape[1] if shift < 0 else 0) or self.reg > 1e3:
+                return
+            self.reg *= 8
+
+    def _direction(self, aim: float, corrections: list[Vector]) -> tuple[Matrix, Vector, _Moves]:
+        """Newton's step to slack times multiplier = aim: dY, dw, and (ds, dz) of each slack."""
+        target = self.over.copy()
+        excess = [slack.z - slack.sign * self.w - slack.price for slack in self.slacks]
+        for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
+            target += slack.sign * ((aim - correction + slack.s * f) / slack.z - slack.s)
+        push = target / self.compliance
+        right = -self.gradient - 2 * (self.edges.incidence.T @ (push[:, None] * self.delta))
+        dY = self.edges.centred(self.system.solve(self.factor, right))
+        stretch = 2 * np.einsum("er,er->e", self.delta, self.edges.differences(dY))
+        dw = push + stretch / self.compliance
+        moves = []
+        for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
+            dz = slack.sign * dw - f
+            moves.append(((aim - correction - slack.s * dz) / slack.z - slack.s, dz))
+        return dY, dw, moves
+
+    def _aim(self, moves: _Moves) -> float:
+        """Mehrotra's rule; complementarity must not run ahead of the residuals."""
+        primal, dual = self._steps(moves, 1.0)
+        now = after = 0.0
+        for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
+            now += float(slack.s @ slack.z)
+            after += float((slack.s + primal * ds) @ (slack.z + dual * dz))
+        centring = float(np.clip((max(after, 0.0) / now) ** 2, 1e-3, 1.0))
+        residual = 0.1 * self.stationarity
+        if self.problem.constraints == "inequality":
+            residual = max(residual, self.problem.residual(self.Y))
+        if residual > self.complementarity:
+            centring = max(centring, 0.5)
+        if self.centred_steps:
+            centring = 1.0
+        return centring * now / (len(self.w) * len(self.slacks))
+
+    def _steps(self, moves: _Moves, share: float) -> tuple[float, float]:
+        """The parts of a step that keep slacks, and that keep multipliers positive."""
+        primal = dual = 1.0
+        for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
+            primal = min(primal, share / max(float((-ds / slack.s).max()), share))
+            dual = min(dual, share / max(float((-dz / slack.z).max()), share))
+        return primal, dual
+
+    def escape(self, values: Vector, vectors: Matrix) -> None:
+        r"""Leave a saddle point by the eigenvectors of :math:`L_w` below 1.
+
+        One of them, added in a direction of space that the points about do not use, raises the
+        trace. The step is as long as the edges have room for.
+        """
+        self.centred_steps = max(0, self.centred_steps - 1)
+        threshold = max(_UNSTABLE, 3 * self.complementarity)
+        unstable = values < self.problem.sign - threshold
+        if not unstable.any():
+            self.centred_steps = self.escapes = 0
+        if self.stationarity > 0.1 or not unstable.any() or self.centred_steps:
+            return
+        self.escapes += 1
+        if self.escapes % _PATIENCE == 0 and self.Y.shape[1] < self.edges.n_points - 2:
+            self.widened = True
+            self._take(np.hstack([self.Y, np.zeros((len(self.Y), 2))]))
+        room = 0.1 * self.edges.squared
+        if self.problem.constraints == "inequality":
+            room = self.slacks[0].s
+        for v in vectors[:, unstable].T:
+            rise = self.edges.differences(v[:, None])[:, 0] ** 2
+            used = (self.delta * rise[:, None]).T @ self.delta
+            _, axes = linalg.eigh(used)
+            size = np.sqrt(float((_ROOM * room / np.maximum(rise, 1e-300)).min()))
+            self.Y = self.Y + size * np.outer(v, axes[:, 0])
+        self.centred_steps = _CENTRED
+        self.measure()
+
+    def trim(self) -> None:
+        """Leave out columns that hold next to nothing, but one."""
+        if self.widened:
+            return
+        values, axes = principal_axes(self.edges, self.Y, 0.0)
+        kept = 1 + max(1, int((values > _EMPTY * values.sum()).sum()))
+        if kept < self.Y.shape[1]:
+            self._take(axes[:, :kept])
+
+    def _take(self, Y: Matrix) -> None:
+        self.Y = Y
+        self.system = BlockSystem(self.edges, Y.shape[1])
+        self.measure()
+
+
+# ---------------------------------------------------------------------- the system
+
+
+class BlockSystem:
+    """Sparse symmetric systems with an r×r block for each point and each edge."""
+
+    def __init__(self, edges: Edges, n_columns: int) -> None:
+        n, r = edges.n_points, n_columns
+        self.edges, self.r = edges, r
+        # Points in an order in which factors of the graph's own Laplacian stay sparse.
+        pattern = edges.laplacian(np.ones(len(edges))) + sparse.eye_array(n)
+        self.place = np.asarray(symmetric_factor(pattern.tocsc()).perm_c, np.intp)
+        here, first, second = np.arange(n), self.place[edges.first], self.place[edges.second]
+        rows = np.concatenate([here, first, second])
+        columns = np.concatenate([here, second, first])
+        self._order = np.lexsort((columns, rows))
+        starts = np.searchsorted(rows[self._order], np.arange(n + 1)).astype(np.int32)
+        self._touching = abs(edges.incidence).T.tocsr()
+        # Which number of the blocks each stored entry is, by compressing the numbers themselves.
+        numbers = np.arange(len(rows) * r * r, dtype=np.float64).reshape(-1, r, r)
+        which = columns[self._order].astype(np.int32)
+        whole = sparse.bsr_array((numbers, which, starts), shape=(n * r, n * r)).tocsr()
+        self._entries = whole.data.astype(np.intp)
+        self._indices, self._indptr = whole.indices, whole.indptr
+
+    def factor(
+        self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector
+    ) -> SuperLU:
+        """Factor: ``2 w I + 4 k δδ'`` for each edge, and a multiple of I for each point."""
+        n, r = self.edges.n_points, self.r
+        own = np.arange(r)
+        edge = (4 * stiffness)[:, None, None] * (delta[:, :, None] * delta[:, None, :])
+        edge[:, own, own] += 2 * weights[:, None]
+        point = np.empty((n, r, r))
+        point[self.place] = (self._touching @ edge.reshape(len(edge), r * r)).reshape(n, r, r)
+        point[self.place[:, None], own, own] += diagonal[:, None]
+        data = np.concatenate([point, -edge, -edge])[self._order].ravel()[self._entries]
+        # Compressed rows of a symmetric matrix are its compressed columns.
+        matrix = sparse.csc_array((data, self._indices, self._indptr), shape=(n * r, n * r))
+        return splu(
+            matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
+
+    def solve(self, factor: SuperLU, right: Matrix) -> Matrix:
+        """The solution for a right-hand side in the order of the points."""
+        ordered = np.empty_like(right)
+        ordered[self.place] = right
+        return np.asarray(factor.solve(ordered.ravel()).reshape(right.shape)[self.place])
+
+
+# ---------------------------------------------------------------------- where to begin
+
+
+def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
+    """Classical scaling of the shortest paths to a few points far from one another.
+
+    Columns are as many as have a share of their variance of at least a hundredth.
+    """
+    n = edges.n_points
+    lengths = np.sqrt(edges.squared)
+    graph = sparse.coo_array((lengths, (edges.first, edges.second)), shape=(n, n)).tocsr()
+    graph = (graph + graph.T).tocsr()
+    place = int(np.argmax(csgraph.dijkstra(graph, indices=0)))
+    paths, landmarks = np.empty((min(n_landmarks, n), n)), []
+    for row in range(len(paths)):
+        landmarks.append(place)
+        paths[row] = csgraph.dijkstra(graph, indices=place)
+        place = int(np.argmax(paths[: row + 1].min(axis=0)))
+    squared = paths**2
+    between = squared[:, landmarks]
+    mean = between.mean(axis=1)
+    gram = -0.5 * (between - mean[:, None] - mean[None, :] + mean.mean())
+    values, vectors = linalg.eigh((gram + gram.T) / 2)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    kept = max(1, int((values > 0.01 * values[values > 0].sum()).sum()))
+    Y = -0.5 * (squared - mean[:, None]).T @ (vectors[:, :kept] / np.sqrt(values[:kept]))
+    return edges.centred(Y)
+
+
+def _spared_columns(problem: Problem, Y: Matrix) -> int:
+    # Negative weights push points apart in all directions: the more columns, the fewer saddles.
+    least, most = (4, 8) if problem.constraints == "inequality" else (10, 12)
+    return min(max(Y.shape[1] + 2, least), most)
+
+
+def _with_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
+    """Y on its principal axes in exactly so many columns; smooth ones are added to it."""
+    _, Y = principal_axes(edges, Y)
+    missing = n_columns - Y.shape[1]
+    if missing <= 0:
+        return Y[:, :n_columns]
+    _, smooth = laplacian_basis(edges, n_columns)
+    smooth = smooth[:, -missing:]
+    slope = float((edges.squared_lengths(smooth) / edges.squared).max())
+    return np.hstack([Y, np.sqrt(0.01 / slope) * smooth])

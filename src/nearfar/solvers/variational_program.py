@@ -1,0 +1,372 @@
+r"""Unfolding within a basis: a small semidefinite program over many edges.
+
+Where :math:`K = Q Z Q^T` with few columns in Q, the squared length of an edge is
+:math:`q_e^T Z q_e`, :math:`q_e = Q_i - Q_j`, and unfolding becomes
+
+.. math::
+    \max_{Z \succeq 0} \; \mathrm{tr}(C Z) - c \sum_e (q_e^T Z q_e - D_e)^2
+    \qquad\text{or}\qquad
+    \max_{Z \succeq 0} \; \mathrm{tr}(C Z), \quad q_e^T Z q_e \le D_e .
+
+Both are solved by a primal-dual interior point method with the matrix of Newton's step in the
+m (m + 1) / 2 entries of Z: with
+
+.. math:: S = \sum_e w_e q_e q_e^T - C \succeq 0
+
+for the dual slack, :math:`a_e = \mathrm{svec}(q_e q_e^T)` and Z S = μ I linearised as
+:math:`dS = \mu Z^{-1} - S - \mathrm{sym}(Z^{-1} dZ \, S)`, one step solves
+
+.. math::
+    \Bigl( \sum_e h_e a_e a_e^T + \mathrm{sym}(Z^{-1} \cdot S) \Bigr) dZ = \dots ,
+
+where :math:`h_e` is 2c for squared slack, and multiplier over slack for inequalities. For squared
+slack the sum is built once, O(E m⁴ / 4), and steps do not see the edges again. For inequalities
+only those edges take part that have been violated so far.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from nearfar.blocks import row_blocks
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_MAX_STEPS = 100
+_MAX_ROUNDS = 60
+
+
+class Unfolded(NamedTuple):
+    """A solution in the basis: Z, the weights of the edges, both values, steps taken."""
+
+    Z: Matrix
+    weights: Vector
+    value: float
+    bound: float
+    n_iter: int
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of the value from the best in the basis."""
+        return (self.bound - self.value) / max(abs(self.bound), np.finfo(float).tiny)
+
+
+def unfold_with_slack(
+    rows: Matrix, squared: Vector, C: Matrix, price: float, tol: float = 1e-9
+) -> Unfolded:
+    """Squared slack: Z for which trace less the price of slack is largest.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_edges, m)
+        :math:`q_e`.
+    squared : ndarray of shape (n_edges,)
+        D, of mean about 1.
+    C : ndarray of shape (m, m)
+        Positive semi-definite; the identity for an orthonormal, centred basis.
+    price : float
+        c > 0.
+    tol : float, default=1e-9
+        Relative gap to stop at.
+    """
+    R, C_ = _balanced(rows, C)
+    q = rows @ R
+    m = q.shape[1]
+    G, h = 2 * price * _moments(q), 2 * price * _svec(q.T @ (squared[:, None] * q))
+    constant = price * float(squared @ squared)
+    c = _svec(C_)
+    Z = squared.sum() / max(float(np.sum(q * q)), np.finfo(float).tiny) * np.eye(m)
+    S = max(float(np.linalg.norm(C_)), np.finfo(float).tiny) * np.eye(m)
+    best, n_iter = Z, 0
+    while n_iter < _MAX_STEPS:
+        n_iter += 1
+        z = _svec(Z)
+        pull = G @ z - h  # svec of sum_e w_e q_e q_e', w = 2c (q'Zq - D)
+        gap = float(np.sum(Z * S))
+        residual = float(np.linalg.norm(c - pull + _svec(S)))
+        best = Z
+        if gap <= tol * float(c @ z) and residual <= 1e-7 * float(np.linalg.norm(c)):
+            break
+        try:
+            inverse = _inverse(Z)
+            newton = linalg.cho_factor(G + _symmetric_kronecker(inverse, S))
+            dZ, dS = _slack_direction(newton, c - pull, inverse, S, 0.0, np.zeros((m, m)))
+            reach = min(_step(Z, dZ), _step(S, dS))
+            after = float(np.sum((Z + reach * dZ) * (S + reach * dS)))
+            target = gap / m * min(1.0, max(after, 0.0) / gap) ** 2
+            second = _sym(inverse @ dZ @ dS)
+            dZ, dS = _slack_direction(newton, c - pull, inverse, S, target, second)
+            # One length for both: S depends on Z through the slack.
+            reach = min(_step(Z, dZ), _step(S, dS))
+        except linalg.LinAlgError:  # as near as rounding allows
+            break
+        Z, S = Z + reach * dZ, S + reach * dS
+        if reach < 1e-8:
+            break
+    Z = R @ best @ R.T
+    weights = 2 * price * (_lengths(rows, Z) - squared)
+    z = _svec(best)
+    value = float(c @ z - (z @ G @ z) / 2 + h @ z) - constant
+    bound = _slack_bound(rows, squared, C, price, weights)
+    return Unfolded(Z, weights, value, bound, n_iter)
+
+
+def _slack_direction(
+    newton: tuple[Matrix, bool],
+    short: Vector,
+    inverse: Matrix,
+    S: Matrix,
+    mu: float,
+    second: Matrix,
+) -> tuple[Matrix, Matrix]:
+    """Steps of Z and S towards Z S = μ I; ``second`` is what the step before left out."""
+    dZ = _smat(linalg.cho_solve(newton, short + _svec(mu * inverse - second)), len(S))
+    return dZ, mu * inverse - S - _sym(inverse @ dZ @ S) - second
+
+
+def unfold_with_inequalities(
+    rows: Matrix, squared: Vector, C: Matrix, tol: float = 1e-6
+) -> Unfolded:
+    """Inequalities: Z of largest trace with no edge too long; edges join when they are violated.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_edges, m)
+        :math:`q_e`, spanning all directions.
+    squared : ndarray of shape (n_edges,)
+        D > 0.
+    C : ndarray of shape (m, m)
+        Positive semi-definite.
+    tol : float, default=1e-6
+        Relative gap, and relative violation of edges that took no part, to stop at.
+
+    Returns
+    -------
+    Unfolded
+        Z is feasible: what is left of violations is repaired by shrinking.
+    """
+    R, C_ = _balanced(rows, C)
+    q = rows @ R
+    m = q.shape[1]
+    batch = 10 * m + 100  # about m edges hold the solution in the end
+    # To begin with, those that would be violated most if all directions grew alike.
+    active = np.sort(np.argsort(-np.sum(q * q, axis=1) / squared, kind="stable")[:batch])
+    Z, known = np.zeros((m, m)), np.zeros(len(q))
+    n_iter, near = 0, max(tol, 1e-2)  # roughly first, while edges still come and go
+    for _ in range(_MAX_ROUNDS):
+        while True:
+            spread = linalg.eigvalsh(q[active].T @ q[active])
+            if len(active) == len(q) or spread[0] > 1e-10 * spread[-1]:
+                break
+            # Some direction is not yet held by any edge: take more, evenly.
+            more = np.linspace(0, len(q) - 1, min(len(q), 2 * len(active))).astype(np.intp)
+            active = np.union1d(active, more)
+        Z, w, steps = _inequality_steps(
+            q[active], squared[active], C_, near, (Z, known[active]) if known.any() else None
+        )
+        known = np.zeros(len(q))
+        known[active] = w * max(1.0, _held(q[active], w, C_))
+        n_iter += steps
+        ratio = _lengths(q, Z) / squared
+        violated = np.flatnonzero(ratio > 1 + max(near, 10 * (ratio[active].max() - 1)))
+        if violated.size:
+            worst = violated[np.argsort(-ratio[violated], kind="stable")[:batch]]
+            # Edges far from their length leave: they would only make steps dearer.
+            busy = (ratio[active] > 0.8) | (w > 1e-3 * w.max())
+            active = np.union1d(active[busy], worst)
+        elif near == tol:
+            break
+        else:
+            near = tol
+    Z = Z / max(1.0, float(ratio.max()))
+    weights = np.zeros(len(q))
+    weights[active] = w
+    # Scaled so that their moment exceeds C, which makes them a bound.
+    bound = float(weights @ squared) * _held(q, weights, C_)
+    return Unfolded(R @ Z @ R.T, weights, float(np.sum(C_ * Z)), bound, n_iter)
+
+
+def _held(q: Matrix, weights: Vector, C: Matrix) -> float:
+    """What weights are to be multiplied by for their moment to exceed C."""
+    return float(linalg.eigvalsh(C, q.T @ (weights[:, None] * q))[-1])
+
+
+def _inequality_steps(
+    q: Matrix, squared: Vector, C: Matrix, tol: float, start: tuple[Matrix, Vector] | None
+) -> tuple[Matrix, Vector, int]:
+    """Z and weights by the interior point method with the given edges, from an earlier Z."""
+    m = q.shape[1]
+    # It begins, and so it stays, where no edge is too long and the weights hold everything.
+    Z = 0.5 * float(np.min(squared / np.sum(q * q, axis=1))) * np.eye(m)
+    w = np.full(len(q), 2 * float(linalg.eigvalsh(C, q.T @ q)[-1]))
+    if start is not None:
+        Z = Z + 0.9 * start[0] / max(1.0, float(np.max(_lengths(q, start[0]) / squared)))
+        Z /= max(1.0, 1.05 * float(np.max(_lengths(q, Z) / squared)))
+        w = 0.02 * w + 1.02 * start[1]
+    s = squared - _lengths(q, Z)
+    S = q.T @ (w[:, None] * q) - C
+    best, n_iter = _Inner(Z, s, w, S), 0
+    while n_iter < _MAX_STEPS:
+        n_iter += 1
+        now = best
+        gap = float(np.sum(now.Z * now.S) + now.w @ now.s)
+        short = squared - _lengths(q, now.Z) - now.s
+        loose = C - q.T @ (now.w[:, None] * q) + now.S
+        dual_feasible = np.linalg.norm(loose) <= 1e-8 * np.linalg.norm(C)
+        if gap <= tol * abs(float(np.sum(C * now.Z))) and dual_feasible:
+            break
+        try:
+            inverse = _inverse(now.Z)
+            moments = _moments(q, now.w / now.s)
+            newton = linalg.cho_factor(moments + _symmetric_kronecker(inverse, now.S))
+            parts = (newton, q, C, short, inverse, now)
+            first = _inequality_direction(*parts, 0.0, np.zeros((m, m)), np.zeros(len(q)))
+            tried = now.moved(first)
+            after = float(np.sum(tried.Z * tried.S) + tried.w @ tried.s)
+            target = gap / (m + len(q)) * min(1.0, max(after, 0.0) / gap) ** 2
+            second = _sym(inverse @ first.Z @ first.S)
+            best = now.moved(_inequality_direction(*parts, target, second, first.w * first.s))
+        except linalg.LinAlgError:
+            break
+        if not (np.isfinite(best.w).all() and np.isfinite(best.Z).all()):
+            best = now
+            break
+    return best.Z, best.w, n_iter
+
+
+class _Inner(NamedTuple):
+    """A point inside: Z and slacks s, weights w and the dual slack S; or a direction."""
+
+    Z: Matrix
+    s: Vector
+    w: Vector
+    S: Matrix
+
+    def moved(self, by: _Inner) -> _Inner:
+        here = min(_step(self.Z, by.Z), _ray(self.s, by.s))
+        there = min(_step(self.S, by.S), _ray(self.w, by.w))
+        return _Inner(
+            self.Z + here * by.Z,
+            self.s + here * by.s,
+            self.w + there * by.w,
+            self.S + there * by.S,
+        )
+
+
+def _inequality_direction(
+    newton: tuple[Matrix, bool],
+    q: Matrix,
+    C: Matrix,
+    short: Vector,
+    inverse: Matrix,
+    now: _Inner,
+    mu: float,
+    second: Matrix,
+    cross: Vector,
+) -> _Inner:
+    """The step towards Z S = μ I and w s = μ."""
+    pull = (mu - cross - now.w * short) / now.s
+    right = _svec(C + mu * inverse - second - q.T @ (pull[:, None] * q))
+    dZ = _smat(linalg.cho_solve(newton, right), len(C))
+    dS = mu * inverse - now.S - _sym(inverse @ dZ @ now.S) - second
+    ds = short - _lengths(q, dZ)
+    dw = (mu - cross - now.w * ds) / now.s - now.w
+    return _Inner(dZ, ds, dw, dS)
+
+
+# ---------------------------------------------------------------------- helpers
+
+
+def _balanced(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
+    """R for which the rows of ``rows @ R`` have unit second moment, and C in these coordinates.
+
+    For eigenvectors of the graph's Laplacian this divides by roots of eigenvalues. Directions in
+    which no edge has any length are left out: nothing would hold them, and C has none there.
+    """
+    moment = rows.T @ rows / max(len(rows), 1)
+    values, vectors = linalg.eigh(moment)
+    kept = values > 1e-13 * values[-1]
+    R = vectors[:, kept] / np.sqrt(values[kept])
+    return R, _sym(R.T @ C @ R)
+
+
+def _slack_bound(rows: Matrix, squared: Vector, C: Matrix, price: float, weights: Vector) -> float:
+    """w'D + |w|²/4c for weights scaled until their moment exceeds C, within the basis."""
+    R, C_ = _balanced(rows, C)
+    q = rows @ R
+    moment = _sym(q.T @ (weights[:, None] * q))
+    values = linalg.eigvalsh(moment)
+    if values[0] <= 0:
+        return np.inf
+    least = float(linalg.eigvalsh(C_, moment)[-1])
+    linear, square = float(weights @ squared), float(weights @ weights) / (4 * price)
+    scale = least if square == 0 else max(least, -linear / (2 * square))
+    return scale * linear + scale**2 * square
+
+
+def _lengths(rows: Matrix, Z: Matrix) -> Vector:
+    return np.einsum("ea,ea->e", rows @ Z, rows)
+
+
+def _places(m: int) -> tuple[Indices, Indices, Vector]:
+    first, second = np.triu_indices(m)
+    return first, second, np.where(first == second, 1.0, np.sqrt(2.0))
+
+
+def _svec(M: Matrix) -> Vector:
+    """The upper triangle with products kept: svec(A)'svec(B) = tr(AB)."""
+    first, second, factor = _places(len(M))
+    return np.asarray(M[first, second] * factor)
+
+
+def _smat(v: Vector, m: int) -> Matrix:
+    first, second, factor = _places(m)
+    M = np.empty((m, m))
+    M[first, second] = M[second, first] = v / factor
+    return M
+
+
+def _moments(rows: Matrix, weights: Vector | None = None) -> Matrix:
+    r""":math:`\sum_e h_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
+    first, second, factor = _places(rows.shape[1])
+    total = np.zeros((len(first), len(first)))
+    for block in row_blocks(len(rows), 16 * len(first), at_most=4096):
+        a = rows[block][:, first] * rows[block][:, second] * factor
+        total += a.T @ (a if weights is None else weights[block, None] * a)
+    return total
+
+
+def _symmetric_kronecker(P: Matrix, S: Matrix) -> Matrix:
+    """The matrix of dZ ↦ sym(P dZ S) on svec."""
+    a, b, factor = _places(len(P))
+    aa, ab = np.ix_(a, a), np.ix_(a, b)
+    ba, bb = np.ix_(b, a), np.ix_(b, b)
+    M = P[aa] * S[bb] + P[ab] * S[ba] + P[ba] * S[ab] + P[bb] * S[aa]
+    return np.asarray((M + M.T) * np.outer(factor, factor) / 8)
+
+
+def _sym(M: Matrix) -> Matrix:
+    return np.asarray((M + M.T) / 2)
+
+
+def _inverse(M: Matrix) -> Matrix:
+    return _sym(linalg.cho_solve(linalg.cho_factor(M), np.eye(len(M))))
+
+
+def _step(M: Matrix, dM: Matrix) -> float:
+    """How far M + t dM stays positive definite, with some distance, at most 1."""
+    lower = linalg.cholesky(M, lower=True)
+    half = linalg.solve_triangular(lower, dM, lower=True)
+    least = float(linalg.eigvalsh(_sym(linalg.solve_triangular(lower, half.T, lower=True)))[0])
+    return min(1.0, -0.95 / least) if least < 0 else 1.0
+
+
+def _ray(v: Vector, dv: Vector) -> float:
+    falling = dv < 0
+    return min(1.0, 0.95 * float(np.min(-v[falling] / dv[falling], initial=np.inf)))

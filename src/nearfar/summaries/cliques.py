@@ -1,0 +1,72 @@
+"""Pairs of rows whose distance is kept when lengths and angles around every row are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.blocks import row_blocks
+from nearfar.summaries.neighbor_graph import NeighborGraph
+
+__all__ = ["clique_pairs", "squared_lengths"]
+
+
+def clique_pairs(
+    graph: NeighborGraph, *, angles: bool = True, listed: NDArray[np.intp] | None = None
+) -> NDArray[np.intp]:
+    """All pairs within a row and its neighbours, or only those of a row and a neighbour.
+
+    Lengths within each such set fix the angles too.
+
+    Parameters
+    ----------
+    graph : NeighborGraph
+        Directed lists.
+    angles : bool, default=True
+        Whether neighbours of one row are joined with each other.
+    listed : ndarray of int, shape (n_samples,), default=None
+        How many entries of each list are neighbours; those after, which linking adds, count as
+        single edges. None is the length of the shortest list.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, 2)
+        Each pair once, the smaller number first, in order.
+
+    Examples
+    --------
+    >>> graph = NeighborGraph([0, 2, 3, 4], [1, 2, 0, 0], [1.0, 1.0, 1.0, 1.0])
+    >>> clique_pairs(graph).tolist()
+    [[0, 1], [0, 2]]
+    >>> graph = NeighborGraph.from_points([[0.0], [1.0], [2.5], [4.5]], n_neighbors=2)
+    >>> clique_pairs(graph, angles=False).tolist(), clique_pairs(graph).tolist()
+    ([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]])
+    """
+    n = graph.n_samples
+    counts = np.diff(graph.indptr)
+    rows = np.repeat(np.arange(n), counts)
+    found = [_codes(rows, graph.indices, n)]
+    lengths = np.full(n, counts.min()) if listed is None else listed
+    for k in np.unique(lengths[lengths > 1]) if angles else ():
+        starts = graph.indptr[:-1][lengths == k]
+        first, second = np.triu_indices(k, 1)
+        for block in row_blocks(len(starts), 16 * len(first)):
+            near = graph.indices[starts[block, None] + np.arange(k)]
+            found.append(_codes(near[:, first].ravel(), near[:, second].ravel(), n))
+    return np.stack(np.divmod(np.unique(np.concatenate(found)), n), axis=1)
+
+
+def squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Squared distances of pairs of rows, from differences in float64."""
+    lengths = np.empty(len(pairs))
+    for block in row_blocks(len(pairs), 24 * X.shape[1]):
+        first, second = pairs[block].T
+        delta = np.subtract(X[first], X[second], dtype=np.float64)
+        lengths[block] = np.einsum("ij,ij->i", delta, delta)
+    return lengths
+
+
+def _codes(first: NDArray[np.intp], second: NDArray[np.intp], n: int) -> NDArray[np.intp]:
+    return np.unique(np.minimum(first, second) * n + np.maximum(first, second))
