@@ -178,6 +178,9 @@ class KernelLMNN(ClassNamePrefixFeaturesOutMixin, Learner):
             setattr(self, name, getattr(self.estimator_, name))
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coefficients_")
+
     def transform(self, X: ArrayLike) -> Floats:
         """Map points, or their kernel values with the training points.
 
