@@ -52,6 +52,7 @@ class ManyMetrics(LargeMargin):
         smoothing: float | None = None,
         V: Any = None,
         points: Any = None,
+        measured: Any = None,
     ) -> Evaluation:
         """The loss over the listed pairs; the gradient stands in for Lap(W) V."""
         found, mapped = self._weighed(L, smoothing, points)
