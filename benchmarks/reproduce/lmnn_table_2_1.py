@@ -479,6 +479,9 @@ WHY: dict[tuple[str, str, str], str] = {
     ("olivetti", "MUL-LMNN", ""): "one pass was chosen, see the notes",
     ("olivetti", "MM-LMNN", ""): "all rows are fitted again, see the notes",
     ("balance", "MM-LMNN", ""): "all rows are fitted again, see the notes",
+    ("yale", "MM-LMNN", ""): "all rows are fitted again, see the notes",
+    ("yale", "PCA", ""): "not known; the images may be cut otherwise",
+    ("yale", "PCA-LMNN", "train"): "follows PCA, which is better here, too",
 }
 
 
