@@ -268,7 +268,8 @@ def test_fit_transform_and_neighbors_make_a_chain(table, here, capsys):
     for name in ("out.csv", "out.tsv", "out.npy"):
         assert run("transform", "m.nf", "--input", "new.csv", "-o", name) == 0
     for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
-        np.testing.assert_array_equal(pd.read_csv(name, sep=separator), mapped)
+        read = pd.read_csv(name, sep=separator, float_precision="round_trip")
+        np.testing.assert_array_equal(read, mapped)
     np.testing.assert_array_equal(np.load("out.npy"), mapped.to_numpy())
     capsys.readouterr()
     assert run("neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3") == 0
