@@ -55,6 +55,8 @@ def pytest_sessionfinish(session, exitstatus):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter):
-    for line in _overdrawn():
-        terminalreporter.write_line(f"OVER BUDGET: {line}", red=True)
+def pytest_unconfigure(config):
+    # After pytest's own summary: the last lines of a log are those that are read.
+    if not hasattr(config, "workerinput"):
+        for line in _overdrawn():
+            print(f"OVER BUDGET: {line}", file=sys.stderr)

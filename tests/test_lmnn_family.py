@@ -24,7 +24,8 @@ from nearfar.mahalanobis.large_margin import LargeMargin, shrinkage_of, unscaled
 from nearfar.mahalanobis.many_metrics import ManyMetrics
 from nearfar.mahalanobis.projected_subgradient import WorkingSet
 from nearfar.neighbors.impostors import find_impostors, target_neighbors
-from nearfar.solvers.triplet_loss import full_loss, laplacian_dot
+from nearfar.solvers import triplet_loss
+from nearfar.solvers.triplet_loss import full_loss, laplacian_dot, pair_distances
 from nearfar.summaries.class_statistics import ClassStatistics
 
 IRIS = load_iris(return_X_y=True)
@@ -730,6 +731,18 @@ def test_the_laplacian_gathers_outer_products():
     wanted = sum(W[a, b] * np.outer(X[a] - X[b], X[a] - X[b]) for a in range(12) for b in range(12))
     found = X.T @ laplacian_dot(sparse.csr_array(W), X)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(50, 3)), rng.normal(size=(50, 50))
+    W = sparse.csr_array(np.where(W > 1, W, 0.0))
+    first, second = np.nonzero(rng.random((50, 50)) < 0.2)
+    wanted = laplacian_dot(W, X), pair_distances(X, first, second)
+    monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
+    np.testing.assert_allclose(laplacian_dot(W, X, n_threads), wanted[0], atol=1e-12)
+    np.testing.assert_array_equal(pair_distances(X, first, second, n_threads), wanted[1])
 
 
 def test_no_push_left_means_no_leave_one_out_error():

@@ -78,13 +78,23 @@ class Checked(BaseEstimator):
         for name, value in self.get_params(deep=False).items():
             check_parameter(type(self).__name__, name, value, self.parameters[name])
 
+    def _forget(self) -> None:
+        """Drop what was learned."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            del self.__dict__[name]
+
     def _check_X(
         self, X: ArrayLike, *, reset: bool, min_samples: int = 1, finite: bool = True
     ) -> Floats:
-        """X as a finite float array; sets ``n_features_in_`` and feature names on ``reset``.
+        """X as a finite float array.
+
+        ``reset`` is for ``fit``: what was learned before is forgotten, so that a fit that fails
+        leaves no old map behind, and ``n_features_in_`` and feature names are set.
 
         ``finite=False`` leaves NaN and infinity to whoever reads the rows next.
         """
+        if reset:
+            self._forget()
         if sparse.issparse(X):
             raise TypeError(
                 f"{type(self).__name__} takes dense data, but X is a sparse matrix. Reduce it "
@@ -105,6 +115,8 @@ class Checked(BaseEstimator):
                 raise
             raise ValueError(f"X: {error}") from error
         if len(rows) < min_samples:
+            if reset:
+                self._forget()
             raise ValueError(
                 f"X has {len(rows)} sample(s) (shape={rows.shape}) while a minimum of "
                 f"{min_samples} is required by {name}."
@@ -158,6 +170,9 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
 
     components_: Floats
     mean_: Floats
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
 
     @property
     def _n_features_out(self) -> int:
@@ -327,17 +342,17 @@ class StatisticsLearner(LinearLearner, ABC):
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
         """Accumulate anew and solve; a fit that fails leaves the learner unfitted."""
-        self._forget()
+        self._drop_statistics()
         try:
             accumulate(exact=False)
             if self.statistics_.is_ill_conditioned():
                 # Features so nearly collinear that float32 products lose what tells them apart.
-                self._forget()
+                self._drop_statistics()
                 accumulate(exact=True)
             return self._solved()
         except BaseException as error:
             if not (isinstance(error, Interrupted) and error.components is not None):
-                self._forget()
+                self._drop_statistics()
             raise
 
     def _accumulate(
@@ -386,6 +401,10 @@ class StatisticsLearner(LinearLearner, ABC):
         return self
 
     def _forget(self) -> None:
+        self._drop_statistics()
+        super()._forget()
+
+    def _drop_statistics(self) -> None:
         self._unsolve()
         self.__dict__.pop("statistics_", None)
 

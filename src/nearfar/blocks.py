@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from threading import current_thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+_POOL = "nearfar-pool"
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, *, at_most: int | None = None) -> Iterator[slice]:
@@ -44,11 +47,17 @@ def map_in_order(
 
     With one thread it is the built-in ``map`` and BLAS keeps its own threads.
     """
-    if n_threads <= 1:
+    if n_threads <= 1 or current_thread().name.startswith(_POOL):
         yield from map(function, tasks)
         return
-    with _libraries().limit(limits=1), ThreadPoolExecutor(n_threads) as pool:
-        yield from pool.map(function, tasks)
+    with _libraries().limit(limits=1):
+        yield from _pool(n_threads, os.getpid()).map(function, tasks)
+
+
+@cache
+def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
+    # Kept: new threads take as long as a small batch. A forked process has lost its parent's.
+    return ThreadPoolExecutor(n_threads, thread_name_prefix=_POOL)
 
 
 def blas_for(flops: float) -> AbstractContextManager[object]:

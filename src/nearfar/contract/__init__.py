@@ -45,6 +45,7 @@ def checks(learner: Learner) -> Iterator[tuple[str, Check]]:
     general: list[Check] = [
         check_declared_parameters,
         check_not_fitted,
+        check_failed_fit,
         check_dtypes,
         check_pandas,
         check_clone_and_pickle,
@@ -88,6 +89,26 @@ def check_not_fitted(learner: Learner) -> None:
     except NotFittedError:
         return
     raise AssertionError("transform before fit must raise NotFittedError")
+
+
+def check_failed_fit(learner: Learner) -> None:
+    """A fit that fails leaves no map of an earlier one behind."""
+    X, y = _data()
+    fitted = clone(learner).fit(X, y)
+    empty = X[:0], y[:0]
+    infinite = np.where(X.max() == X, np.inf, X), y
+    for bad in (empty, infinite):
+        try:
+            fitted.fit(*bad)
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("fit took rows that it must refuse")
+        try:
+            fitted.transform(X)
+        except NotFittedError:
+            continue
+        raise AssertionError("after a fit that failed, transform must raise NotFittedError")
 
 
 def check_dtypes(learner: Learner) -> None:

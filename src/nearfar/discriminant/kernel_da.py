@@ -152,7 +152,6 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
             Itself.
         """
         self._check_parameters()
-        self._forget()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         landmarks = self._landmarks(codes)

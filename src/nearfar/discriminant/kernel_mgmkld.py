@@ -148,7 +148,6 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
             Itself.
         """
         self._check_parameters()
-        self._forget()
         kind = self.linear_learner
         if self.estimator is not None and not isinstance(self.estimator, kind):
             found = type(self.estimator).__name__

@@ -190,7 +190,6 @@ class MODA(StatisticsLearner):
             Itself.
         """
         self._check_parameters()
-        self._forget()
         if self.n_clusters == 1:
             return super().fit(X, y, sample_weight=sample_weight)
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -204,8 +203,8 @@ class MODA(StatisticsLearner):
 
         return self._fit_with(accumulate)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _drop_statistics(self) -> None:
+        super()._drop_statistics()
         self.__dict__.pop("_owners", None)
 
     def partial_fit(

@@ -213,7 +213,6 @@ class MultimodalMGMKLD(LinearLearner):
             Itself.
         """
         self._check_parameters()
-        self.__dict__.pop("components_", None)  # a fit that fails leaves nothing fitted
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         with blas_for(10.0 * rows.shape[1] ** 3):

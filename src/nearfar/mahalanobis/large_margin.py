@@ -23,9 +23,11 @@ from nearfar.neighbors.impostors import find_impostors, nearest_impostors, pair_
 from nearfar.solvers.eigen import whitener
 from nearfar.solvers.triplet_loss import (
     Evaluation,
+    Measured,
     PairList,
     full_loss,
     listed_loss,
+    measure,
     order_of_nearness,
     pair_distances,
     pull_laplacian,
@@ -180,13 +182,30 @@ class LargeMargin:
         smoothing: float | None = None,
         V: Matrix | None = None,
         points: Matrix | None = None,
+        measured: Measured | None = None,
     ) -> Evaluation:
         """The loss with hinges of the present roundness, or another."""
         width = self.smoothing if smoothing is None else smoothing
         Z = self.mapped(L, points)
         if self.pairs is None:
             return full_loss(Z, self.codes, self.targets, self.push_weight, width, V)
-        return listed_loss(Z, self.targets, self.pairs, self.push_weight, width, V, self.nearest)
+        return listed_loss(
+            Z,
+            self.targets,
+            self.pairs,
+            self.push_weight,
+            width,
+            V,
+            self.nearest,
+            self.n_threads,
+            measured,
+        )
+
+    def measured(self, L: Floats) -> Measured | None:
+        """Distances under L in full precision, to be evaluated more than once; None for all."""
+        if self.pairs is None:
+            return None
+        return measure(self.mapped(L, self.points), self.targets, self.pairs, self.n_threads)
 
     def objective(self, L: Floats) -> Evaluation:
         """The objective itself, with sharp hinges and in full precision."""
@@ -310,7 +329,7 @@ class LargeMargin:
         if self.nearest is not None:
             # Beyond the last that counts nothing does.
             listed = self.pairs.centres
-            distances = pair_distances(Z, listed, self.pairs.indices)
+            distances = pair_distances(Z, listed, self.pairs.indices, self.n_threads)
             last = order_of_nearness(listed, distances) == self.nearest - 1
             needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
         return bool(np.all(alpha * radius[centres] >= needed[centres]))
@@ -486,18 +505,23 @@ class LargeMargin:
 
     # The bound
 
-    def _slope(self, L: Floats, smoothing: float) -> tuple[Floats, float]:
+    def _slope(
+        self, L: Floats, smoothing: float, measured: Measured | None = None
+    ) -> tuple[Floats, float]:
         """The gradient in M (its diagonal when L is one) and the sum of slopes."""
         X = self.points
         d = X.shape[1]
-        if self.structure == "diagonal":
-            found = self.evaluate(L, smoothing, V=X, points=X)
-            return np.einsum("ij,ij->j", found.laplacian_v, X), found.slopes
-        G = np.empty((d, d))
+        if measured is None:
+            measured = self.measured(L)
+        G = np.empty(d if self.structure == "diagonal" else (d, d))
         for start in range(0, d, 256):
             part = slice(start, start + 256)
-            found = self.evaluate(L, smoothing, V=np.ascontiguousarray(X[:, part]), points=X)
-            G[:, part] = X.T @ found.laplacian_v
+            V = np.ascontiguousarray(X[:, part])
+            found = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
+            if self.structure == "diagonal":
+                G[part] = np.einsum("ij,ij->j", found.laplacian_v, V)
+            else:
+                G[:, part] = X.T @ found.laplacian_v
         return (G + G.T) / 2, found.slopes
 
     def _pull(self) -> Floats:
@@ -517,9 +541,9 @@ class LargeMargin:
         hinges nearly satisfy it at a good L; a common factor makes sure.
         """
         P = self._pull()
-        best = self.bound
+        best, measured = self.bound, self.measured(L)
         for width in self.smoothing * np.array([1.0, 0.3, 3.0]):
-            S, slopes = self._slope(L, width)
+            S, slopes = self._slope(L, width, measured)
             lowest = least_ratio(S - P, P)
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * slopes)
@@ -558,6 +582,7 @@ class GivenTriplets(LargeMargin):
         smoothing: float | None = None,
         V: Matrix | None = None,
         points: Matrix | None = None,
+        measured: Measured | None = None,
     ) -> Evaluation:
         """The loss over the triplets."""
         width = self.smoothing if smoothing is None else smoothing
@@ -568,6 +593,9 @@ class GivenTriplets(LargeMargin):
     ) -> float:
         """Nothing to search."""
         return 0.0
+
+    def measured(self, L: Floats) -> None:
+        """Nothing is kept."""
 
     def is_complete(self, L: Floats) -> bool:
         """Always."""

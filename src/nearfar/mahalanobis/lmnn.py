@@ -256,11 +256,9 @@ class LMNN(LinearLearner):
         LMNN
             Itself.
         """
+        start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        start_from = self.__dict__.get("components_") if self.warm_start else None
-        for name in ("classes_", "target_neighbors_"):
-            self.__dict__.pop(name, None)
         self.validation_errors_: list[float] = []
         self._check_combination(supervision, target_neighbors)
         if supervision is not None:

@@ -52,6 +52,7 @@ class ManyMetrics(LargeMargin):
         smoothing: float | None = None,
         V: Any = None,
         points: Any = None,
+        measured: Any = None,
     ) -> Evaluation:
         """The loss over the listed pairs; the gradient stands in for Lap(W) V."""
         found, mapped = self._weighed(L, smoothing, points)
@@ -83,11 +84,11 @@ class ManyMetrics(LargeMargin):
     def _by_cell(self, found: Any) -> list[sparse.csr_array]:
         """W with the columns of one cell after the other, the others empty."""
         W = (found.push + found.pull).tocoo()
-        owner = self.cells[W.coords[1]]
+        owner = self.cells[W.col]
         parts = []
         for cell in range(len(self.members)):
             mine = owner == cell
-            rows, columns = W.coords[0][mine], W.coords[1][mine]
+            rows, columns = W.row[mine], W.col[mine]
             parts.append(sparse.csr_array((W.data[mine], (rows, columns)), W.shape))
         return parts
 

@@ -164,8 +164,9 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
             self._train(rows, codes, cells)
         else:
             self._fit_in_time(lmnn, rows, codes, cells)
-        self._rows, self._codes, self.cells_ = rows, codes, cells
+        self._rows, self._codes = rows, codes
         self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
+        self.cells_ = cells
         return self
 
     def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, cells: Indices) -> None:
@@ -279,7 +280,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         return progress.n_iter if watch is None else watch.best_iteration
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_rows")
+        return hasattr(self, "cells_")
 
     # Rules
 

@@ -120,7 +120,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
         ClassicalMDS
             Itself.
         """
-        self._forget()
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         if self.n_components >= len(rows):
@@ -206,10 +205,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         return first_solution(values, vectors)
-
-    def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            del self.__dict__[name]
 
     @property
     def _n_features_out(self) -> int:

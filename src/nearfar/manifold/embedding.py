@@ -78,7 +78,6 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
         object
             The learner itself.
         """
-        self._forget()
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         points, where = distinct(rows, self.n_components)
@@ -109,10 +108,6 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         return self._place(rows).astype(rows.dtype)
-
-    def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            del self.__dict__[name]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "embedding_")

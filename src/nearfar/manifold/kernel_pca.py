@@ -136,7 +136,6 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         KernelPCA
             Itself.
         """
-        self._forget()
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         if self.n_components >= len(rows):

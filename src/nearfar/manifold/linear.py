@@ -54,8 +54,6 @@ class _LinearEmbedding(LinearLearner):
         object
             The learner itself.
         """
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            del self.__dict__[name]
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         points, _ = distinct(rows, 0)

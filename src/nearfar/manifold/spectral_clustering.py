@@ -149,8 +149,6 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
         SpectralClustering
             Itself.
         """
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            del self.__dict__[name]
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         kept, where = distinct_rows(rows)

@@ -110,14 +110,14 @@ def find_impostors(
         place[order] = np.arange(len(order))
         right = right[place[facing]]
 
-    def candidates(task: _Task) -> tuple[Indices, Indices]:
+    def impostors(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
         rows, others = task
         distances = left[rows] @ right[others].T
-        near = distances < radius[rows, None]
+        close = distances < radius[rows, None]
         if both:
-            near |= distances < radius[others]
-        flat = np.flatnonzero(near)
-        i, m = np.divmod(flat, near.shape[1])
+            close |= distances < radius[others]
+        flat = np.flatnonzero(close)
+        i, m = np.divmod(flat, close.shape[1])
         centre, other = rows[i], others.start + m
         if both:
             values = distances.ravel()[flat]
@@ -126,19 +126,21 @@ def find_impostors(
                 np.concatenate([centre[forth], other[back]]),
                 np.concatenate([other[forth], centre[back]]),
             )
-        return order[centre], facing[other]
+        centre, other = order[centre], facing[other]
+        # The product rounds: what it found is measured again.
+        near = pair_distances(Z, centre, other) < reach[centre]
+        return len(centre), centre[near].astype(np.int32), other[near].astype(np.int32)
 
     if Z.size * len(centres) < _WORTH_THREADS:
         n_threads = 1
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
     tasks = _class_blocks(edges, facing_edges, None if both else centres)
-    for centre, other in map_in_order(candidates, tasks, n_threads):
-        n_found += len(centre)
+    for n_candidates, centre, other in map_in_order(impostors, tasks, n_threads):
+        n_found += n_candidates
         if n_found > max_pairs:
             return None
-        near = pair_distances(Z, centre, other) < reach[centre]
-        found.append((centre[near].astype(np.int32), other[near].astype(np.int32)))
+        found.append((centre, other))
     return pair_list(found, len(Z))
 
 

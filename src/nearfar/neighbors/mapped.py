@@ -37,8 +37,9 @@ class MappedClassifier(ClassifierMixin, Checked):
         self, X: ArrayLike, y: ArrayLike, supervision: Any
     ) -> tuple[Any, Floats, NDArray[Any], NDArray[np.intp]]:
         """A fitted clone of the learner or None, the mapped points, the classes and the codes."""
-        self._check_parameters()
+        self._forget()
         self.__dict__.pop("_points", None)
+        self._check_parameters()
         learner = None
         if self.estimator is None:
             if supervision is not None:

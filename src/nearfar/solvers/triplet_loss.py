@@ -27,10 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearfar.blocks import row_blocks, squared_distances
+from nearfar.blocks import map_in_order, row_blocks, squared_distances
 
 Matrix = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
+
+# Pairs times features from which threads pay, and parts of the work that each of them gets.
+THREADED_SIZE, PARTS = 3 * 10**7, 4
 
 
 class Evaluation(NamedTuple):
@@ -70,15 +73,39 @@ def target_distances(Z: Matrix, targets: Indices) -> NDArray[np.float64]:
     return distances
 
 
-def pair_distances(Z: Matrix, first: Indices, second: Indices) -> NDArray[np.float64]:
+def pair_distances(
+    Z: Matrix, first: Indices, second: Indices, n_threads: int = 1
+) -> NDArray[np.float64]:
     """Squared distances of pairs of rows, from their differences."""
-    distances = np.empty(len(first))
-    # Blocks that stay in cache: the gathered rows are read once and forgotten.
-    for block in row_blocks(len(first), 24 * Z.shape[1], at_most=max(256, 2**17 // Z.shape[1])):
-        difference = np.take(Z, second[block], axis=0)
-        difference -= np.take(Z, first[block], axis=0)
-        distances[block] = np.einsum("ij,ij->i", difference, difference)
-    return distances
+    n_features = Z.shape[1]
+
+    def measured(part: slice) -> NDArray[np.float64]:
+        left, right = first[part], second[part]
+        distances = np.empty(len(left))
+        # Blocks that stay in cache: the gathered rows are read once and forgotten.
+        for block in row_blocks(len(left), 24 * n_features, at_most=max(256, 2**17 // n_features)):
+            difference = np.take(Z, right[block], axis=0)
+            difference -= np.take(Z, left[block], axis=0)
+            distances[block] = np.einsum("ij,ij->i", difference, difference)
+        return distances
+
+    if n_threads == 1 or len(first) * n_features < THREADED_SIZE:
+        return measured(slice(None))
+    parts = row_blocks(len(first), 0, at_most=-(-len(first) // (PARTS * n_threads)))
+    return np.concatenate(list(map_in_order(measured, parts, n_threads)))
+
+
+class Measured(NamedTuple):
+    """1 plus the distance of each target (n, k), and the distance of each listed impostor."""
+
+    reach: NDArray[np.float64]
+    distances: NDArray[np.float64]
+
+
+def measure(Z: Matrix, targets: Indices, impostors: PairList, n_threads: int = 1) -> Measured:
+    """What the loss needs to know of Z."""
+    distances = pair_distances(Z, impostors.centres, impostors.indices, n_threads)
+    return Measured(1.0 + target_distances(Z, targets), distances)
 
 
 def listed_loss(
@@ -89,15 +116,27 @@ def listed_loss(
     smoothing: float = 0.0,
     V: Matrix | None = None,
     nearest: int | None = None,
+    n_threads: int = 1,
+    measured: Measured | None = None,
 ) -> Evaluation:
-    """The loss with hinges over the listed impostor pairs only."""
+    """The loss with hinges over the listed impostor pairs only.
+
+    ``measured`` are the distances under Z, where they are known.
+    """
     V = Z if V is None else V
-    reach = 1.0 + target_distances(Z, targets)
-    distances = pair_distances(Z, impostors.centres, impostors.indices)
+    if measured is None:
+        measured = measure(Z, targets, impostors, n_threads)
     found = weigh_hinges(
-        reach, targets, impostors, distances, push_weight, smoothing, V.dtype, nearest
+        measured.reach,
+        targets,
+        impostors,
+        measured.distances,
+        push_weight,
+        smoothing,
+        V.dtype,
+        nearest,
     )
-    laplacian_v = laplacian_dot(found.push, V) + laplacian_dot(found.pull, V)
+    laplacian_v = laplacian_dot(found.push, V, n_threads) + laplacian_dot(found.pull, V)
     return Evaluation(found.loss, laplacian_v, found.n_active, found.slopes)
 
 
@@ -282,9 +321,19 @@ def _target_weights(
     return sparse.csr_array((weights, targets[present], indptr), (len(targets), len(targets)))
 
 
-def laplacian_dot(W: sparse.csr_array, V: Matrix) -> Matrix:
+def laplacian_dot(W: sparse.csr_array, V: Matrix, n_threads: int = 1) -> Matrix:
     """Lap(W) V."""
     degrees = np.asarray(W.sum(axis=1)) + np.asarray(W.sum(axis=0))
-    result = W @ V
-    result += W.T @ V
-    return np.asarray(degrees[:, None] * V - result)
+    if W.nnz * V.shape[1] < THREADED_SIZE:
+        result = W @ V
+        result += W.T @ V
+        return np.asarray(degrees[:, None] * V - result)
+    both = sparse.csr_array(W + W.T)
+    result = np.empty_like(V)
+
+    def multiplied(part: slice) -> None:
+        result[part] = degrees[part, None] * V[part] - both[part] @ V
+
+    parts = row_blocks(len(V), 0, at_most=-(-len(V) // (PARTS * n_threads)))
+    list(map_in_order(multiplied, parts, n_threads))
+    return result

@@ -61,10 +61,6 @@ class KernelCoordinates:
     def __sklearn_is_fitted__(self) -> bool:
         return "coefficients_" in vars(self)
 
-    def _forget(self) -> None:
-        """Before a fit: should it fail, an old map must not meet the directions of new rows."""
-        self.__dict__.pop("coefficients_", None)
-
     def _fit_kernel(self, rows: Floats, auto: int | None = None) -> Matrix:
         """Keep the rows, or of given kernel values nothing; the coordinates of the rows.
 
