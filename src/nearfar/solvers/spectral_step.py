@@ -185,6 +185,7 @@ def _inverted(S: sparse.csr_array, n_smallest: int, null: Matrix) -> Matrix:
         (S + shift * sparse.eye_array(n)).tocsc(),
         permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
+        panel_size=8,  # graphs of low dimension fill little: wider panels are mostly empty
         options={"SymmetricMode": True},
     )
 

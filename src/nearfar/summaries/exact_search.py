@@ -9,7 +9,7 @@ is a function of the data alone: the same for every number of threads, version o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,6 +27,7 @@ Indices = NDArray[np.intp]
 
 # Candidates beyond the k-th; the farthest of them says whether the cut at k is safe.
 _SPARE = 8
+_FEW_SPARE = 2
 # Differences are taken for so many numbers at once, which stay in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
 # By the greatest number of features, the rows from which trees beat blocks, and the queries that
@@ -254,22 +255,31 @@ def _nearest(X: Rows, Q: Rows, k: int, *, tree: bool = False) -> tuple[Distances
     dtype = np.dtype(np.float64) if tree else np.result_type(X, Q)
     Z = _centred(X, centre, dtype)
     queries = Z if Q is X else _centred(Q, centre, dtype)
-    n_candidates = min(k + _SPARE, len(X))
+    propose: Callable[[Rows, int], tuple[Any, Any]]
+    spares: tuple[int, ...]
     if tree:
-        found, candidates = KDTree(Z).query(queries, n_candidates)
+        # In float64 only ties leave a doubt, so few candidates do for most rows.
+        propose, spares = KDTree(Z).query, (_FEW_SPARE, _SPARE)
     else:
-        search = NearestNeighbors(n_neighbors=n_candidates, algorithm="brute").fit(Z)
-        found, candidates = search.kneighbors(queries)
-    distances, indices = _ranked(X, Q, candidates, k)
-    if n_candidates < len(X):
+        propose, spares = NearestNeighbors(algorithm="brute").fit(Z).kneighbors, (_SPARE,)
+    distances = np.empty((len(Q), k))
+    indices = np.empty((len(Q), k), np.intp)
+    unsure: Any = slice(None)
+    for spare in spares:
+        n_candidates = min(k + spare, len(X))
+        asked = queries[unsure]
+        found, candidates = propose(asked, n_candidates)
+        distances[unsure], indices[unsure] = _ranked(X, Q[unsure], candidates, k)
+        if n_candidates == len(X):
+            return distances, indices
         # A row that was not proposed, yet lies within the k-th distance, would have been found at
         # `reach` at most. The last candidate being farther than that, there is no such row.
-        reach = _reach(_squared_norms(queries), distances[:, -1], X.shape[1], dtype)
-        unsure = np.flatnonzero(found[:, -1].astype(np.float64) ** 2 <= reach)
-        if unsure.size:
-            distances[unsure], indices[unsure] = _nearest_within(
-                X, Q[unsure], k, distances[unsure, -1]
-            )
+        reach = _reach(_squared_norms(asked), distances[unsure, -1], X.shape[1], dtype)
+        close = found[:, -1].astype(np.float64) ** 2 <= reach
+        unsure = np.arange(len(Q))[unsure][close]
+        if not unsure.size:
+            return distances, indices
+    distances[unsure], indices[unsure] = _nearest_within(X, Q[unsure], k, distances[unsure, -1])
     return distances, indices
 
 
