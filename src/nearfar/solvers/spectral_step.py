@@ -92,7 +92,7 @@ def leading_spectrum(K: Matrix, n_largest: int, *, positive: bool = False) -> Sp
     n = len(K)
     if not K.any():
         return Spectrum(np.zeros(n_largest), np.eye(n)[:, :n_largest], 0.0)
-    if n <= max(_DENSE, n_largest + 1):
+    if n <= max(_SPARSE_FROM if positive else _DENSE, 4 * n_largest):
         values, vectors = linalg.eigh(K)
         share = share_of_negative(values)
     else:

@@ -92,10 +92,8 @@ class KernelCoordinates:
                 "The kernel has values that are NaN or infinite: rescale the features of X, or "
                 "choose another kernel or gamma."
             )
-        size = max(K.max(), -K.min())
-        for block in row_blocks(len(K), 64 * len(K)):
-            if not np.allclose(K[block], K[:, block].T, rtol=1e-6, atol=1e-8 * size):
-                raise ValueError("The kernel matrix is not symmetric.")
+        if self._is_given() or callable(self.kernel):
+            _check_symmetric(K)
         self._means = K.mean(axis=0)
         self._mean = float(self._means.mean())
         return K
@@ -168,6 +166,13 @@ class LandmarkCoordinates(KernelCoordinates):
     @property
     def _n_features_out(self) -> int:
         return len(self.coefficients_)
+
+
+def _check_symmetric(K: Matrix) -> None:
+    size = max(K.max(), -K.min())
+    for block in row_blocks(len(K), 64 * len(K)):
+        if not np.allclose(K[block], K[:, block].T, rtol=1e-6, atol=1e-8 * size):
+            raise ValueError("The kernel matrix is not symmetric.")
 
 
 def class_landmarks(
