@@ -217,7 +217,7 @@ class MVU(_GraphEmbedding):
         "out_of_sample": PLACING,
         "reg": [real(0, open_low=True)],
         "warm_start": [boolean],
-        "verbose": [integer(0)],
+        "verbose": [boolean, integer(0)],
     }
 
     factor_: Matrix
