@@ -75,8 +75,8 @@ class Checked(BaseEstimator):
     parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
 
     def _check_parameters(self) -> None:
-        for name, value in self.get_params(deep=False).items():
-            check_parameter(type(self).__name__, name, value, self.parameters[name])
+        for name, allowed in self.parameters.items():
+            check_parameter(type(self).__name__, name, getattr(self, name), allowed)
 
     def _forget(self) -> None:
         """Drop what was learned."""
