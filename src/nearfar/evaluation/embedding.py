@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Learner, all_learners
 from nearfar.datasets.tables import EMBEDDED, Table
 from nearfar.evaluation import embedding_facts as facts
 from nearfar.evaluation.columns import Columns, choose_columns
 from nearfar.evaluation.document import versions
+from nearfar.evaluation.folds import map_through
 from nearfar.evaluation.images import pictures
 from nearfar.evaluation.lines import code_of
 from nearfar.evaluation.methods import Scale
@@ -370,6 +372,57 @@ def describe(
         "n_neighbors": n_neighbors,
         "contents": None if contents is None else contents(drawn),
     }
+
+
+def describe_fitted(
+    learner: Any,
+    X: Any,
+    *,
+    color: Any = None,
+    color_name: str | None = None,
+    name: str = "data",
+    image_shape: tuple[int, ...] | None = None,
+    show_rows: bool = True,
+) -> dict[str, Any]:
+    """What the page shows of a learner, or a Pipeline, that was fitted elsewhere."""
+    table = Table(name, X if hasattr(X, "iloc") else np.asarray(X), image_shape=image_shape)
+    points = X
+    if isinstance(learner, Pipeline):
+        points, learner = map_through(learner[:-1], X), learner[-1]
+    points = np.asarray(points)
+    if points.ndim != 2 or points.dtype.kind not in "biuf":
+        raise ValueError(
+            f"X must be rows of numbers, those that the learner was fitted to; got an array of "
+            f"shape {points.shape} and type {points.dtype}."
+        )
+    points = points if points.dtype == np.float32 else points.astype(np.float64)
+    check_is_fitted(learner)
+    if image_shape is not None and int(np.prod(image_shape)) != table.X.shape[1]:
+        raise ValueError(
+            f"image_shape={image_shape} has {int(np.prod(image_shape)):,} numbers, but the rows "
+            f"of X have {table.X.shape[1]:,}."
+        )
+    shade = None
+    if color is not None:
+        shade = colors(color, str(color_name or getattr(color, "name", None) or "label"))
+        size = len(shade["codes"] if shade["kind"] == "classes" else shade["values"])
+        if size != len(points):
+            raise ValueError(f"color has {size} values for {len(points)} rows of X.")
+    if hasattr(X, "columns"):
+        columns = Columns(tuple(str(name) for name in X.columns), (), (), False)
+    else:
+        p = table.X.shape[1]
+        names = getattr(learner, "feature_names_in_", [f"column {i}" for i in range(p)])
+        columns = Columns(tuple(range(p)), (), (), False, tuple(map(str, names)))
+    return describe(
+        learner,
+        points,
+        coordinates_of(learner, points),
+        name=name,
+        color=shade,
+        n_features=table.X.shape[1],
+        contents=_contents(table, columns, shade, len(points)) if show_rows else None,
+    )
 
 
 def _told(learner: Learner, warned: Sequence[str]) -> list[str]:

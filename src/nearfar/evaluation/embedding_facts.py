@@ -134,6 +134,11 @@ def _without_proof(learner: Learner) -> dict[str, str]:
             "short": "no certificate: the directions are drawn at random",
             "text": "A random projection optimises nothing. Judge it by the quality below.",
         }
+    if not hasattr(learner, "eigenvalues_") and name != "PCA":
+        return {
+            "short": "no certificate",
+            "text": f"{name} proves nothing about its result. Judge it by the quality below.",
+        }
     text = (
         f"{name} solves an eigenproblem, and the solution is the best there is of its own "
         "objective. How true the picture is that does not say: judge it by the quality below."
