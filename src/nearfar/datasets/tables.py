@@ -167,6 +167,8 @@ def read_table(
         table = _from_frame(path, wanted, names, need_target)
     options = {"target": target, "labels": labels, "groups": groups, "time": time}
     asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
+    asked += [", need_target=False"] * (not need_target)
+    asked += [f", guess_target={guess_target}"] * (guess_target is not None)
     table.source = f"read_table({os.fspath(source)!r}{''.join(asked)})"
     n = len(table.X)
     if n == 0:

@@ -218,6 +218,9 @@ def embed_table(
         drop=drop if image_shape is None else (),
     )
     notes = [f"Left out: column {name!r}: {why}." for name, why in columns.dropped]
+    if color is not None and shade is not None and shade["name"] in columns.names:
+        own = shade["name"]
+        notes.append(f"'{own}' colours the picture and is a feature too; --drop '{own}' ends that.")
     rows = columns.select(table.X)
     steps, X = _prepared(columns, rows, notes)
     n = len(X)
@@ -249,7 +252,7 @@ def embed_table(
         n_features=columns.n_features,
         contents=_contents(table, columns, shade, n) if show_rows else None,
         argv=argv,
-        code=_code_lines(table, columns, steps, n_components),
+        code=_code_lines(table, steps, n_components, keep, drop),
     )
     document["certificate"]["text"] = _in_options(document["certificate"]["text"], all_of_them=True)
     return Embedded(document, Pipeline(steps), coordinates, stopped)
@@ -445,12 +448,9 @@ def _parameters(learner: Learner, n_components: int) -> str:
     """What differs from the defaults, and what decides the picture."""
     given = learner.get_params(deep=False) | {"n_components": n_components}
     defaults = type(learner)().get_params(deep=False)
-    shown = ("n_components", "n_neighbors", "constraints")
-    return ", ".join(
-        f"{key}={value!r}"
-        for key, value in given.items()
-        if key in shown or repr(value) != repr(defaults.get(key))
-    )
+    first = [key for key in ("n_components", "n_neighbors", "constraints") if key in given]
+    changed = [key for key in given if repr(given[key]) != repr(defaults.get(key))]
+    return ", ".join(f"{key}={given[key]!r}" for key in dict.fromkeys([*first, *changed]))
 
 
 def _edges(learner: Learner, X: Floats, drawn: NDArray[np.intp]) -> tuple[Any, int]:
@@ -493,6 +493,8 @@ def _read_images(table: Table, shape: tuple[int, ...], drop: Sequence[Any]) -> N
             raise ValueError(f"--images {names}: {listed(odd, 5)} hold no numbers but text.")
         table.feature_names = [str(name) for name in X.columns]
         X = X.to_numpy(np.float64)
+        if table.source is not None:
+            table.source = None  # more than a call
     table.X, table.image_shape = X, shape
 
 
@@ -549,18 +551,21 @@ def _widened(learner: Learner, X: Floats) -> int:
 # The colour and the contents of rows
 
 
-def colors(values: Any, name: str, classes: Sequence[str] | None = None) -> dict[str, Any]:
+def colors(
+    values: Any, name: str, classes: Sequence[str] | None = None, *, few: int = _FEW_NUMBERS
+) -> dict[str, Any]:
     """What to colour by: classes, or numbers.
 
     Parameters
     ----------
     values : array-like of shape (n,)
-        Text, booleans and up to ten different whole numbers are classes, other numbers are
-        numbers.
+        Text, booleans and few different whole numbers are classes, other numbers are numbers.
     name : str
         Of the values.
     classes : sequence of str, optional
         Names of the sorted values.
+    few : int, default=10
+        How many whole numbers are few.
 
     Returns
     -------
@@ -585,8 +590,7 @@ def colors(values: Any, name: str, classes: Sequence[str] | None = None) -> dict
         known &= np.isfinite(numbers)
         different = np.unique(numbers[known])
         whole = np.all(different == np.floor(different))
-        few = len(different) <= (MOST_CLASSES if classes is not None else _FEW_NUMBERS)
-        if not (whole and few):
+        if not whole or len(different) > few:
             return {"name": name, "kind": "numbers", "values": np.where(known, numbers, np.nan)}
         array = numbers.astype(np.int64, copy=False) if known.all() else numbers
     texts = np.array([_text(value) for value in array.tolist()], dtype=object)
@@ -610,18 +614,18 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
         if table.y is None:
             return None
         try:
-            return colors(table.y, table.target or "label", table.class_names)
+            return colors(table.y, table.target or "label", table.class_names, few=MOST_CLASSES)
         except ValueError:  # too many names; nobody asked for them
             table.messages.append(f"'{table.target}' has too many values to colour by.")
             return None
     sides = {
-        table.target: (table.y, table.class_names),
-        table.groups_name: (table.groups, None),
-        table.time_name: (table.time, None),
+        table.time_name: (table.time, None, _FEW_NUMBERS),
+        table.groups_name: (table.groups, None, MOST_CLASSES),
+        table.target: (table.y, table.class_names, MOST_CLASSES),
     }
     if column in sides and sides[column][0] is not None:
-        values, names = sides[column]
-        return colors(values, column, names)
+        values, names, few = sides[column]
+        return colors(values, column, names, few=few)
     if hasattr(table.X, "iloc"):
         known = [str(name) for name in table.X.columns]
         if column in known:
@@ -729,20 +733,41 @@ def _in_options(text: str, *, all_of_them: bool = False) -> str:
     return text
 
 
-def _code_lines(table: Table, columns: Columns, steps: Sequence[Any], n_components: int) -> str:
+def _code_lines(
+    table: Table,
+    steps: Sequence[Any],
+    n_components: int,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
+) -> str:
     """Lines of Python that fit the same learner."""
-    learner = steps[-1][1]
+    named = dict(steps)
+    learner = named["learner"]
     asked = type(learner)(**{**learner.get_params(deep=False), "n_components": n_components})
-    lines = [f"from nearfar import {type(learner).__name__}"]
-    if table.source is None or any(name == "prepare" for name, _ in steps):
-        lines += ["", f"# X: the {count(columns.n_features, 'column')} in use, as numbers"]
-    elif table.name in EMBEDDED:
-        loader = f"load_{table.name}"
-        lines = [f"from sklearn.datasets import {loader}", *lines, "", f"X = {loader}().data"]
+    imports = [f"from nearfar import {type(learner).__name__}"]
+    if table.source is None:
+        lines = ["# X: the columns in use, as numbers"]
+    elif table.name in EMBEDDED and not drop:
+        imports.append(f"from sklearn.datasets import load_{table.name}")
+        lines = [f"X = load_{table.name}().data"]
     else:
-        lines = ["from nearfar.datasets import read_table", *lines, "", f"X = {table.source}.X"]
-    if any(name == "scale" for name, _ in steps):
-        scaler = type(steps[-2][1]).__name__
-        lines.insert(-1, f"from sklearn.preprocessing import {scaler}")
+        imports.append("from nearfar.datasets import read_table")
+        lines = [f"table = {table.source}", "X = table.X"]
+    if "prepare" in named and table.source is not None:
+        imports.append("from nearfar.evaluation.columns import choose_columns")
+        options = {"keep": list(keep), "drop": list(drop)}
+        given = "".join(f", {name}={value!r}" for name, value in options.items() if value)
+        if table.feature_names is not None:
+            given = f", feature_names=table.feature_names{given}"
+        lines[-1] = f"columns = choose_columns(table.X{given})"
+        lines.append("X = columns.preprocessor().fit_transform(columns.select(table.X))")
+    if "scale" in named:
+        scaler = type(named["scale"]).__name__
+        imports.append(f"from sklearn.preprocessing import {scaler}")
         lines.append(f"X = {scaler}().fit_transform(X)")
-    return "\n".join([*lines, f"embedding = {code_of(asked)}.fit(X)"]) + "\n"
+    lines.append(f"embedding = {code_of(asked)}.fit(X).{_result_of(learner)}")
+    return "\n".join([*sorted(imports), "", *lines]) + "\n"
+
+
+def _result_of(learner: Learner) -> str:
+    return "embedding_" if hasattr(learner, "embedding_") else "transform(X)"

@@ -38,7 +38,7 @@ def small_percent(share: float) -> str:
     >>> small_percent(0.0041), small_percent(0.00042), small_percent(3e-9), small_percent(0.5)
     ('0.4 %', '0.04 %', 'less than 0.0001 %', '50 %')
     """
-    if abs(share) < 5e-7:
+    if abs(share) < 1e-6:
         return "less than 0.0001 %"
     if abs(share) >= 0.0995:
         return f"{100 * share:,.0f} %"
@@ -66,11 +66,11 @@ def certificate(learner: Learner, *, stopped: bool = False) -> dict[str, Any]:
     constraints = str(getattr(learner, "constraints", "inequality"))
     least = getattr(learner, "objective", "max") == "min"
     kind = "settled" if gap <= _SETTLED else "near" if gap <= _NEAR else "far"
-    what = "variance less the price of slack" if constraints in ("l1", "squared") else "variance"
-    short = f"at most {small_percent(max(gap, 0.0))} below the best possible {what}"
-    if least:
-        short = f"at most {small_percent(max(gap, 0.0))} above the least possible {what}"
-    if kind == "far" and not gap < 1:
+    slack = constraints in ("l1", "squared")
+    what = "objective" if slack else "variance"
+    size = f"at most {small_percent(max(gap, 0.0))}".replace("at most less", "less")
+    short = f"{size} {'above the least' if least else 'below the best'} possible {what}"
+    if not gap < 1:
         short = f"nothing proven about the best possible {what}"
     proof = {
         "settled": "Proven: no other places of these rows, in any number of dimensions, that keep "
@@ -80,7 +80,8 @@ def certificate(learner: Learner, *, stopped: bool = False) -> dict[str, Any]:
         "far": "That is too much to call the picture settled: better places may exist, or the "
         "bound is weak.",
     }[kind]
-    text = f"{short[0].upper()}{short[1:]}. {proof}"
+    priced = ", the variance less the price of slack" if slack else ""
+    text = f"{short[0].upper()}{short[1:]}{priced}. {proof}"
     if kind != "settled":
         text += f" {_remedy(learner, stopped)}"
     return {
@@ -107,13 +108,18 @@ def _remedy(learner: Learner, stopped: bool) -> str:
 
 def _residual_words(residual: float, constraints: str) -> str:
     size = small_percent(residual)
+    if residual >= 1:
+        return (
+            f"Residual: the worst edge's squared length is {1 + residual:,.0f} times what it "
+            "should be."
+        )
     if constraints in ("l1", "squared"):
-        return f"Slack lets edges deviate: the worst squared length is off by {size} (residual)."
+        return f"Residual: slack lets edges deviate, the worst squared length by {size}."
     if constraints == "equality":
-        return f"The worst edge's squared length is off by {size} (residual)."
+        return f"Residual: the worst edge's squared length is off by {size}."
     return (
-        f"Before all was shrunk until no edge was too long, the worst squared length was too long "
-        f"by {size} (residual)."
+        f"Residual: when the solver ended, the worst edge's squared length was too long by {size}; "
+        "then all was shrunk until none was."
     )
 
 
@@ -218,8 +224,9 @@ def spectrum(learner: Learner, n_drawn: int) -> dict[str, Any]:
     if len(values) > 1:
         rest = max(0.0, 1.0 - float(shares.sum()))
         dimension = intrinsic_dimension(np.append(shares, rest) if rest > 1e-9 else shares)
-        # What is beyond the known ones is no dimension of its own.
-        dimension = dimension if dimension <= len(values) else None
+        # No drop can be seen behind the last that is known, unless there are no others.
+        every = name in ("MVU", "PCA") and rest <= 1e-9
+        dimension = dimension if dimension < len(values) or every else None
     return {
         "kind": "variance",
         **kept,
@@ -243,23 +250,27 @@ def _spectrum_words(
 ) -> str:
     of = "the variance" if whole else f"what the first {n_values} eigenvalues hold"
     hold = "holds" if n_drawn == 1 else "hold"
-    text = f"The {_coordinates(n_drawn)} drawn {hold} {percent(min(drawn, 1.0))} of {of}."
+    text = f"The {_coordinates(n_drawn)} drawn {hold} {_share(drawn)} {of}."
     if not whole and n_values <= n_drawn:
         return (
             "Only the eigenvalues of the coordinates drawn are known, which cannot tell how many "
             "dimensions there are: ask for more components."
         )
     if dimension is None:
-        return f"{text} No dimension stands out."
-    look = f"the data look {dimension}-dimensional"
+        return f"{text} No drop stands out among {'them' if whole else f'the first {n_values}'}."
+    look = f"By the largest drop of the eigenvalues the data look {dimension}-dimensional"
     if dimension > n_drawn:
         return (
-            f"{text} By the largest drop of the eigenvalues {look}: the picture leaves out "
+            f"{text} {look}: the picture leaves out "
             f"{_coordinates(dimension - n_drawn)} that matter."
         )
     if dimension < n_drawn:
-        return f"{text} By the largest drop of the eigenvalues {look}: the rest is thickness."
-    return f"{text} By the largest drop of the eigenvalues {look}, as drawn."
+        return f"{text} {look}: the others are thin beside that."
+    return f"{text} {look}, as drawn."
+
+
+def _share(share: float) -> str:
+    return "all of" if share > 0.9995 else f"{percent(share)} of"
 
 
 def _coordinates(number: int) -> str:
@@ -353,7 +364,7 @@ def answer(
     parts = []
     if values["drawn"] is not None and values["text"].startswith("The"):
         of = "the variance" if "of the variance" in values["text"] else "the spectrum"
-        parts.append(f"they hold {percent(min(values['drawn'], 1.0))} of {of}")
+        parts.append(f"they hold {_share(values['drawn'])} {of}")
     if proof["gap"] is not None:
         parts.append(proof["short"])
     if judged["measures"]:

@@ -51,7 +51,7 @@
   }
   const margin = 26;
   const fit = () => (deep
-    ? Math.min(width * 0.62, height * 0.56) / (radius || 1)
+    ? (Math.min(width, height) / 2 - margin) / (radius || 1)
     : Math.min((width - 2 * margin) / (2 * half[0] || 1), (height - 2 * margin) / (2 * half[1] || 1)));
 
   // Screen places and depths from -1 (far) to 1 (near).
@@ -150,6 +150,10 @@
   };
   const dimmed = (i) => only !== null && codes[i] !== only;
 
+  const used = [...new Set(codes)];
+  const slots = new Uint8Array(256);
+  used.forEach((code, slot) => { slots[code] = slot; });
+
   const drawEdges = () => {
     context.beginPath();
     for (let k = 0; k < edges.length; k += 2) {
@@ -168,7 +172,7 @@
   // Pictures at the rows, as many as have room.
   const loaded = new Map();
   const drawPictures = () => {
-    const size = Math.min(64, Math.max(26, 30 * Math.sqrt(view.zoom)));
+    const size = Math.min(96, (n < 300 ? 52 : 42) * Math.sqrt(view.zoom));
     const taken = new Set();
     let count = 0;
     for (let k = n - 1; k >= 0 && count < 500; k -= 1) {
@@ -207,7 +211,7 @@
   const spots = new Map();
 
   const drawAxes = () => {
-    const size = 26, x = 40, y = height - 40;
+    const size = 18, x = 20, y = height - 18;
     context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -224,29 +228,68 @@
     }
   };
 
+  // Thousands of marks are blended into one image here, which is fast in every browser.
+  const sheetCanvas = document.createElement("canvas");
+  let sheet = null;
+  const freshSheet = () => {
+    if (sheet && sheet.width === canvas.width && sheet.height === canvas.height) { sheet.data.fill(0); return; }
+    [sheetCanvas.width, sheetCanvas.height] = [canvas.width, canvas.height];
+    sheet = new ImageData(canvas.width, canvas.height);
+  };
+  const blend = (image, x, y, alpha) => {
+    image.pixels ??= image.getContext("2d").getImageData(0, 0, image.width, image.height).data;
+    const { pixels, width: size } = image;
+    const { data: to, width: w, height: h } = sheet;
+    const left = Math.round(x * ratio - size / 2), top = Math.round(y * ratio - size / 2);
+    for (let v = Math.max(0, -top); v < size && top + v < h; v += 1) {
+      for (let u = Math.max(0, -left); u < size && left + u < w; u += 1) {
+        const from = 4 * (v * size + u);
+        if (!pixels[from + 3]) continue;
+        const at = 4 * ((top + v) * w + left + u);
+        const a = alpha * pixels[from + 3] / 255;
+        const below = to[at + 3] / 255 * (1 - a);
+        const whole = a + below;
+        to[at] = (pixels[from] * a + to[at] * below) / whole;
+        to[at + 1] = (pixels[from + 1] * a + to[at + 1] * below) / whole;
+        to[at + 2] = (pixels[from + 2] * a + to[at + 2] * below) / whole;
+        to[at + 3] = 255 * whole;
+      }
+    }
+  };
+
   const draw = () => {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     project();
     if (deep) sortByDepth();
     // Very many edges would make a drag stutter.
-    const many = edges && edges.length > 60000;
-    if (showEdges && edges && !(moving && many)) drawEdges();
+    if (showEdges && edges && !(moving && edges.length > 30000)) drawEdges();
+    const many = n > 3000;
+    if (many) freshSheet();
     const size = markSize();
     const fade = deep && radius > 0;
     const faint = showPictures ? 0.35 : 1;
+    // Three sizes of each mark: far, middle, near.
+    const sizes = [0.8, 1, 1.2].map((part) => (fade ? size * part : size));
+    const images = used.map((code) => sizes.map((one) => sprite(code, one)));
     for (let pass = only === null ? 1 : 0; pass < 2; pass += 1) {
       for (let k = 0; k < n; k += 1) {
         const i = order[k];
         if (only !== null && dimmed(i) !== (pass === 0)) continue;
         if (sx[i] < -9 || sy[i] < -9 || sx[i] > width + 9 || sy[i] > height + 9) continue;
-        const image = sprite(codes[i], fade ? size * (0.85 + 0.15 * Math.round(2 * depth[i]) / 2) : size);
-        context.globalAlpha = (pass === 0 ? 0.07 : fade ? 0.72 + 0.28 * depth[i] : n > 8000 ? 0.8 : 0.92) * faint;
+        const image = images[slots[codes[i]]][fade ? Math.max(0, Math.min(2, Math.round(1 + 1.5 * depth[i]))) : 1];
+        const alpha = (pass === 0 ? 0.07 : fade ? 0.72 + 0.28 * depth[i] : n > 8000 ? 0.85 : 0.92) * faint;
         const w = image.width / ratio;
+        if (many) { blend(image, sx[i], sy[i], alpha); continue; }
+        context.globalAlpha = alpha;
         context.drawImage(image, sx[i] - w / 2, sy[i] - w / 2, w, w);
       }
     }
     context.globalAlpha = 1;
+    if (many) {
+      sheetCanvas.getContext("2d").putImageData(sheet, 0, 0);
+      context.drawImage(sheetCanvas, 0, 0, width, height);
+    }
     canvas.dataset.pictures = showPictures ? drawPictures() : 0;
     if (at >= 0) drawChosen(size);
     drawAxes();
@@ -446,6 +489,10 @@
   theme.addEventListener("click", restyle);
   darkSystem.addEventListener("change", restyle);
   new ResizeObserver(() => {
+    // Lower where the picture is long and thin; a style of its own would undo the sheet's limits.
+    const share = deep ? 1 : half[1] / (half[0] || 1);
+    const wanted = share * (canvas.clientWidth - 2 * margin) + 4 * margin;
+    canvas.style.maxHeight = `${Math.max(260, Math.round(wanted))}px`;
     const box = canvas.getBoundingClientRect();
     if (!box.width) return;
     [width, height, ratio] = [box.width, box.height, Math.min(devicePixelRatio || 1, 2)];

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.evaluation.embedding import FORMAT, describe_fitted
+from nearfar.evaluation.embedding_facts import small_percent
 from nearfar.report import charts
 from nearfar.report.comparison import is_picture
 from nearfar.report.markup import Markup, script_json, tag
@@ -34,7 +35,7 @@ SHADES = 16
 UNKNOWN = 255
 LEGEND = 60
 # The static picture.
-WIDTH, HEIGHT, EDGE = 1000.0, 620.0, 22.0
+WIDTH, HEIGHT, LOWEST, EDGE = 1000.0, 620.0, 240.0, 22.0
 # How the picture in three dimensions is first seen: turned by so much, tilted by so much.
 TURN, TILT = 0.6, 0.35
 HOVER_BYTES = 3_000_000
@@ -201,7 +202,7 @@ def _figures(document: dict[str, Any]) -> list[dict[str, str]]:
         figures.append(
             {
                 "title": "Gap to the best possible",
-                "value": "< 0.0001" + SPACE + "%" if gap < 5e-7 else _fine_percent(gap),
+                "value": _fine_percent(gap),
                 "note": f"residual {_fine_percent(proof['residual'])}",
             }
         )
@@ -231,9 +232,7 @@ def _figures(document: dict[str, Any]) -> list[dict[str, str]]:
 
 def _fine_percent(share: float) -> str:
     """A share of any size."""
-    if share < 5e-7:
-        return f"< 0.0001{SPACE}%"
-    return f"{significant(100 * share, 2)}{SPACE}%"
+    return small_percent(share).replace("less than", "<").replace(" ", SPACE)
 
 
 def _certificate(proof: dict[str, Any]) -> dict[str, Any]:
@@ -406,8 +405,10 @@ def _static(
         places = _turned(places)
     spread = np.maximum(np.ptp(places[:, :2], axis=0), 1e-12)
     middle = (places[:, :2].min(axis=0) + places[:, :2].max(axis=0)) / 2
-    scale = float(((np.array([WIDTH, HEIGHT]) - 2 * EDGE) / spread).min())
-    at = (places[:, :2] - middle) * [scale, -scale] + [WIDTH / 2, HEIGHT / 2]
+    # Lower where the picture is long and thin.
+    height = float(np.clip(WIDTH * spread[1] / spread[0] + 4 * EDGE, LOWEST, HEIGHT))
+    scale = float(((np.array([WIDTH, height]) - 2 * EDGE) / spread).min())
+    at = (places[:, :2] - middle) * [scale, -scale] + [WIDTH / 2, height / 2]
     size = mark_size(len(places))
     numbers = color is not None and color["kind"] == "numbers"
     paths = []
@@ -425,7 +426,7 @@ def _static(
         "svg",
         *paths,
         class_="still",
-        viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}",
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
         role="img",
         aria_label=label,
     )
