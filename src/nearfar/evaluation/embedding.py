@@ -232,10 +232,16 @@ def embed_table(
         progress.say(line)
     for line in [*table.messages, *notes]:
         progress.say(line)
-    n_wide = _widened(learner, X) if whole_spectrum else n_components
-    learner.set_params(n_components=n_wide)
     began = perf_counter()
-    warned, stopped = fit_watched(learner, X, progress, asked=n_components)
+    n_wide = _widened(learner, X) if whole_spectrum else n_components
+    try:
+        learner.set_params(n_components=n_wide)
+        warned, stopped = fit_watched(learner, X, progress, asked=n_components)
+    except ValueError:
+        if n_wide == n_components:
+            raise
+        learner.set_params(n_components=n_components)  # there are not so many
+        warned, stopped = fit_watched(learner, X, progress)
     seconds = perf_counter() - began
     coordinates = np.asarray(coordinates_of(learner, X))[:, :n_components]
     steps.append(("learner", learner))
@@ -289,7 +295,7 @@ def fit_watched(
     return found, stopped
 
 
-def coordinates_of(learner: Learner, X: Floats) -> Floats:
+def coordinates_of(learner: Learner, X: Any) -> Floats:
     """Where the learner has put the rows it was fitted to."""
     found = getattr(learner, "embedding_", None)
     if found is None or len(found) != len(X):
@@ -389,10 +395,10 @@ def describe_fitted(
 ) -> dict[str, Any]:
     """What the page shows of a learner, or a Pipeline, that was fitted elsewhere."""
     table = Table(name, X if hasattr(X, "iloc") else np.asarray(X), image_shape=image_shape)
-    points = X
+    given = X
     if isinstance(learner, Pipeline):
-        points, learner = map_through(learner[:-1], X), learner[-1]
-    points = np.asarray(points)
+        given, learner = map_through(learner[:-1], X), learner[-1]
+    points = np.asarray(given)
     if points.ndim != 2 or points.dtype.kind not in "biuf":
         raise ValueError(
             f"X must be rows of numbers, those that the learner was fitted to; got an array of "
@@ -420,7 +426,7 @@ def describe_fitted(
     return describe(
         learner,
         points,
-        coordinates_of(learner, points),
+        coordinates_of(learner, given),
         name=name,
         color=shade,
         n_features=table.X.shape[1],
@@ -482,7 +488,8 @@ def _read_images(table: Table, shape: tuple[int, ...], drop: Sequence[Any]) -> N
         X = X.drop(columns=[name for name in drop if name in X.columns])
     n_columns = X.shape[1]
     if n_columns != size:
-        others = "; leave the others out with --drop" if n_columns > size else ""
+        more = n_columns > size and hasattr(X, "iloc")
+        others = "; leave the others out with --drop" if more else ""
         raise ValueError(
             f"--images {names}: that is {size:,} numbers, but the rows of {table.name} have "
             f"{n_columns:,}{others}."

@@ -144,7 +144,7 @@ class PlainFitProgress(FitProgress):
     """Plain lines: a first one, and more the longer it takes, ever fewer."""
 
     #: Seconds until the first line about a step.
-    first = 5.0
+    first = 2.0
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = Steady(stream)
