@@ -62,7 +62,7 @@ class Page(HTMLParser):
         self.words, self.scripts, self.elements, self.inside = [], [], [], []
         self.source = path.read_text("utf-8")
         self.feed(self.source)
-        self.text = re.sub(r"\s+", " ", " ".join(self.words).replace("\xa0", " "))
+        self.text = re.sub(r"\s+", " ", " ".join(self.words)).replace(" : ", ": ")
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, dict(attributes)))
@@ -362,7 +362,9 @@ def test_lock_up_is_said(here, capsys):
     np.save("roll.npy", X)
     words = ["roll.npy", "--neighbors", "8", "--set", "constraints=equality"]
     assert run(*words) == 0
-    assert "Locked up: the edges let nothing move" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Locked up: the edges let nothing move" in out
+    assert "Lower --neighbors, or take --set constraints=inequality, l1 or squared." in out
     page = Page(here / "embedding.html")
     assert "Locked up" in page.words
     assert "the picture is that of PCA" in page.text

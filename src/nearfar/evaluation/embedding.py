@@ -251,7 +251,7 @@ def embed_table(
         coordinates,
         name=table.name,
         color=shade,
-        warned=[_in_options(text) for text in warned],
+        warned=warned,
         stopped=stopped,
         seconds=seconds,
         messages=[*table.messages, *notes],
@@ -260,7 +260,9 @@ def embed_table(
         argv=argv,
         code=_code_lines(table, steps, n_components, keep, drop),
     )
-    document["certificate"]["text"] = _in_options(document["certificate"]["text"], all_of_them=True)
+    proof = document["certificate"]
+    proof["text"] = _in_options(proof["text"], all_of_them=True)
+    document["warnings"] = [_in_options(text, all_of_them=True) for text in document["warnings"]]
     return Embedded(document, Pipeline(steps), coordinates, stopped)
 
 
@@ -735,7 +737,7 @@ def _in_options(text: str, *, all_of_them: bool = False) -> str:
         text = re.sub(rf"\b{name}=", f"{option} ", text)
         text = re.sub(rf"\b{name}\b", option, text)
     if all_of_them:
-        text = re.sub(r'\b(constraints)="(\w+)"', r"--set \1=\2", text)
+        text = re.sub(r'\bconstraints="', '--set constraints="', text).replace('"', "")
         text = re.sub(r"\bRaise (max_iter|bound_iter)", r"Raise --set \1=...", text)
     return text
 

@@ -260,10 +260,9 @@ def _spectrum_words(
         return f"{text} No drop stands out among {'them' if whole else f'the first {n_values}'}."
     look = f"By the largest drop of the eigenvalues the data look {dimension}-dimensional"
     if dimension > n_drawn:
-        return (
-            f"{text} {look}: the picture leaves out "
-            f"{_coordinates(dimension - n_drawn)} that matter."
-        )
+        out = dimension - n_drawn
+        matter = "matters" if out == 1 else "matter"
+        return f"{text} {look}: the picture leaves out {_coordinates(out)} that {matter}."
     if dimension < n_drawn:
         return f"{text} {look}: the others are thin beside that."
     return f"{text} {look}, as drawn."

@@ -51,7 +51,7 @@
   }
   const margin = 26;
   const fit = () => (deep
-    ? (Math.min(width, height) / 2 - margin) / (radius || 1)
+    ? 1.12 * (Math.min(width, height) / 2 - margin) / (radius || 1)
     : Math.min((width - 2 * margin) / (2 * half[0] || 1), (height - 2 * margin) / (2 * half[1] || 1)));
 
   // Screen places and depths from -1 (far) to 1 (near).
