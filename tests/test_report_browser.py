@@ -1,8 +1,6 @@
 """The report in a real browser: Debian's chromium, driven by selenium."""
 
-import os
 import re
-import shutil
 
 import pytest
 import report_documents as documents
@@ -10,44 +8,19 @@ import report_documents as documents
 pytest.importorskip("jinja2", reason="the report needs jinja2")
 pytest.importorskip("selenium", reason="selenium is not installed")
 
-from selenium import webdriver
-from selenium.webdriver import ActionChains, ChromeOptions, Keys
-from selenium.webdriver.chrome.service import Service
+import browsing
+from browsing import find, hover, show
+from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 
 from nearfar.report import write
 
-CHROMIUM = shutil.which("chromium")
-CHROMEDRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-    pytest.mark.skipif(CHROMEDRIVER is None, reason="chromedriver is not installed"),
-]
-
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1400,1000",
-)
+pytestmark = browsing.needed
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    options = ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    # No proxy between the test and the driver on this machine.
-    os.environ.setdefault("NO_PROXY", "localhost,127.0.0.1")
-    driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
+    driver = browsing.started(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -74,38 +47,11 @@ def browser(driver, pages):
     driver.get_log("browser")
 
     def open_page(name, width=1400, dark=False):
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        driver.get(pages[name])
-        driver.execute_script(
-            "localStorage.clear(); document.documentElement.style.scrollBehavior = 'auto'"
-        )
-        return driver
+        return browsing.open_page(driver, pages[name], width, dark)
 
     yield open_page
     severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
     assert severe == []
-
-
-def find(driver, selector):
-    return driver.find_elements(By.CSS_SELECTOR, selector)
-
-
-def show(driver, element):
-    """Scroll to an element and wait until the page has noticed."""
-    driver.execute_async_script(
-        "arguments[0].scrollIntoView({block: 'center'});"
-        "requestAnimationFrame(() => requestAnimationFrame(arguments[1]))",
-        element,
-    )
-
-
-def hover(driver, element):
-    show(driver, element)
-    ActionChains(driver).move_to_element(element).perform()
-    return find(driver, "#tip")[0].text
 
 
 def test_answer_and_leaderboard_are_read(browser):

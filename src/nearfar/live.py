@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import log
 from time import monotonic
 from typing import Any
 
 from nearfar.evaluation.comparison import NARROW, Comparison, footnotes
-from nearfar.evaluation.progress import Progress
+from nearfar.evaluation.progress import FitProgress, Progress, step_words
 from nearfar.extras import require
 
 _VERDICT_STYLE = {"use": "bold green", "keep": "bold cyan", "unsure": "bold yellow"}
@@ -102,6 +103,60 @@ class LiveProgress(Progress):
                 f"[{style}]{_plain(row['state'])}[/{style}]",
             )
         return table
+
+
+class LiveFit(FitProgress):
+    """A bar that fills as the gap closes, with gap and residual beside it."""
+
+    def __init__(self) -> None:
+        self._console = require("rich.console", "app").Console()
+        self._live: Any = None
+        self._label, self._words, self._share = "", "", 0.0
+        self._tol: float | None = None
+        self._began = monotonic()
+
+    def say(self, line: str) -> None:
+        """Print the line above the bar."""
+        self._console.print(line, highlight=False, markup=False)
+
+    def begin(self, label: str, n_rows: int, tol: float | None) -> None:
+        """Start the bar."""
+        self._label, self._tol, self._began = label, tol, monotonic()
+        live = require("rich.live", "app")
+        self._live = live.Live(
+            get_renderable=self._line, console=self._console, refresh_per_second=4, transient=True
+        )
+        self._live.start()
+
+    def step(self, row: dict[str, Any]) -> None:
+        """Move the bar: to its end at a gap of ``tol``, on a scale of powers of ten."""
+        self._words = step_words(row)
+        share = 0.0
+        if "of" in row:
+            share = row["n_iter"] / max(1, row["of"])
+        elif 0 < row["gap"] < 1 and self._tol is not None and self._tol < 1:
+            share = log(row["gap"]) / log(self._tol)
+        elif row["gap"] <= 0:
+            share = 1.0
+        self._share = min(1.0, share)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _line(self) -> Any:
+        grid = require("rich.table", "app").Table.grid(padding=(0, 2))
+        bar = require("rich.progress_bar", "app").ProgressBar
+        known = bool(self._words)
+        grid.add_row(
+            f"[bold]{_plain(self._label)}[/bold]",
+            bar(total=1.0 if known else None, completed=self._share, pulse=not known, width=28),
+            f"{monotonic() - self._began:.0f} s",
+            f"[dim]{_plain(self._words)}[/dim]",
+        )
+        return grid
 
 
 def show(comparison: Comparison) -> None:

@@ -111,6 +111,7 @@ def read_table(
     groups: str | None = None,
     time: str | None = None,
     need_target: bool = True,
+    guess_target: bool | None = None,
 ) -> Table:
     """Read a file or an embedded set.
 
@@ -139,6 +140,9 @@ def read_table(
     need_target : bool, default=True
         Raise when there is no target, and leave out rows without one. False keeps every row, and
         all columns that are not named here stay in X.
+    guess_target : bool, optional
+        Whether to take a column with such a name for the target; by default only where one is
+        needed. Where none is, ``y`` beside ``x`` is a coordinate.
 
     Returns
     -------
@@ -158,9 +162,13 @@ def read_table(
     elif path.suffix.lower() in _ARRAYS:
         table = _from_arrays(path.name, _read_arrays(path), wanted, path.name)
     else:
-        table = _from_frame(path, wanted, guess=need_target and labels is None)
+        guess = need_target if guess_target is None else guess_target
+        names = _TARGET_NAMES if guess and labels is None else ()
+        table = _from_frame(path, wanted, names, need_target)
     options = {"target": target, "labels": labels, "groups": groups, "time": time}
     asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
+    asked += [", need_target=False"] * (not need_target)
+    asked += [f", guess_target={guess_target}"] * (guess_target is not None)
     table.source = f"read_table({os.fspath(source)!r}{''.join(asked)})"
     n = len(table.X)
     if n == 0:
@@ -382,7 +390,9 @@ def _strings(values: Any) -> list[str]:
 # Tables with columns
 
 
-def _from_frame(path: Path, wanted: dict[str, str | None], *, guess: bool) -> Table:
+def _from_frame(
+    path: Path, wanted: dict[str, str | None], target_names: Sequence[str], need_target: bool
+) -> Table:
     messages: list[str] = []
     if path.suffix.lower() in _PARQUET:
         frame, repeated = _read_parquet(path, wanted, messages), set[str]()
@@ -402,8 +412,10 @@ def _from_frame(path: Path, wanted: dict[str, str | None], *, guess: bool) -> Ta
         if name in repeated:
             raise ValueError(f"--{option} {name}: {path.name} has two columns of that name.")
     column = wanted["target"]
-    if column is None and guess:
-        matches = [name for name in frame.columns if name.lower() in _TARGET_NAMES]
+    if column is None and target_names:
+        if not need_target and "x" in {name.lower() for name in frame.columns}:
+            target_names = [name for name in target_names if name != "y"]
+        matches = [name for name in frame.columns if name.lower() in target_names]
         if len(matches) > 1 or (matches and matches[0] in repeated):
             raise ValueError(
                 f"Which column of {path.name} is the target? Several are named like one: "

@@ -89,4 +89,5 @@ def map_rows(chain: Pipeline, table: Table, name: str) -> NDArray[np.floating[An
         raise ValueError(
             f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
         )
-    return np.asarray(map_through(chain[:-1], X))
+    # An embedding has no vote of neighbours at its end.
+    return np.asarray(map_through(chain[:-1] if "knn" in chain.named_steps else chain, X))

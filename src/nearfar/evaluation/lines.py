@@ -78,7 +78,7 @@ def repeat_lines(
     grid = [
         "settings = [",
         *(
-            f"    {{'scale': [{_code(s.scale)}], 'learner': [{_code(s.estimator)}]{ks}}},"
+            f"    {{'scale': [{code_of(s.scale)}], 'learner': [{code_of(s.estimator)}]{ks}}},"
             for s in settings
         ),
         "]",
@@ -159,7 +159,7 @@ def _search_lines(
     fit = "search.fit(X, y)  # on all rows, for use"
     if fixed_test:
         groups = None if problem.groups is None else problem.groups[train]
-        inner = _code(inner_splitter(tuning, problem.codes[train], groups))
+        inner = code_of(inner_splitter(tuning, problem.codes[train], groups))
         also = "" if groups is None else ", groups=groups"
         return [
             *grid,
@@ -169,7 +169,7 @@ def _search_lines(
     if scheme.code is not None:
         return [
             *grid,
-            f"search = {search}{_code(inner_splitter(tuning, problem.codes[train]))})",
+            f"search = {search}{code_of(inner_splitter(tuning, problem.codes[train]))})",
             f"folds = {scheme.code}",
             f"scores = cross_val_score(search, X, y, cv=folds, scoring={scoring_text})",
             "print(1 - scores.mean())",
@@ -248,20 +248,26 @@ def _data_lines(
 def _prepare(prepare: Any) -> str:
     """The first step; columns stay behind their names, since there may be thousands."""
     if not isinstance(prepare, ColumnTransformer):
-        return _code(prepare)
+        return code_of(prepare)
     parts = [
-        f"({name!r}, {_code(step)}, list(columns.{name}))" for name, step, _ in prepare.transformers
+        f"({name!r}, {code_of(step)}, list(columns.{name}))"
+        for name, step, _ in prepare.transformers
     ]
     return f"ColumnTransformer([{', '.join(parts)}])"
 
 
-def _code(value: Any) -> str:
-    """An estimator as Python writes it, on one line and in full: its own text cuts long lists."""
+def code_of(value: Any) -> str:
+    """An estimator as Python writes it, on one line and in full: its own text cuts long lists.
+
+    >>> from nearfar import PCA
+    >>> code_of(PCA(2))
+    'PCA(n_components=2)'
+    """
     if _is_estimator(value):
-        parts = [f"{name}={_code(given)}" for name, given in _changed(value).items()]
+        parts = [f"{name}={code_of(given)}" for name, given in _changed(value).items()]
         return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, list | tuple):
-        inside = ", ".join(_code(item) for item in value)
+        inside = ", ".join(code_of(item) for item in value)
         if isinstance(value, list):
             return f"[{inside}]"
         return f"({inside},)" if len(value) == 1 else f"({inside})"

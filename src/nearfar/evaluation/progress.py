@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TextIO
 
 # A closed pipe, a terminal that was hung up, a closed pipe on Windows.
@@ -121,3 +122,67 @@ class PlainProgress(Progress):
         """Print failures at once."""
         if status == "failed":
             self.say(f"  {self._labels.get(method, method)} failed: {reason}")
+
+
+class FitProgress:
+    """What is shown while one learner is fitted; this one shows nothing."""
+
+    def say(self, line: str) -> None:
+        """A line about the data."""
+
+    def begin(self, label: str, n_rows: int, tol: float | None) -> None:
+        """A learner is about to be fitted; it stops at a gap of ``tol``, if it has such."""
+
+    def step(self, row: dict[str, Any]) -> None:
+        """What is known after a step: "seconds", "residual", and "gap" or a "stage"."""
+
+    def close(self) -> None:
+        """The fit has ended."""
+
+
+class PlainFitProgress(FitProgress):
+    """Plain lines: a first one, and more the longer it takes, ever fewer."""
+
+    #: Seconds until the first line about a step.
+    first = 2.0
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = Steady(stream)
+        self._next = 0.0
+        self._began = 0.0
+
+    def say(self, line: str) -> None:
+        """Print the line."""
+        print(line, file=self._stream, flush=True)
+
+    def begin(self, label: str, n_rows: int, tol: float | None) -> None:
+        """Say what begins."""
+        self.say(f"Fitting {label} to {n_rows:,} rows.")
+        self._began, self._next = monotonic(), self.first
+
+    def step(self, row: dict[str, Any]) -> None:
+        """Print a line when twice the time has passed."""
+        spent = monotonic() - self._began
+        if spent >= self._next:
+            self._next = 2 * max(spent, self.first)
+            self.say(f"  {spent:.0f} s: {step_words(row)}")
+
+
+def step_words(row: dict[str, Any]) -> str:
+    """How far a fit has come.
+
+    >>> step_words({"gap": 0.0123, "residual": 0.00042, "seconds": 3.0})
+    'gap 1.2 %, residual 4.2e-04'
+    >>> step_words({"stage": "unfolding", "n_iter": 3, "of": 100, "residual": 0.1})
+    'unfolding, step 3 of at most 100, residual 1.0e-01'
+    """
+    parts = []
+    if "stage" in row:
+        parts += [str(row["stage"]), f"step {row['n_iter']} of at most {row['of']}"]
+    gap = row.get("gap")
+    if gap is not None:
+        known = gap < 10
+        text = f"{100 * gap:.1f} %" if gap >= 1e-3 else f"{gap:.1e}"
+        parts.append(f"gap {text}" if known else "gap not yet known")
+    parts.append(f"residual {row['residual']:.1e}")
+    return ", ".join(parts)

@@ -136,15 +136,15 @@ class _BasisUnfolding(_GraphEmbedding):
         factor, weights = basis @ root(found.Z), found.weights
         factors, places, steps = [factor], factor, []
         if self.refine:
-            wide = self._descend(problem, factor, self.max_iter)
+            wide = self._descend(problem, factor, self.max_iter, "unfolding")
             flat = _columns(edges, wide.factor, self.n_components)
-            steps = [wide, self._descend(problem, flat, self.max_iter)]
+            steps = [wide, self._descend(problem, flat, self.max_iter, "flattening")]
             factor, weights, places = wide.factor, wide.weights, steps[1].factor
         if self.bound_iter:
             # Off the saddle, in all dimensions: for the bound, not for the embedding.
             noise = check_random_state(self.random_state).standard_normal(basis.shape)
             start = _columns(edges, factor, basis.shape[1]) + _NOISE * noise
-            steps.append(self._descend(problem, start, self.bound_iter))
+            steps.append(self._descend(problem, start, self.bound_iter, "proving the bound"))
             weights = steps[-1].weights
         if self.refine:
             factors += [step.factor for step in steps]
@@ -167,10 +167,21 @@ class _BasisUnfolding(_GraphEmbedding):
             raise ValueError("omega=1 leaves no reward for variance; give less, such as 0.99.")
         return self.omega_ / (1 - self.omega_)
 
-    def _descend(self, problem: Problem, Y: Matrix, max_iter: int) -> Descent:
-        one_sided = problem.constraints == "inequality"
+    def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> Descent:
+        watch, report = self._watch, None
+        if watch is not None:
+
+            def report(Y: Matrix, n_iter: int, seconds: float) -> None:
+                row = {"stage": stage, "n_iter": n_iter, "of": max_iter, "seconds": seconds}
+                watch(row | {"residual": problem.residual(Y)})
+
         return descend(
-            problem.edges, Y, price=problem.price, one_sided=one_sided, max_iter=max_iter
+            problem.edges,
+            Y,
+            price=problem.price,
+            one_sided=problem.constraints == "inequality",
+            max_iter=max_iter,
+            report=report,
         )
 
     def _report(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from nearfar.summaries.neighbor_graph import (
 )
 
 Matrix = NDArray[np.float64]
+Watch = Callable[[dict[str, Any]], None]
 
 #: What the parameters of every graph embedding may be.
 GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
@@ -54,6 +56,9 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
     n_components: int
     _points: Floats
     _places: Matrix
+    # Called with what is known at each step of a long fit, by whoever shows its progress; to be
+    # taken off afterwards, as a function cannot be saved.
+    _watch: Watch | None = None
 
     @abstractmethod
     def _embed(self, points: Floats) -> Matrix:

@@ -437,7 +437,7 @@ class MVU(_GraphEmbedding):
         if solver == "auto":
             small = len(problem.edges) <= _EDGES_FOR_ALL[self.constraints]
             solver = "interior-point" if small else "low-rank"
-        report = _print_row if self.verbose else None
+        report = _print_row if self.verbose else self._watch
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report}
         try:
             if solver == "interior-point":

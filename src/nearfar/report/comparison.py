@@ -231,9 +231,7 @@ class Comparison:
         if not self.shows_rows or not self.document["images"]:
             return None
         found = self.document["images"].get(str(row))
-        if not isinstance(found, str) or len(found) > PICTURE_BYTES:
-            return None
-        return found if _PICTURE.fullmatch(found) else None
+        return found if is_picture(found) else None
 
     def telling_columns(self, limit: int) -> list[int]:
         """The columns of the rows that the best learner weighs most, then the first ones."""
@@ -251,6 +249,11 @@ class Comparison:
         if weights is None or shares is None:
             return []
         return [weights["features"][i] for i in np.argsort(-shares, kind="stable")]
+
+
+def is_picture(found: Any, most_bytes: int = PICTURE_BYTES) -> bool:
+    """Whether it may become the address of a picture."""
+    return isinstance(found, str) and len(found) <= most_bytes and bool(_PICTURE.fullmatch(found))
 
 
 def mean_shares(weights: Any) -> Any:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nearfar.extras import require
 from nearfar.report import sections
 from nearfar.report.comparison import Comparison
 from nearfar.report.maps import chosen_points, maps_view
-from nearfar.report.markup import Markup, breakable
 from nearfar.report.neighbours import neighbours_view, sampled_rows
+from nearfar.report.page import render_page, write_page
 from nearfar.report.words import cut, moment
 
 
@@ -43,8 +40,9 @@ def render(document: dict[str, Any]) -> str:
     True
     """
     comparison = Comparison(document)
-    # Last of all: no half of a surrogate pair may reach the file.
-    return _template().render(_page(comparison)).encode("utf-8", "replace").decode("utf-8")
+    return render_page(
+        "report.html.jinja", _page(comparison), style="report.css", script="report.js"
+    )
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -74,23 +72,7 @@ def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool
     'report.html'
     >>> folder.cleanup()
     """
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file in it, like report.html.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"The folder {target.parent} of {target.name} does not exist; create it first."
-        )
-    _refuse_existing(target, force)
-    page = render(document)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
-        _refuse_existing(target, force)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return target
+    return write_page(lambda: render(document), path, force=force, example="report.html")
 
 
 def rows_to_show(document: dict[str, Any]) -> list[int]:
@@ -126,8 +108,8 @@ def _page(comparison: Comparison) -> dict[str, Any]:
         "name": cut(comparison.data["name"], 60) or "data",
         "made": moment(comparison["created"]),
         "version": cut(comparison["versions"].get("nearfar"), 40),
-        "style": Markup(_asset("report.css")),
-        "script": Markup(_asset("report.js")),
+        "command": "compare",
+        "first": "answer",
         "answer": sections.answer_view(comparison),
         "data": sections.data_view(comparison),
         "leaderboard": sections.leaderboard_view(comparison),
@@ -139,27 +121,3 @@ def _page(comparison: Comparison) -> dict[str, Any]:
         "cost": sections.cost_view(comparison),
         "protocol": sections.protocol_view(comparison),
     }
-
-
-def _template() -> Any:
-    jinja2 = require("jinja2", "app")
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["breakable"] = breakable
-    return environment.from_string(_asset("report.html.jinja"))
-
-
-def _asset(name: str) -> str:
-    return resources.files("nearfar.report").joinpath(name).read_text("utf-8")
-
-
-def _refuse_existing(target: Path, force: bool) -> None:
-    if target.exists() and not force:
-        raise FileExistsError(
-            f"{target} exists and was left as it is; pass force=True (--force on the command "
-            "line) to replace it, or choose another name."
-        )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ def descend(
     fixed: NDArray[np.bool_] | None = None,
     max_iter: int = 300,
     tol: float = 1e-7,
+    report: Callable[[Matrix, int, float], None] | None = None,
 ) -> Descent:
     r"""Descend from Y.
 
@@ -76,6 +78,8 @@ def descend(
         Steps at most.
     tol : float, default=1e-7
         Stop when five steps together lower the objective by less than this part of it.
+    report : function, optional
+        Called at each step with the places, the number of steps and the seconds so far.
     """
     objective = _Objective(edges, price, reward, one_sided)
     if fixed is None:
@@ -115,6 +119,8 @@ def descend(
         history["objective"].append(float(state.value))
         history["step"].append(float(step))
         history["seconds"].append(time.perf_counter() - started)
+        if report is not None:
+            report(state.Y, n_iter, history["seconds"][-1])
         converged = _settled(history["objective"], tol, float(edges.squared @ edges.squared))
     factor = edges.centred(state.Y) if fixed is None else state.Y
     return Descent(factor, 2 * price * state.slack, state.value, n_iter, bool(converged), history)

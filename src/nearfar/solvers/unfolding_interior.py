@@ -86,6 +86,8 @@ def interior_point(
             if at.error <= tol or len(history["gap"]) > max_iter or not at.advance():
                 break
     except KeyboardInterrupt as interrupt:
+        if not history["gap"]:  # nothing was found yet
+            raise
         raise Interrupted(_result(at, best, history)) from interrupt
     return _result(at, best, history)
 

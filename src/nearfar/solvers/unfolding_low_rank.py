@@ -133,6 +133,8 @@ def low_rank(
                 at.escape(values, vectors)
             at.advance()
     except KeyboardInterrupt as interrupt:
+        if not history["gap"]:  # nothing was found yet
+            raise
         raise Interrupted(best.result(history, at)) from interrupt
     return best.result(history, at)
 
