@@ -1,4 +1,4 @@
-"""By what the pictures of embeddings are coloured: a column, the labels, or the place in the data."""
+"""What colours the pictures of embeddings: a column, the labels, or the place in the data."""
 
 from __future__ import annotations
 
@@ -94,9 +94,7 @@ def colours(
         texts = np.array([text if text in kept else "other" for text in texts.tolist()])
         every = np.unique(texts.astype(str))
     codes = np.searchsorted(every, texts.astype(str)).tolist()
-    names = (
-        [str(text) for text in every] if show_values else [f"{i + 1}" for i in range(len(every))]
-    )
+    names = [str(text) if show_values else f"{i + 1}" for i, text in enumerate(every)]
     return {"name": name, "kind": "classes", "codes": codes, "names": names, "ends": None}
 
 

@@ -300,8 +300,8 @@ def place(method: Method, known: Points, new: Points) -> Placed:
         for w in caught
         if not issubclass(w.category, DeprecationWarning | FutureWarning | ImportWarning)
     }
-    parts = [_checked(part, rows) for part, rows in ((there, known), (placed, new))]
-    return Placed(fitted, *parts, fit_seconds, place_seconds, sorted(texts))
+    there, placed = _checked(there, known), _checked(placed, new)
+    return Placed(fitted, there, placed, fit_seconds, place_seconds, sorted(texts))
 
 
 def _checked(points: Any, rows: Points) -> Points:

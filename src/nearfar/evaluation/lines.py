@@ -116,14 +116,15 @@ def embedding_lines(
     steps = [] if isinstance(prepare, str) else [_prepare(prepare)]
     steps += [] if isinstance(setting.scale, str) else [_code(setting.scale)]
     rows = "X.iloc" if hasattr(table.X, "iloc") else "X"
+    ready, every = [], "X"
+    inputs = [f"    known, new = {rows}[train], {rows}[test]"]
     if steps:
+        ready = ["inputs = make_pipeline(", *(f"    {step}," for step in steps), ")"]
         inputs = [
-            f"    inputs = make_pipeline({', '.join(steps)}).fit({rows}[train])",
-            f"    known, new = inputs.transform({rows}[train]), inputs.transform({rows}[test])",
+            f"    known = inputs.fit_transform({rows}[train])",
+            f"    new = inputs.transform({rows}[test])",
         ]
-        every = f"make_pipeline({', '.join(steps)}).fit_transform(X)"
-    else:
-        inputs, every = [f"    known, new = {rows}[train], {rows}[test]"], "X"
+        every = "inputs.fit_transform(X)"
     most = max(len(fold.test) for fold in scheme.folds)
     if most > measured:
         # As evenly() chooses them.
@@ -135,6 +136,7 @@ def embedding_lines(
     body = [
         *_data_lines(table, None, keep, drop, labels=False),
         *(["# cv: the folds that were given, as pairs of row numbers"] if own else []),
+        *ready,
         "shares = []",
         f"for train, test in {'cv' if own else f'{scheme.code}.split(X)'}:",
         *inputs,

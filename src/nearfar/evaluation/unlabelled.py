@@ -131,7 +131,15 @@ def compare_embeddings(
     data = describe(table, None, columns, [], np.zeros(n, dtype=np.intp))
     data |= {"class_counts": [], "target": None, "messages": messages}
     data |= {"groups": None, "time": None}
-    left_out = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
+    data["dropped"] = [
+        [column, "colours the pictures" if column == aside else why]
+        for column, why in data["dropped"]
+    ]
+    left_out = [
+        f"Left out: column {column!r}: {why}."
+        for column, why in columns.dropped
+        if column != aside or color is not None
+    ]
     for line in [
         f"{data_line(data)} No labels are used: embeddings are compared.",
         *messages,
@@ -288,8 +296,8 @@ def _warnings(
             Trap(
                 "scale",
                 f"Column '{name}' alone makes {percent(float(spreads.max() / spreads.sum()))} of "
-                "the variance, and so nearly all of each distance. Is that its due? Scale 'standard' "
-                "weighs all columns alike.",
+                "the variance, and so nearly all of each distance. Is that its due? Scale "
+                "'standard' weighs all columns alike.",
             )
         )
     if not hasattr(rows, "iloc"):

@@ -11,6 +11,7 @@ from typing import Any
 from nearfar.extras import require
 from nearfar.report import sections
 from nearfar.report.comparison import Comparison
+from nearfar.report.embeddings import embeddings_view
 from nearfar.report.maps import chosen_points, maps_view
 from nearfar.report.markup import Markup, breakable
 from nearfar.report.neighbours import neighbours_view, sampled_rows
@@ -44,7 +45,13 @@ def render(document: dict[str, Any]) -> str:
     """
     comparison = Comparison(document)
     # Last of all: no half of a surrogate pair may reach the file.
-    return _template().render(_page(comparison)).encode("utf-8", "replace").decode("utf-8")
+    if comparison["kind"] == "embeddings":
+        text = _template("embeddings.html.jinja").render(
+            _frame(comparison) | embeddings_view(comparison)
+        )
+    else:
+        text = _template("report.html.jinja").render(_page(comparison))
+    return str(text).encode("utf-8", "replace").decode("utf-8")
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -123,11 +130,7 @@ def rows_to_show(document: dict[str, Any]) -> list[int]:
 def _page(comparison: Comparison) -> dict[str, Any]:
     """Everything the template asks for."""
     return {
-        "name": cut(comparison.data["name"], 60) or "data",
-        "made": moment(comparison["created"]),
-        "version": cut(comparison["versions"].get("nearfar"), 40),
-        "style": Markup(_asset("report.css")),
-        "script": Markup(_asset("report.js")),
+        **_frame(comparison),
         "answer": sections.answer_view(comparison),
         "data": sections.data_view(comparison),
         "leaderboard": sections.leaderboard_view(comparison),
@@ -141,16 +144,28 @@ def _page(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _template() -> Any:
+def _frame(comparison: Comparison) -> dict[str, Any]:
+    """What every page has."""
+    return {
+        "name": cut(comparison.data["name"], 60) or "data",
+        "made": moment(comparison["created"]),
+        "version": cut(comparison["versions"].get("nearfar"), 40),
+        "style": Markup(_asset("report.css")),
+        "script": Markup(_asset("report.js")),
+    }
+
+
+def _template(name: str) -> Any:
     jinja2 = require("jinja2", "app")
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_asset),
     )
     environment.filters["breakable"] = breakable
-    return environment.from_string(_asset("report.html.jinja"))
+    return environment.get_template(name)
 
 
 def _asset(name: str) -> str:
