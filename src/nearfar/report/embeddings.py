@@ -113,7 +113,7 @@ def leaderboard_view(comparison: Comparison) -> View:
     return {
         "rows": [_row(comparison, m, scale, threshold) for m in shown],
         "more": len(comparison.methods) - len(shown),
-        "axis": charts.axis(scale, 4),
+        "axis": charts.axis(scale, 3),
         "measure_note": cut(comparison.protocol["measure_note"], 600),
         "confidence": comparison.confidence,
         "threshold": None if threshold is None else points(threshold, unit=True),
@@ -337,6 +337,8 @@ def spectra_view(comparison: Comparison) -> View:
     panels = []
     for name in names:
         shares = [number(share) or 0.0 for share in spectra[name]]
+        while len(shares) > 3 and shares[-1] < 0.0005:  # nothing is seen of it
+            shares.pop()
         panels.append(
             {
                 "label": comparison.label(name),
