@@ -214,10 +214,13 @@ class Ranking:
         if self.verdict != "unsure" or self.best in (None, REFERENCE):
             return []
         assert self.best is not None
-        alike = [self.best, *self.ties(self.best)]
+        better = [name for name, found in self.judgement.comparands.items() if found.recommended]
+        tied = self.ties(self.best)
+        alike = [self.best, *(name for name in tied if name in better or not better)]
         quick = min(alike, key=lambda n: median_of(self.rows[n], "fit_seconds") or 0.0)
         cost = seconds_text(median_of(self.rows[quick], "fit_seconds") or 0.0)
-        return [f"The quickest of these is {self._label(quick)} ({cost} a fit)."]
+        also = " that keep clearly more than PCA" if better else ""
+        return [f"The quickest of these{also} is {self._label(quick)} ({cost} a fit)."]
 
     def _fitted_notes(self) -> list[str]:
         """Whether another keeps more of the rows it was fitted to."""

@@ -137,8 +137,8 @@ def compare_embeddings(
     ]
     left_out = [
         f"Left out: column {column!r}: {why}."
-        for column, why in columns.dropped
-        if column != aside or color is not None
+        for column, why in data["dropped"]
+        if column != aside or color is not None  # else a message has said it
     ]
     for line in [
         f"{data_line(data)} No labels are used: embeddings are compared.",
