@@ -225,6 +225,22 @@ def test_twins_cannot_be_told_apart(roll):
     assert not by_name(result)["pca"]["recommended"]
 
 
+def test_a_lucky_draw_is_seen_and_not_recommended():
+    rng = np.random.default_rng(0)
+    turns = np.linspace(0, 4 * np.pi, 200)  # a coil, whose long axis PCA sees last
+    X = np.c_[9 * np.cos(turns), 9 * np.sin(turns), 0.8 * turns + 0.01 * rng.normal(size=200)]
+    methods = {"mine": Mine()}
+    found = {}
+    for seed in range(6):
+        result = compare(X, methods=methods, random_state=seed, cv=3, **QUICK)
+        found[seed] = by_name(result)["randomprojection"]
+        assert result.best in ("pca", "mine") and not found[seed]["recommended"]
+        notes = " ".join(result.document["answer"]["notes"])
+        best = max(by_name(result)[name]["kept"] for name in ("pca", "mine"))
+        assert ("luck of its draw" in notes) == (found[seed]["kept"] > best)
+    assert any(one["difference_interval"][0] > 0 for one in found.values())
+
+
 def test_one_fold_is_no_guide(roll):
     folds = [(np.arange(300), np.arange(300, 450))]
     result = compare(roll[0], methods="isomap", cv=folds, **QUICK)

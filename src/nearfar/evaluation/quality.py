@@ -589,14 +589,9 @@ def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.i
     rows = np.arange(block.start, block.stop)
     distances = squared_distances(points[block], points)
     distances[np.arange(len(rows)), rows] = -1.0
-    return _places_in_order(distances, columns)
-
-
-def _places_in_order(distances: Matrix, columns: Indices) -> NDArray[np.intp]:
-    """Places, from 0, of some columns when each row is sorted."""
     order = np.argsort(distances, axis=1, kind="stable")
     ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(distances.shape[1])[None], axis=1)
+    np.put_along_axis(ranks, order, np.arange(len(points))[None], axis=1)
     return np.take_along_axis(ranks, columns, axis=1)
 
 
@@ -608,8 +603,11 @@ def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) 
     centre = points.mean(axis=0)
     centred, asked = points - centre, queries - centre
     excess = 0
-    for block in row_blocks(len(asked), 24 * n, at_most=512):
-        ranks = 1 + _places_in_order(squared_distances(asked[block], centred), near[block])
+    for block in row_blocks(len(asked), (16 + l_) * n):
+        distances = squared_distances(asked[block], centred)
+        mine = np.take_along_axis(distances, near[block], axis=1)
+        # One more than are nearer: of equals each has the best rank.
+        ranks = 1 + (distances[:, None] < mine[:, :, None]).sum(axis=2)
         excess += int(np.maximum(ranks - l_, 0).sum())
     # At worst the last l of the n: l (2n - 3l + 1) / 2 for each row.
     return 1.0 - excess * 2.0 / (len(asked) * l_ * (2 * n - 3 * l_ + 1))

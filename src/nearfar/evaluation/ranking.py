@@ -66,7 +66,9 @@ class Ranking:
         shared = [set(row.results) for row in ranked]
         self.common = sorted(set.intersection(*shared)) if shared else []
         self.ranked = sorted(ranked, key=self._error) if self.common else []
-        self.reference = next((r for r in self.ranked if r.method.name == REFERENCE), None)
+        # A random projection is there to be seen: whether it fares well is the luck of its draw.
+        self.judged = [row for row in self.ranked if row.method.role != "baseline"]
+        self.reference = next((r for r in self.judged if r.method.name == REFERENCE), None)
         self.judgement = self._judge()
         self.verdict, self.best = self._decide()
 
@@ -94,7 +96,7 @@ class Ranking:
         """Every other method against PCA."""
         if self.reference is None:
             return Judgement("unsure", None, float("nan"))
-        others = [row for row in self.ranked if row is not self.reference]
+        others = [row for row in self.judged if row is not self.reference]
         return judge(
             self._error(self.reference),
             {row.method.name: self._error(row) for row in others},
@@ -105,10 +107,10 @@ class Ranking:
 
     def _decide(self) -> tuple[str, str | None]:
         """The verdict, and the method to use."""
-        if not self.ranked:
+        if not self.judged:
             return "unsure", None
         if self.reference is None:
-            first = self.ranked[0].method.name
+            first = self.judged[0].method.name
             return ("unsure" if self.ties(first) else "use"), first
         found = self.judgement
         if found.verdict != "use" or found.method is None:
@@ -120,7 +122,7 @@ class Ranking:
         first = self.rows[name]
         judged = self.judgement.comparands.get(name)
         beaten = self.reference if judged is not None and judged.recommended else None
-        others = [row for row in self.ranked if row is not first and row is not beaten]
+        others = [row for row in self.judged if row is not first and row is not beaten]
         differences = [self._estimate(first, row, self.common) for row in others]
         adjusted = holm([difference.p_below_zero() for difference in differences])
         strict = len(others) > FEW_LEARNERS
@@ -225,7 +227,7 @@ class Ranking:
     def _fitted_notes(self) -> list[str]:
         """Whether another keeps more of the rows it was fitted to."""
         assert self.best is not None
-        mean = {row.method.name: self._mean(row, "kept_fitted") or 0.0 for row in self.ranked}
+        mean = {row.method.name: self._mean(row, "kept_fitted") or 0.0 for row in self.judged}
         first = max(mean, key=lambda name: mean[name])
         if first == self.best or mean[first] - mean[self.best] < self.min_gain * (1 - mean[first]):
             return []
@@ -241,9 +243,9 @@ class Ranking:
         for number in self.problem.looked_at:
             if number == self.problem.n_neighbors:
                 continue
-            shares = {row.method.name: self._by_count(row, number) for row in self.ranked}
+            shares = {row.method.name: self._by_count(row, number) for row in self.judged}
             first = max(shares, key=lambda name: shares[name])
-            mine = shares[self.ranked[0].method.name]
+            mine = shares[self.judged[0].method.name]
             if shares[first] - mine > self.min_gain * (1 - mine):
                 notes.append(
                     f"Counting {number} neighbours, {self._label(first)} keeps most "
@@ -264,7 +266,13 @@ class Ranking:
         if len(set(sizes.values())) > 1:
             parts = ", ".join(f"{label} {size}" for label, size in sizes.items())
             notes.append(f"More dimensions keep more; these have: {parts}.")
-        best = self._kept(self.ranked[0])
+        best = self._kept(self.judged[0])
+        lucky = [r for r in self.ranked if r not in self.judged and self._kept(r) > best]
+        if lucky:
+            notes.append(
+                f"{lucky[0].method.label} keeps {percent(self._kept(lucky[0]))}, by the luck of "
+                "its draw; it is a base line and not judged."
+            )
         if best < 0.5:
             few = next(iter(sizes.values()))
             notes.append(

@@ -38,6 +38,7 @@ from nearfar.evaluation.ranking import Ranking
 from nearfar.evaluation.schedule import MAX_REPEATS, Schedule
 from nearfar.evaluation.splits import Scheme, make_unlabelled_scheme
 from nearfar.evaluation.traps import Trap
+from nearfar.summaries.neighbor_graph import distinct_rows
 from nearfar.words import count, percent
 
 KEPT = "neighbours kept"
@@ -241,7 +242,7 @@ def _checked_inputs(rows: Any, columns: Columns) -> tuple[Points, int]:
     prepare = columns.preprocessor()
     made = rows if isinstance(prepare, str) else prepare.fit_transform(rows)
     inputs = np.asarray(made, dtype=np.float64)
-    distinct = len(np.unique(inputs, axis=0))
+    distinct = len(distinct_rows(inputs)[0])
     if distinct == 1:
         raise ValueError("All rows are equal: none has neighbours that an embedding could keep.")
     if distinct < LEAST_ROWS:

@@ -225,6 +225,7 @@ def pictures_view(comparison: Comparison) -> View:
     return {
         "pictures": pictures,
         "left_out": len(found["methods"]) - len(pictures),
+        "chosen": "among the best" if comparison["answer"]["verdict"] == "unsure" else "chosen",
         "rows": n_rows,
         "held_out": found["held_out"],
         "total": comparison.data["n_rows"],
