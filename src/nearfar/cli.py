@@ -22,6 +22,7 @@ examples:
   nearfar compare wine                      which distance for an embedded set?
   nearfar compare table.csv --target kind   ... for your own table
   nearfar embed table.csv --method mvu      what does it look like, unfolded?
+  nearfar compare table.csv --unlabelled    which embedding, when there are no labels?
   nearfar fit table.csv --target kind --method lmnn --save model.nf
   nearfar neighbors model.nf --index table.csv --query new.csv -k 5
 """
@@ -109,6 +110,12 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
     if budget is None and options.repeats is None:
         budget = DEFAULT_BUDGET
     progress = _progress(fancy, budget)
+    n_before = _n_lines(journal)
+    if options.unlabelled:
+        result = _compare_unlabelled(options, journal, progress, budget)
+        return _finish(options, result, out, journal, n_before, budget, fancy, has_report)
+    if options.color is not None or options.components is not None:
+        raise ValueError("--color and --components are for embeddings: add --unlabelled.")
     given = {"labels": options.labels, "target": options.target}
     table = read_table(options.data, groups=options.groups, time=options.time, **given)
     test = None
@@ -122,7 +129,6 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
             )
             raise ValueError(f"--test: {error}{own}") from error
         table.messages += [f"{test.name}: {message}" for message in test.messages]
-    n_before = _n_lines(journal)
     result = compare_tables(
         table,
         test,
@@ -145,6 +151,56 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
         argv=options.argv,
         show_rows=not options.no_rows,
     )
+    return _finish(options, result, out, journal, n_before, budget, fancy, has_report)
+
+
+def _compare_unlabelled(
+    options: argparse.Namespace, journal: Path, progress: Any, budget: float | None
+) -> Any:
+    from nearfar.datasets.tables import read_table
+    from nearfar.evaluation.compare import compare_unlabelled
+
+    for name in ("groups", "time", "test", "scoring", "tuning"):
+        if getattr(options, name) is not None:
+            hint = " To leave its column out, use --drop." if name in ("groups", "time") else ""
+            raise ValueError(f"--{name} needs labels, and --unlabelled compares without.{hint}")
+    table = read_table(
+        options.data, target=options.target, labels=options.labels, need_target=False
+    )
+    return compare_unlabelled(
+        table,
+        methods=options.methods,
+        scale=options.scale,
+        repeats=options.repeats,
+        time_budget=budget,
+        min_gain=options.min_gain,
+        keep=options.keep,
+        drop=options.drop,
+        color=options.color,
+        n_components=2 if options.components is None else options.components,
+        random_state=options.seed,
+        context=not options.no_context,
+        n_jobs=options.jobs,
+        isolate=not options.in_process,
+        journal=journal,
+        progress=progress,
+        began=options.began,
+        argv=options.argv,
+        show_rows=not options.no_rows,
+    )
+
+
+def _finish(
+    options: argparse.Namespace,
+    result: Any,
+    out: Path,
+    journal: Path,
+    n_before: int,
+    budget: float | None,
+    fancy: bool,
+    has_report: bool,
+) -> int:
+    """Write the files, then print."""
     # Files first: the terminal may be gone, or not know a character. The report's name is ours:
     # checked before the run, or written by the run that is resumed.
     if has_report:
@@ -162,7 +218,9 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
     if budget is not None:
         print(
             "The same folds and settings again, however long it takes: "
-            f"--repeats {protocol['repeats']} --tuning {protocol['tuning']} without --time-budget"
+            f"--repeats {protocol['repeats']}"
+            + (f" --tuning {protocol['tuning']}" if protocol["tuning"] != "none" else "")
+            + " without --time-budget"
         )
     if options.json is not None:
         print(f"Numbers: {options.json}")
@@ -620,12 +678,21 @@ def _add_compare(commands: Any) -> None:
         "compare",
         help="which distance should I use on my data, and is it worth it?",
         description="Compare learned distances with the best plain one on held-out folds, and say "
-        "which to use.",
+        "which to use. With --unlabelled, compare embeddings by the neighbours they keep.",
     )
     command.set_defaults(run=_compare)
     add = command.add_argument
     add("data", metavar="DATA", help=_DATA_HELP)
     _add_target(command)
+    add(
+        "--unlabelled",
+        "--unlabeled",
+        action="store_true",
+        help="use no labels: rank embeddings (PCA, Isomap, MVU, ...) by the nearest neighbours of "
+        "held-out rows that they keep",
+    )
+    add("--components", type=_number(int, 1), metavar="N", help="dimensions of the embeddings (2)")
+    add("--color", "--colour", metavar="COL", help="colours their pictures; no feature")
     add("--groups", metavar="COL", help="rows with equal values are never on both sides of a fold")
     add("--time", metavar="COL", help="train on the past, test on what follows")
     add("--test", metavar="FILE", help="a fixed test file instead of folds")

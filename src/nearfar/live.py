@@ -88,7 +88,7 @@ class LiveProgress(Progress):
         table.add_column(f"{spent:.0f}{limit} s")
         table.add_column("folds", min_width=20)
         table.add_column("")
-        table.add_column("error", justify="right")
+        table.add_column(self.measure, justify="right")
         table.add_column("", no_wrap=True, overflow="ellipsis")
         for row in self._rows.values():
             error = "" if row["error"] is None else f"{100 * row['error']:.1f} %"

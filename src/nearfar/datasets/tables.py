@@ -33,8 +33,8 @@ from nearfar.words import count, did_you_mean, listed
 
 EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
 
-# A target is guessed from these names only.
-_TARGET_NAMES = ("target", "label", "class", "y")
+#: A target is guessed from these names only.
+TARGET_NAMES = ("target", "label", "class", "y")
 _KEYS = {
     "X": ("x", "data"),
     "y": ("y", "target", "labels"),
@@ -163,7 +163,7 @@ def read_table(
         table = _from_arrays(path.name, _read_arrays(path), wanted, path.name)
     else:
         guess = need_target if guess_target is None else guess_target
-        names = _TARGET_NAMES if guess and labels is None else ()
+        names = TARGET_NAMES if guess and labels is None else ()
         table = _from_frame(path, wanted, names, need_target)
     options = {"target": target, "labels": labels, "groups": groups, "time": time}
     asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
@@ -227,7 +227,7 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
 
 def _from_embedded(name: str, wanted: dict[str, str | None]) -> Table:
     for option, column in wanted.items():
-        if column is not None and (option != "target" or column.lower() not in _TARGET_NAMES):
+        if column is not None and (option != "target" or column.lower() not in TARGET_NAMES):
             own = "has its own classes" if option == "target" else f"has no {option}"
             raise ValueError(f"--{option} {column}: the embedded set '{name}' {own}.")
     from sklearn import datasets
@@ -498,7 +498,7 @@ def _ask_for_target(table: Table) -> NoReturn:
     if not hasattr(table.X, "columns"):
         raise ValueError(
             f"{table.name} has no labels. Give a file with one label a row with --labels FILE, or "
-            "save an .npz with keys X and y."
+            "save an .npz with keys X and y; nearfar compare --unlabelled does without."
         )
     columns = table.X.columns
     header = " Its first line holds data, no names." if columns[0] == "column 0" else ""
@@ -510,7 +510,7 @@ def _ask_for_target(table: Table) -> NoReturn:
 
 
 def _say_target_stays(table: Table) -> None:
-    names = [name for name in getattr(table.X, "columns", ()) if name.lower() in _TARGET_NAMES]
+    names = [name for name in getattr(table.X, "columns", ()) if name.lower() in TARGET_NAMES]
     if names:
         table.messages.append(
             f"Labels come from {table.target}; {listed(names)} stays in X as a feature."
@@ -684,7 +684,7 @@ def _read_labels(
             rows.pop()
         # One line more than the data has rows, or a name that targets have: a header.
         name = first[0] if first else ""
-        header = len(rows) == n + 1 or name.lower() in (*_TARGET_NAMES, "labels")
+        header = len(rows) == n + 1 or name.lower() in (*TARGET_NAMES, "labels")
         rows = rows[1:] if header else rows
     if len(rows) != n:
         # A first line that comes never again may be a name too; one cannot know.
@@ -703,7 +703,7 @@ def _label_column(names: list[str], column: str | None, path: Path) -> str:
             )
         return column
     real = [name for name in names if name and not name.startswith("Unnamed: ")]
-    matches = [name for name in real if name.lower() in (*_TARGET_NAMES, "labels")]
+    matches = [name for name in real if name.lower() in (*TARGET_NAMES, "labels")]
     if len(real) == 1 or len(matches) == 1:
         return (matches or real)[0]
     raise ValueError(

@@ -3,6 +3,7 @@
 from nearfar.evaluation.cross_validation import cross_validate
 from nearfar.evaluation.quality import (
     embedding_quality,
+    held_out_quality,
     local_continuity,
     local_trust,
     neighborhood_intersection,
@@ -14,6 +15,7 @@ from nearfar.evaluation.quality import (
 __all__ = [
     "cross_validate",
     "embedding_quality",
+    "held_out_quality",
     "local_continuity",
     "local_trust",
     "neighborhood_intersection",

@@ -33,16 +33,17 @@ from nearfar.evaluation.lines import repeat_lines
 from nearfar.evaluation.measures import choose_measure
 from nearfar.evaluation.methods import Scale, baselines, context_methods, learners
 from nearfar.evaluation.progress import PlainProgress, Progress
-from nearfar.evaluation.schedule import MAX_REPEATS, TUNING_WORDS, Schedule
-from nearfar.evaluation.splits import Scheme, Tuning, make_scheme
+from nearfar.evaluation.schedule import MAX_REPEATS, Schedule
+from nearfar.evaluation.splits import TUNINGS, Scheme, Tuning, make_scheme
 from nearfar.evaluation.summary import Summary
+from nearfar.evaluation.unlabelled import compare_embeddings
 
 DEFAULT_BUDGET = 120.0
 
 
 def compare(
     X: Any,
-    y: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     methods: Any = None,
     cv: Any = None,
@@ -63,9 +64,14 @@ def compare(
     isolate: bool = True,
     journal: str | os.PathLike[str] | None = None,
     show_rows: bool = True,
+    n_components: int = 2,
+    color: Any = None,
     verbose: bool = True,
 ) -> Comparison:
     """Compare learned distances with the best plain one on your data, and say which to use.
+
+    Without labels it compares embeddings: by the neighbours of held-out rows that they keep, PCA
+    being the reference. See the guide, "Without labels".
 
     Every method is tested on the same held-out folds. k and a few settings are tuned inside each
     training fold, for the plain distances as for the learners. The *reference* is the best of four
@@ -80,12 +86,13 @@ def compare(
         Rows and features; images as (n, height, width) or (n, height, width, 3). In a DataFrame
         missing values are imputed and categories encoded inside each fold; identifiers, dates, free
         text and categories of hundreds of levels are left out, and said.
-    y : array-like of shape (n_samples,)
-        Labels; a continuous target is refused.
+    y : array-like of shape (n_samples,), optional
+        Labels; a continuous target is refused. None compares embeddings.
     methods : mapping, sequence, str, learner or None
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
         them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
-        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN.
+        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. Without labels,
+        embeddings with a ``transform`` for new rows; None chooses by the number of rows.
     cv : int, splitter or iterable, optional
         Folds of your own: how many, a splitter of scikit-learn, or pairs of row numbers to train on
         and to test; None is repeated, shuffled, stratified 5-fold.
@@ -99,7 +106,8 @@ def compare(
         A scorer of scikit-learn whose best value is 1; None is the error, balanced when classes
         are unbalanced.
     scale : {"auto", "none", "standard", "unit"}, default="auto"
-        Scaling before the learners; "auto" tunes it.
+        Scaling before the learners; "auto" tunes it. Without labels it is also the scaling of
+        what is measured, and "auto" standardises columns of very unequal spread.
     repeats : int, optional
         How often all rows are split anew; None is as many as the time allows, at most 5.
     time_budget : float, optional
@@ -113,7 +121,8 @@ def compare(
     random_state : int, default=0
         Seed of the folds.
     context : bool, default=True
-        Add the majority class, logistic regression and gradient-boosted trees, for context.
+        Add the majority class, logistic regression and gradient-boosted trees, for context;
+        without labels, a random projection.
     n_jobs : int, optional
         Worker processes at once; None is one for each core.
     isolate : bool, default=True
@@ -123,13 +132,19 @@ def compare(
         Results are kept there as they come; if it exists, the comparison goes on from it.
     show_rows : bool, default=True
         Let the report show values of rows; False keeps them out of the result altogether.
+    n_components : int, default=2
+        Dimensions of the embeddings that are only named; without labels only.
+    color : str or array-like of shape (n_samples,), optional
+        What colours the pictures of the report: a column, which then is no feature, or values;
+        without labels only.
     verbose : bool, default=True
         Print plan and progress to standard error.
 
     Returns
     -------
     Comparison
-        With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``to_html`` and ``to_json``.
+        With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``to_html`` and ``to_json``;
+        without labels an :class:`nearfar.evaluation.embedding_comparison.EmbeddingComparison`.
 
     Examples
     --------
@@ -141,7 +156,45 @@ def compare(
     'unsure'
     >>> len(result.document["folds"])
     5
+    >>> compare(X, methods="isomap", repeats=1, isolate=False, verbose=False).best
+    'pca'
     """
+    progress = PlainProgress() if verbose else Progress()
+    if y is None:
+        for name, given in {
+            "groups": groups,
+            "time": time,
+            "test": test,
+            "scoring": scoring,
+            "tuning": tuning,
+        }.items():
+            if given is not None:
+                raise ValueError(f"{name} needs labels, and y is None.")
+        result = compare_unlabelled(
+            as_table(X, None),
+            methods=methods,
+            cv=cv,
+            scale=scale,
+            repeats=repeats,
+            time_budget=time_budget,
+            min_gain=min_gain,
+            keep=keep,
+            drop=drop,
+            color=color,
+            n_components=n_components,
+            random_state=random_state,
+            context=context,
+            n_jobs=n_jobs,
+            isolate=isolate,
+            journal=journal,
+            progress=progress,
+            show_rows=show_rows,
+        )
+        if journal is not None and result.complete:
+            Path(journal).unlink(missing_ok=True)
+        return result
+    if color is not None or n_components != 2:
+        raise ValueError("color and n_components are for data without labels, and y is given.")
     result = compare_tables(
         as_table(X, y, groups, time),
         fixed_test(test),
@@ -160,12 +213,36 @@ def compare(
         n_jobs=n_jobs,
         isolate=isolate,
         journal=journal,
-        progress=PlainProgress() if verbose else Progress(),
+        progress=progress,
         show_rows=show_rows,
     )
     if journal is not None and result.complete:
         Path(journal).unlink(missing_ok=True)
     return result
+
+
+def compare_unlabelled(
+    table: Table,
+    *,
+    repeats: int | None = None,
+    time_budget: float | None = None,
+    context: bool = True,
+    n_jobs: int | None = None,
+    isolate: bool = True,
+    **options: Any,
+) -> Comparison:
+    """:func:`nearfar.evaluation.unlabelled.compare_embeddings` with the defaults of here."""
+    if time_budget is None and repeats is None:
+        time_budget = DEFAULT_BUDGET
+    return compare_embeddings(
+        table,
+        repeats=repeats,
+        time_budget=time_budget,
+        baseline=context,
+        n_jobs=_n_jobs(n_jobs) if isolate else 1,
+        isolate=isolate,
+        **options,
+    )
 
 
 def compare_tables(
@@ -202,8 +279,8 @@ def compare_tables(
         random_state=random_state,
         n_jobs=n_jobs,
     )
-    if tuning not in (None, *TUNING_WORDS):
-        raise ValueError(f"tuning={tuning!r} must be one of {', '.join(TUNING_WORDS)}.")
+    if tuning not in (None, *TUNINGS):
+        raise ValueError(f"tuning={tuning!r} must be one of {', '.join(TUNINGS)}.")
     if time_budget is None and repeats is None:
         time_budget = DEFAULT_BUDGET
     seed, cv = int(random_state), folds_given(cv)

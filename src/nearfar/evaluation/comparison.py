@@ -149,7 +149,7 @@ class Comparison:
     def costs(self) -> str:
         """Seconds and memory of the methods in one line."""
         parts = [
-            f"{method['label']} {_fit_seconds(method)} s"
+            f"{method['label']} {fit_seconds(method)} s"
             + (f", {method['peak_mb']:.0f} MB" if method["peak_mb"] is not None else "")
             for method in self.document["methods"]
             if method["role"] in ("reference", "learner") and _has_numbers(method)
@@ -193,11 +193,10 @@ class Comparison:
 def data_line(data: dict[str, Any]) -> str:
     """The data in one line."""
     counts = data["class_counts"]
-    sizes = f"{min(counts):,} to {max(counts):,} rows each"
-    text = (
-        f"{data['name']}: {data['n_rows']:,} rows, {data['n_features']:,} features, "
-        f"{len(counts):,} classes ({sizes})"
-    )
+    text = f"{data['name']}: {data['n_rows']:,} rows, {data['n_features']:,} features"
+    if counts:
+        sizes = f"{min(counts):,} to {max(counts):,} rows each"
+        text += f", {len(counts):,} classes ({sizes})"
     if data["test"]:
         text += f"; {data['test']['n_rows']:,} of the rows are the test set {data['test']['name']}"
     return text + "."
@@ -247,23 +246,25 @@ def _cells(method: dict[str, Any], total: int, wide: bool) -> list[str]:
     arrow = "→ " * bool(method["recommended"])
     room = 60 if wide else _LABEL
     cells = [
-        arrow + _cut(method["label"], room - len(arrow + marks)) + marks,
-        _with_interval(method["error"], method["interval"]),
-        _with_interval(method["difference"], method["difference_interval"]),
+        arrow + cut_label(method["label"], room - len(arrow + marks)) + marks,
+        with_interval(method["error"], method["interval"]),
+        with_interval(method["difference"], method["difference_interval"]),
         "" if method["p_holm"] is None else p_text(method["p_holm"]).replace("< ", "<"),
         f"{method['folds_done']}/{total}",
     ]
     if wide:
         peak = method["peak_mb"]
-        cells += [_fit_seconds(method), "" if peak is None else f"{peak:.0f}"]
+        cells += [fit_seconds(method), "" if peak is None else f"{peak:.0f}"]
     return cells
 
 
-def _cut(text: str, room: int) -> str:
+def cut_label(text: str, room: int) -> str:
+    """A label that fits into its column."""
     return text if len(text) <= room else text[: room - 2] + ".."
 
 
-def _with_interval(value: float | None, interval: list[float] | None) -> str:
+def with_interval(value: float | None, interval: list[float] | None) -> str:
+    """A share in percent with its interval in brackets."""
     if value is None:
         return ""
     if interval is None:
@@ -271,10 +272,10 @@ def _with_interval(value: float | None, interval: list[float] | None) -> str:
     return f"{points(value)} [{points(interval[0])}, {points(interval[1])}]"
 
 
-def _fit_seconds(method: dict[str, Any]) -> str:
+def fit_seconds(method: dict[str, Any]) -> str:
     """Median seconds of a fit, short.
 
-    >>> [_fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5, None)]
+    >>> [fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5, None)]
     ['< 0.001', '0.032', '1,234', '']
     """
     seconds = method["fit_seconds"]

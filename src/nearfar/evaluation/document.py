@@ -43,26 +43,8 @@ def make_document(
     """Everything but the contents of rows."""
     found = summary.pictures()
     return {
-        "format": FORMAT,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": None if argv is None else shlex.join(argv),
-        "seconds": seconds,
-        "status": schedule.status,
-        "versions": versions(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "data": data,
-        "warnings": [{"kind": trap.kind, "text": trap.text} for trap in warned],
+        **run_facts(data, warned, schedule, seconds=seconds, argv=argv),
         "protocol": _protocol(schedule, summary, seed, fixed=data["test"] is not None),
-        "folds": [
-            {
-                "repeat": fold.repeat,
-                "fold": fold.fold,
-                "n_train": len(fold.train),
-                "n_test": len(fold.test),
-                "test": fold.test.tolist(),
-            }
-            for fold in schedule.scheme.folds
-        ],
         "common_folds": summary.common,
         "methods": summary.table(),
         "nested": summary.nested(),
@@ -73,6 +55,38 @@ def make_document(
         "weights": kept_weights(found["weights"], data["features"]),
         "rows": None,
         "images": None,
+    }
+
+
+def run_facts(
+    data: dict[str, Any],
+    warned: Sequence[Trap],
+    schedule: Schedule,
+    *,
+    seconds: float,
+    argv: Sequence[str] | None,
+) -> dict[str, Any]:
+    """What every document says: when and where, of which data, by which folds."""
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": None if argv is None else shlex.join(argv),
+        "seconds": seconds,
+        "status": schedule.status,
+        "versions": versions(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "data": data,
+        "warnings": [{"kind": trap.kind, "text": trap.text} for trap in warned],
+        "folds": [
+            {
+                "repeat": fold.repeat,
+                "fold": fold.fold,
+                "n_train": len(fold.train),
+                "n_test": len(fold.test),
+                "test": fold.test.tolist(),
+            }
+            for fold in schedule.scheme.folds
+        ],
     }
 
 

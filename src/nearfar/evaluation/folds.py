@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,19 @@ MAX_K = 15
 SHOWN_NEIGHBORS = 5
 #: Held-out points of a map, at most.
 MAX_MAPPED = 1000
+
+
+class Work(Protocol):
+    """What is compared, as the processes of the methods see it."""
+
+    def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
+        """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
+
+    def pilot(self, method: Method, **task: Any) -> float:
+        """Seconds of one fit on some rows."""
+
+    def warm_up(self) -> None:
+        """Do once what all methods do."""
 
 
 @dataclass
@@ -52,6 +65,20 @@ class Problem:
     def labels(self, rows: Rows) -> NDArray[Any]:
         """Their labels, as the user gave them."""
         return np.asarray(self.classes[self.codes[rows]])
+
+    # What a worker asks for: see Work.
+
+    def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
+        """:func:`run_fold`."""
+        return run_fold(self, method, **task)
+
+    def pilot(self, method: Method, **task: Any) -> float:
+        """:func:`pilot`."""
+        return pilot(self, method, **task)
+
+    def warm_up(self) -> None:
+        """:func:`warm_up`."""
+        warm_up(self)
 
 
 @dataclass

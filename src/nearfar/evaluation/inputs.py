@@ -38,8 +38,6 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
             X = X.reshape(len(X), -1)
         if X.ndim != 2:
             raise ValueError(f"X must have rows and columns; got an array of shape {X.shape}.")
-    if y is None:
-        raise ValueError("y is None: the comparison needs labels.")
     for name, values in {"y": y, "groups": groups, "time": time}.items():
         if values is None:
             continue
@@ -73,6 +71,8 @@ def fixed_test(test: Any) -> Table | None:
     if not isinstance(test, tuple | list) or len(test) != 2:
         size = f" of {len(test)}" if isinstance(test, tuple | list) else ""
         raise ValueError(f"test must be a pair (X, y); got {type(test).__name__}{size}.")
+    if test[1] is None:
+        raise ValueError("test has no labels: its y is None.")
     return as_table(*test)
 
 
@@ -91,14 +91,15 @@ def _plain(values: Any, name: str) -> NDArray[Any]:
     missing = (
         array != array
         if array.dtype.kind != "O"
-        else np.array([_is_missing(value) for value in array], dtype=bool)
+        else np.array([is_missing(value) for value in array], dtype=bool)
     )
     if np.any(missing):
         raise ValueError(f"{name} has a missing value in row {int(np.argmax(missing))}.")
     return array
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether it stands for no value: None, NaN, NaT or pandas.NA."""
     try:
         return value is None or bool(value != value)
     except TypeError:  # pandas.NA

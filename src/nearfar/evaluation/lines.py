@@ -20,12 +20,14 @@ from nearfar.evaluation.splits import N_SPLITS, Scheme, Tuning, inner_splits, in
 _TOOLS = {
     "nearfar": ("KNNClassifier",),
     "nearfar.datasets": ("read_table",),
+    "nearfar.evaluation": ("held_out_quality",),
     "nearfar.evaluation.columns": ("choose_columns",),
     "nearfar.evaluation.splits": ("inner_splits", "make_scheme"),
     "sklearn.model_selection": (
         "GridSearchCV",
         "GroupShuffleSplit",
         "KFold",
+        "RepeatedKFold",
         "RepeatedStratifiedKFold",
         "ShuffleSplit",
         "StratifiedGroupKFold",
@@ -33,7 +35,7 @@ _TOOLS = {
         "StratifiedShuffleSplit",
         "cross_val_score",
     ),
-    "sklearn.pipeline": ("Pipeline",),
+    "sklearn.pipeline": ("Pipeline", "make_pipeline"),
 }
 
 
@@ -96,6 +98,58 @@ def repeat_lines(
     imports = ["from tempfile import mkdtemp", ""]
     imports += ["import numpy as np"] * ("np." in text) + _imports(text, used)
     return "\n".join([*imports, "", text]) + "\n"
+
+
+def embedding_lines(
+    table: Table,
+    columns: Columns,
+    method: Method,
+    scheme: Scheme,
+    *,
+    n_neighbors: int,
+    measured: int,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
+) -> str:
+    """Lines that measure an embedding as the comparison did, and fit it to all rows."""
+    setting, prepare = method.settings[0], columns.preprocessor()
+    steps = [] if isinstance(prepare, str) else [_prepare(prepare)]
+    steps += [] if isinstance(setting.scale, str) else [code_of(setting.scale)]
+    rows = "X.iloc" if hasattr(table.X, "iloc") else "X"
+    ready, every = [], "X"
+    inputs = [f"    known, new = {rows}[train], {rows}[test]"]
+    if steps:
+        ready = ["inputs = make_pipeline(", *(f"    {step}," for step in steps), ")"]
+        inputs = [
+            f"    known = inputs.fit_transform({rows}[train])",
+            f"    new = inputs.transform({rows}[test])",
+        ]
+        every = "inputs.fit_transform(X)"
+    most = max(len(fold.test) for fold in scheme.folds)
+    if most > measured:
+        # As evenly() chooses them.
+        inputs.append(
+            f"    new = new[np.unique(np.linspace(0, len(new) - 1, min(len(new), {measured}))"
+            ".astype(int))]"
+        )
+    own = _own_folds(scheme)
+    body = [
+        *_data_lines(table, None, keep, drop, labels=False),
+        *(["# cv: the folds that were given, as pairs of row numbers"] if own else []),
+        *ready,
+        "shares = []",
+        f"for train, test in {'cv' if own else f'{scheme.code}.split(X)'}:",
+        *inputs,
+        f"    learner = {code_of(setting.estimator)}",
+        "    there = learner.fit_transform(known)",
+        f"    found = held_out_quality(known, there, new, learner.transform(new), {n_neighbors})",
+        "    shares.append(found['intersection'])",
+        "print(np.mean(shares))  # the share of neighbours kept",
+        f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of all rows, for use",
+    ]
+    text = "\n".join(body)
+    homes = _imports(text, [prepare, setting.scale, setting.estimator])
+    return "\n".join(["import numpy as np", *homes, "", text]) + "\n"
 
 
 def _imports(text: str, estimators: list[Any]) -> list[str]:
@@ -206,24 +260,31 @@ def _search_lines(
 
 
 def _data_lines(
-    table: Table, test: Table | None, keep: Sequence[Any], drop: Sequence[Any]
+    table: Table,
+    test: Table | None,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
+    *,
+    labels: bool = True,
 ) -> list[str]:
-    """Lines that bring X, y and what goes with them."""
+    """Lines that bring X, y and what goes with them; without ``labels`` X alone."""
     if table.name in EMBEDDED and table.source is not None and not drop:
+        load = f"load_{table.name}(return_X_y=True)"
         return [
             f"from sklearn.datasets import load_{table.name}",
             "",
-            f"X, y = load_{table.name}(return_X_y=True)",
+            f"X, y = {load}" if labels else f"X, _ = {load}",
         ]
-    sides = [name for name in ("groups", "time") if getattr(table, name) is not None]
+    sides = [name for name in ("groups", "time") if labels and getattr(table, name) is not None]
     if table.source is None:
         given = ", ".join(["X", "y", *sides]) + (", X_test, y_test" if test is not None else "")
         lines = [f"# {given}: what was compared, labels as a NumPy array"]
+        lines = lines if labels else ["# X: what was compared"]
         source, rows, tested = "X", "X", "X_test"
     else:
         names = ", ".join(["y", *sides])
         values = ", ".join(f"table.{name}" for name in ["y", *sides])
-        lines = [f"table = {table.source}", f"{names} = {values}"]
+        lines = [f"table = {table.source}", *([f"{names} = {values}"] if labels else [])]
         source, rows, tested = "table.X", "table.X", "test.X"
     if not hasattr(table.X, "iloc") and not drop:
         lines += [] if table.source is None else [f"X = {rows}"]

@@ -7,7 +7,7 @@ learner may try as much as the reference, which is the best of four baselines.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Literal
@@ -139,7 +139,7 @@ def learners(methods: Any = None, scale: Scale = "auto") -> list[Method]:
     if methods is None:
         methods = DEFAULT
     if not isinstance(methods, Mapping):
-        methods = _by_name(methods)
+        methods = by_name(methods, _presets)
     if not methods:
         raise ValueError(
             f"methods is empty: name a learner at least, or give None for {', '.join(DEFAULT)}."
@@ -158,8 +158,8 @@ def learners(methods: Any = None, scale: Scale = "auto") -> list[Method]:
     return found
 
 
-def _by_name(methods: Any) -> dict[str, Any]:
-    """Learners, or names of some, by their names."""
+def by_name(methods: Any, made: Callable[[type[Learner]], Any]) -> dict[str, Any]:
+    """Learners by their names; ``made`` says what to compare of a class that is only named."""
     if isinstance(methods, str):
         methods = [part.strip() for part in methods.split(",") if part.strip()]
     elif not isinstance(methods, Iterable) or hasattr(methods, "fit"):
@@ -168,7 +168,7 @@ def _by_name(methods: Any) -> dict[str, Any]:
     for given in methods:
         if isinstance(given, str):
             for name in family(given) or [given]:
-                found[name.lower()] = _presets(find_learner(name))
+                found[name.lower()] = made(find_learner(name))
             continue
         kind = given if isinstance(given, type) else type(given)
         name = base = kind.__name__.lower()

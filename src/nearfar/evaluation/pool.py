@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nearfar.evaluation.folds import Problem, pilot, run_fold
+from nearfar.evaluation.folds import Work
 from nearfar.evaluation.methods import Method
 from nearfar.evaluation.worker import RUNNING, dumps, peak_bytes, reason, receive, send
 
@@ -49,7 +49,7 @@ class ProcessPool:
     which saves more than a second and 150 MB for each method.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Work) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="nearfar-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder / "problem.pickle"
@@ -144,7 +144,7 @@ class ProcessPool:
 class LocalPool:
     """The same in this process, one task after the other: nothing can be killed."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Work) -> None:
         self._problem = problem
         self._methods: dict[str, Method] = {}
         self._events: deque[Event] = deque()
@@ -156,9 +156,9 @@ class LocalPool:
 
     def give(self, name: str, kind: str, arguments: dict[str, Any]) -> None:
         """Do the task now."""
-        work = pilot if kind == "pilot" else run_fold
+        work = self._problem.pilot if kind == "pilot" else self._problem.run_fold
         try:
-            value = work(self._problem, self._methods[name], **arguments)
+            value = work(self._methods[name], **arguments)
             event: dict[str, Any] = {"kind": "done", "value": value, "peak": None}
         except KeyboardInterrupt:
             raise

@@ -56,6 +56,8 @@ class Progress:
 
     #: Seconds between ticks.
     every = 1.0
+    #: What is averaged over the folds; the lower, the better.
+    measure = "error"
 
     def say(self, line: str) -> None:
         """A line about the data, a warning or the plan."""
@@ -114,8 +116,8 @@ class PlainProgress(Progress):
             self._shown = tenth
             label = self._labels.get(method, method)
             self.say(
-                f"  {self._done}/{self._total} folds; last: {label}, fold {n_done}, mean error "
-                f"so far {100 * error:.1f} %"
+                f"  {self._done}/{self._total} folds; last: {label}, fold {n_done}, mean "
+                f"{self.measure} so far {100 * error:.1f} %"
             )
 
     def ended(self, method: str, status: str, reason: str | None) -> None:

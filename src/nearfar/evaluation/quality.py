@@ -13,7 +13,7 @@ Neighbours are sought exactly, in blocks; nothing of size n × n is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ from nearfar.summaries.exact_search import kneighbors
 
 __all__ = [
     "embedding_quality",
+    "held_out_quality",
     "local_continuity",
     "local_trust",
     "neighborhood_intersection",
@@ -274,6 +275,112 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
     }
 
 
+def held_out_quality(
+    X: ArrayLike,
+    Y: ArrayLike,
+    X_new: ArrayLike,
+    Y_new: ArrayLike,
+    n_neighbors: int = 15,
+) -> dict[str, float]:
+    """The measures of this page for rows that an embedding was not fitted to.
+
+    The neighbours of a new row are those among the fitted rows, in input and output: what a method
+    did to keep its own neighbours does not help it here.
+
+    Cost: O(m n (p + r)) for m new rows, in blocks, and m sorts of n.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Inputs the embedding was fitted to.
+    Y : array-like of shape (n_samples, n_components)
+        Their outputs.
+    X_new : array-like of shape (n_new, n_features)
+        New inputs.
+    Y_new : array-like of shape (n_new, n_components)
+        Where ``transform`` put them.
+    n_neighbors : int, default=15
+        Neighbours of each new row.
+
+    Returns
+    -------
+    dict
+        As :func:`embedding_quality`, and "rank_trust", :func:`rank_trustworthiness` of the new
+        rows; NaN where the neighbours are half of the rows or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import PCA
+    >>> from nearfar.evaluation import held_out_quality
+    >>> X = np.random.default_rng(0).normal(size=(120, 3)) * [5, 3, 0.01]
+    >>> pca = PCA(2).fit(X[:100])
+    >>> found = held_out_quality(X[:100], pca.transform(X[:100]), X[100:], pca.transform(X[100:]))
+    >>> found["intersection"] > 0.98
+    True
+    """
+    inputs, outputs = _check(X, Y, n_neighbors)
+    new = check_array(X_new, dtype=[np.float64, np.float32], input_name="X_new")
+    placed = check_array(Y_new, dtype=[np.float64, np.float32], input_name="Y_new")
+    if len(new) != len(placed):
+        raise ValueError(f"X_new has {len(new)} rows and Y_new has {len(placed)}; they must agree.")
+    for name, known, other in (("X", inputs, new), ("Y", outputs, placed)):
+        if known.shape[1] != other.shape[1]:
+            raise ValueError(
+                f"{name} has {known.shape[1]} columns and {name}_new {other.shape[1]}; they must "
+                "agree."
+            )
+    of_inputs, near_inputs = kneighbors(inputs, new, n_neighbors=n_neighbors)
+    of_outputs, near_outputs = kneighbors(outputs, placed, n_neighbors=n_neighbors)
+    there = _lengths(outputs, near_inputs, placed)
+    return {
+        "continuity": _agreement(of_inputs, there, 0.0),
+        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
+        "trust": _agreement(of_outputs, _lengths(inputs, near_outputs, new), 0.0),
+        "intersection": float(_shared(near_inputs, near_outputs).mean()),
+        "rank_trust": _new_rank_trust(inputs, new, near_outputs),
+    }
+
+
+def shares_kept(
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    counts: Sequence[int],
+    asked: tuple[NDArray[Any], NDArray[Any]] | Indices,
+) -> dict[int, float]:
+    """The share of neighbours kept for several numbers of neighbours, with one search a side.
+
+    Parameters
+    ----------
+    X, Y : ndarray
+        Inputs and outputs of the fitted rows, among which neighbours are sought.
+    counts : sequence of int
+        Numbers of neighbours.
+    asked : pair of ndarray, or ndarray of int
+        Inputs and outputs of new rows; or some of the fitted rows, which are then no neighbours of
+        themselves.
+
+    Returns
+    -------
+    dict
+        From number of neighbours to :func:`neighborhood_intersection`.
+    """
+    most = max(counts)
+    if isinstance(asked, tuple):
+        near = [
+            kneighbors(points, new, n_neighbors=most)[1]
+            for points, new in zip((X, Y), asked, strict=True)
+        ]
+    else:
+        near = [
+            _without_own(kneighbors(points, points[asked], n_neighbors=most + 1)[1], asked)
+            for points in (X, Y)
+        ]
+    return {
+        count: float(_shared(near[0][:, :count], near[1][:, :count]).mean()) for count in counts
+    }
+
+
 def procrustes_error(
     U: ArrayLike,
     V: ArrayLike,
@@ -436,11 +543,12 @@ def _check(
     return inputs, outputs
 
 
-def _lengths(points: NDArray[Any], near: Indices) -> Matrix:
-    """Distances from each row to the rows listed for it."""
+def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None = None) -> Matrix:
+    """Distances from each query, or each row, to the rows listed for it."""
     lengths = np.empty(near.shape)
-    for block in row_blocks(len(points), 16 * near.shape[1] * points.shape[1]):
-        differences = points[near[block]].astype(np.float64) - points[block, None]
+    asked = points if queries is None else queries
+    for block in row_blocks(len(asked), 16 * near.shape[1] * points.shape[1]):
+        differences = points[near[block]].astype(np.float64) - asked[block, None]
         # NumPy's norm does not overflow for what fits an exact search.
         lengths[block] = np.linalg.norm(differences, axis=2)
     return lengths
@@ -461,6 +569,13 @@ def _agreement(own: Matrix, other: Matrix, without: float) -> float:
     return float(min(1.0, (a @ b) ** 2 / ((a @ a) * (b @ b))))
 
 
+def _without_own(near: Indices, own: Indices) -> Indices:
+    """Lists of neighbours without the row itself; of many identical rows the last one goes."""
+    others = near != own[:, None]
+    others[others.all(axis=1), -1] = False
+    return near[others].reshape(len(near), -1)
+
+
 def _shared(near: Indices, others: Indices) -> NDArray[np.bool_]:
     """For each row and each of its neighbours, whether the other list names it too."""
     shared = np.empty(near.shape, dtype=bool)
@@ -478,6 +593,24 @@ def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.i
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(len(points))[None], axis=1)
     return np.take_along_axis(ranks, columns, axis=1)
+
+
+def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) -> float:
+    """Trustworthiness by ranks where the neighbours of new rows are among n others."""
+    n, l_ = len(points), near.shape[1]
+    if 2 * l_ >= n:
+        return float("nan")
+    centre = points.mean(axis=0)
+    centred, asked = points - centre, queries - centre
+    excess = 0
+    for block in row_blocks(len(asked), (16 + l_) * n):
+        distances = squared_distances(asked[block], centred)
+        mine = np.take_along_axis(distances, near[block], axis=1)
+        # One more than are nearer: of equals each has the best rank.
+        ranks = 1 + (distances[:, None] < mine[:, :, None]).sum(axis=2)
+        excess += int(np.maximum(ranks - l_, 0).sum())
+    # At worst the last l of the n: l (2n - 3l + 1) / 2 for each row.
+    return 1.0 - excess * 2.0 / (len(asked) * l_ * (2 * n - 3 * l_ + 1))
 
 
 def _moved(A: Matrix, B: Matrix, by: str) -> Matrix:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nearfar.evaluation.folds import Problem
+from nearfar.evaluation.folds import Work
 from nearfar.evaluation.journal import Journal
 from nearfar.evaluation.methods import Method
 from nearfar.evaluation.pool import LocalPool, ProcessPool
@@ -72,7 +72,7 @@ class Schedule:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Work,
         methods: list[Method],
         scheme_for: Callable[[int], Scheme],
         *,
@@ -387,6 +387,7 @@ TUNING_WORDS: dict[Tuning, str] = {
     "holdout": "k from 1 to 15 and up to 4 settings a method tuned on a quarter held out of each "
     "training fold",
     "k": "k from 1 to 15 tuned on a quarter held out of each training fold, first setting only",
+    "none": "nothing is tuned",
 }
 
 

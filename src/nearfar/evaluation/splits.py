@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import (
     GroupShuffleSplit,
     KFold,
+    RepeatedKFold,
     RepeatedStratifiedKFold,
     ShuffleSplit,
     StratifiedGroupKFold,
@@ -23,11 +24,13 @@ from sklearn.model_selection import (
 
 Rows = NDArray[np.intp]
 #: How much is tried inside a training fold.
-Tuning = Literal["full", "holdout", "k"]
+Tuning = Literal["full", "holdout", "k", "none"]
+#: What the user may ask for; "none" is for embeddings, which have nothing to tune by.
+TUNINGS = ("full", "holdout", "k")
 N_SPLITS = 5
 #: Group of test rows whose file names none.
 UNKNOWN_GROUP = -1
-INNER_SPLITS = {"full": 3, "holdout": 1, "k": 1}
+INNER_SPLITS = {"full": 3, "holdout": 1, "k": 1, "none": 0}
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,33 @@ def make_scheme(
     _check(scheme, codes, n)
     if groups is not None:
         scheme.notes.append(_check_groups(scheme, groups))
+    return scheme
+
+
+def make_unlabelled_scheme(
+    n: int, *, repeats: int, seed: int = 0, cv: Any = None, X: Any = None
+) -> Scheme:
+    """Folds of rows without labels: shuffled, or the user's own.
+
+    >>> scheme = make_unlabelled_scheme(100, repeats=2)
+    >>> scheme.words, scheme.code
+    ('2 × 5-fold, shuffled, seed 0', 'RepeatedKFold(n_repeats=2, n_splits=5, random_state=0)')
+    """
+    if cv is not None and not isinstance(cv, int | np.integer):
+        place = np.zeros((n, 1)) if X is None else X
+        splits = list(check_cv(cv).split(place))
+        size = _splits_a_repeat(cv, len(splits))
+        words, code = f"the folds given ({len(splits)})", None
+    else:
+        size = N_SPLITS if cv is None else int(cv)
+        splitter = RepeatedKFold(n_splits=size, n_repeats=repeats, random_state=seed)
+        splits = list(splitter.split(np.zeros((n, 1))))
+        words, code = f"{repeats} × {size}-fold, shuffled, seed {seed}", repr(splitter)
+    folds = [
+        Fold(i // size, i % size, np.asarray(a), np.asarray(b)) for i, (a, b) in enumerate(splits)
+    ]
+    scheme = Scheme(folds, size, words, [], code)
+    _check_rows(scheme, n)
     return scheme
 
 
@@ -215,6 +245,16 @@ def _with_two_classes(scheme: Scheme, codes: Rows) -> Scheme:
 def _check(scheme: Scheme, codes: Rows, n: int) -> None:
     if not scheme.folds:
         raise ValueError("There is no fold: the times leave no row to train on.")
+    _check_rows(scheme, n)
+    for fold in scheme.folds:
+        if len(np.unique(codes[fold.train])) < 2:
+            raise ValueError(
+                f"fold {fold.fold} of repeat {fold.repeat} has a single class among its "
+                f"{len(fold.train)} training rows."
+            )
+
+
+def _check_rows(scheme: Scheme, n: int) -> None:
     for fold in scheme.folds:
         where = f"fold {fold.fold} of repeat {fold.repeat}"
         for rows in (fold.train, fold.test):
@@ -227,10 +267,6 @@ def _check(scheme: Scheme, codes: Rows, n: int) -> None:
                 raise ValueError(f"{where} names rows outside 0 to {n - 1}.")
         if len(np.intersect1d(fold.train, fold.test)):
             raise ValueError(f"{where} has rows that are both trained on and tested.")
-        if len(np.unique(codes[fold.train])) < 2:
-            raise ValueError(
-                f"{where} has a single class among its {len(fold.train)} training rows."
-            )
 
 
 def _check_groups(scheme: Scheme, groups: NDArray[Any]) -> str:

@@ -155,7 +155,7 @@ class Summary:
         estimate = self._over_folds(errors, self.common)
         return {
             "error": estimate.mean,
-            "interval": _bounds(estimate, self.confidence, is_error=True),
+            "interval": bounds(estimate, self.confidence, is_error=True),
             "chosen": {name: count for name, count in chosen.items() if count},
         }
 
@@ -192,7 +192,7 @@ class Summary:
             n_rows=len(self.scheme.folds[0].test) if self.fixed else len(self.problem.codes),
             fixed=self.fixed,
             fit_seconds={
-                name: _median(row, "fit_seconds") or 0.0 for name, row in self.rows.items()
+                name: median_of(row, "fit_seconds") or 0.0 for name, row in self.rows.items()
             },
             n_train=int(np.median([len(self.scheme.folds[fold].train) for fold in self.common])),
             min_gain=self.min_gain,
@@ -294,7 +294,7 @@ class Summary:
         judged = self.judgement.comparands.get(row.method.name)
         if judged is not None and not judged.difference.degrees > 0:
             judged = None  # one fold gives no p
-        warned = [r for r in row.results.values() if _not_converged(r)]
+        warned = [r for r in row.results.values() if not_converged(r)]
         return {
             "name": row.method.name,
             "label": row.method.label,
@@ -303,15 +303,15 @@ class Summary:
             "reason": row.reason,
             "folds_done": len(row.results),
             "error": None if estimate is None else estimate.mean,
-            "interval": _bounds(estimate, self.confidence, is_error=True),
+            "interval": bounds(estimate, self.confidence, is_error=True),
             "difference": None if difference is None else difference.mean,
-            "difference_interval": _bounds(difference, self.confidence),
+            "difference_interval": bounds(difference, self.confidence),
             "p": None if judged is None else judged.p,
             "p_holm": None if judged is None else judged.p_holm,
             "recommended": judged is not None and judged.recommended,
-            "fit_seconds": _median(row, "fit_seconds"),
-            "tune_seconds": _median(row, "tune_seconds"),
-            "predict_seconds": _median(row, "predict_seconds"),
+            "fit_seconds": median_of(row, "fit_seconds"),
+            "tune_seconds": median_of(row, "tune_seconds"),
+            "predict_seconds": median_of(row, "predict_seconds"),
             "peak_mb": row.peak,
             "not_converged": len(warned),
             "results": [
@@ -387,19 +387,22 @@ def _all_settings(rows: list[Row]) -> tuple[Any, ...]:
     return tuple(setting for row in rows for setting in row.method.settings)
 
 
-def _median(row: Row, key: str) -> float | None:
+def median_of(row: Row, key: str) -> float | None:
+    """Median of a number over the folds."""
     values = [result[key] for result in row.results.values()]
     return float(np.median(values)) if values else None
 
 
-def _bounds(
+def bounds(
     estimate: Estimate | None, confidence: float, *, is_error: bool = False
 ) -> list[float] | None:
+    """Both ends of an estimate's interval; None where there is none."""
     if estimate is None or not estimate.degrees > 0:
         return None
     low, high = estimate.interval(confidence)
     return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
 
 
-def _not_converged(result: dict[str, Any]) -> bool:
+def not_converged(result: dict[str, Any]) -> bool:
+    """Whether a learner warned that it stopped before the end."""
     return any(text.startswith("ConvergenceWarning") for text in result["warnings"])

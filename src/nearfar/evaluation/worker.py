@@ -146,8 +146,6 @@ def _exit_status(pid: int) -> int:
 
 def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
     """Receive a method, then do its tasks until there are no more."""
-    from nearfar.evaluation.folds import pilot, run_fold, warm_up
-
     own = os.getpid()
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
@@ -157,7 +155,7 @@ def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
     except BaseException as error:
         send(outward, {"kind": "failed", "reason": reason(error)})
         return
-    warm_up(problem)
+    problem.warm_up()
     base = peak_bytes()
     send(outward, {"kind": "ready", "base": base})
     while True:
@@ -166,8 +164,8 @@ def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
         except EOFError:
             return
         try:
-            work = pilot if task["kind"] == "pilot" else run_fold
-            value = work(problem, method, **task["arguments"])
+            work = problem.pilot if task["kind"] == "pilot" else problem.run_fold
+            value = work(method, **task["arguments"])
             answer: dict[str, Any] = {"kind": "done", "value": value}
         except BaseException as error:
             answer = {"kind": "failed", "reason": reason(error)}

@@ -18,6 +18,7 @@ PICTURE_BYTES = 20_000
 _PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/]+={0,2}")
 
 _EMPTY: dict[str, Any] = {
+    "kind": "distances",
     "created": "",
     "command": "",
     "seconds": None,
@@ -51,6 +52,11 @@ _EMPTY: dict[str, Any] = {
         "measure_note": "",
         "tuning": "",
         "tuning_note": "",
+        "n_neighbors": None,
+        "looked_at": [],
+        "chance": None,
+        "n_components": None,
+        "scaling": "",
         "time_budget": None,
         "plan": [],
         "notes": [],
@@ -66,6 +72,9 @@ _EMPTY: dict[str, Any] = {
     "maps": {"rule": "", "rows": [], "classes": [], "methods": {}},
     "weights": {},
     "histories": {},
+    "pictures": {"rows": [], "held_out": 0, "methods": {}},
+    "spectra": {},
+    "colour": {"name": None, "kind": "scale", "codes": [], "names": [], "ends": None},
     "rows": None,
     "images": None,
 }

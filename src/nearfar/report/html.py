@@ -8,6 +8,7 @@ from typing import Any
 
 from nearfar.report import sections
 from nearfar.report.comparison import Comparison
+from nearfar.report.embeddings import embeddings_view
 from nearfar.report.maps import chosen_points, maps_view
 from nearfar.report.neighbours import neighbours_view, sampled_rows
 from nearfar.report.page import render_page, write_page
@@ -40,9 +41,11 @@ def render(document: dict[str, Any]) -> str:
     True
     """
     comparison = Comparison(document)
-    return render_page(
-        "report.html.jinja", _page(comparison), style="report.css", script="report.js"
-    )
+    if comparison["kind"] == "embeddings":
+        template, view = "embeddings.html.jinja", embeddings_view(comparison)
+    else:
+        template, view = "report.html.jinja", _report(comparison)
+    return render_page(template, _frame(comparison) | view, style="report.css", script="report.js")
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -102,14 +105,9 @@ def rows_to_show(document: dict[str, Any]) -> list[int]:
     return list(dict.fromkeys([*sampled_rows(comparison), *drawn]))
 
 
-def _page(comparison: Comparison) -> dict[str, Any]:
-    """Everything the template asks for."""
+def _report(comparison: Comparison) -> dict[str, Any]:
+    """Everything the template of labelled data asks for."""
     return {
-        "name": cut(comparison.data["name"], 60) or "data",
-        "made": moment(comparison["created"]),
-        "version": cut(comparison["versions"].get("nearfar"), 40),
-        "command": "compare",
-        "first": "answer",
         "answer": sections.answer_view(comparison),
         "data": sections.data_view(comparison),
         "leaderboard": sections.leaderboard_view(comparison),
@@ -120,4 +118,15 @@ def _page(comparison: Comparison) -> dict[str, Any]:
         "weights": sections.weights_view(comparison),
         "cost": sections.cost_view(comparison),
         "protocol": sections.protocol_view(comparison),
+    }
+
+
+def _frame(comparison: Comparison) -> dict[str, Any]:
+    """What the pages of both kinds have."""
+    return {
+        "name": cut(comparison.data["name"], 60) or "data",
+        "made": moment(comparison["created"]),
+        "version": cut(comparison["versions"].get("nearfar"), 40),
+        "command": "compare",
+        "first": "answer",
     }
