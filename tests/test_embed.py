@@ -139,7 +139,7 @@ def test_the_page_holds_the_places_the_colours_and_the_edges(roll, here):
     expected = {tuple(sorted((i, int(j)))) for i in range(200) for j in near[i]}
     assert {tuple(sorted(map(int, pair))) for pair in edges} == expected
     # The ID comes first where one points, then the columns in use.
-    assert points["columns"] == ["id", "x", "y", "z"]
+    assert points["columns"] == ["id", "x", "y", "z"] and points["n_ids"] == 1
     assert points["cells"][0][:2] == ["7000", "7001"]
     assert points["cells"][1][0] == f"{roll['x'][0]:.4g}"
     assert points["color"] == "angle"

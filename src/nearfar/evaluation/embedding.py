@@ -671,23 +671,26 @@ def _contents(
         if table.image_shape is not None:
             rows = np.asarray(table.X)[drawn]
             return {"images": pictures(rows, table.image_shape, _IMAGE_BYTES)}
-        names = _shown(table, columns, color)[: max(1, min(_MOST_COLUMNS, _MOST_CELLS // n))]
+        ids, others = _shown(columns, color)
+        names = [*ids, *others][: max(1, min(_MOST_COLUMNS, _MOST_CELLS // n))]
         if hasattr(table.X, "iloc"):
             every = [str(name) for name in table.X.columns]
             cells = {name: table.X.iloc[drawn, every.index(name)].tolist() for name in names}
         else:
             every = list(columns.feature_names or ())
             cells = {name: table.X[drawn, every.index(name)].tolist() for name in names}
-        return {"columns": {name: [_cell(v) for v in column] for name, column in cells.items()}}
+        texts = {name: [_cell(v) for v in column] for name, column in cells.items()}
+        return {"columns": texts, "n_ids": len(ids)}
 
     return contents
 
 
-def _shown(table: Table, columns: Columns, color: dict[str, Any] | None) -> list[str]:
-    """IDs and names, then the columns in use."""
+def _shown(columns: Columns, color: dict[str, Any] | None) -> tuple[list[str], list[str]]:
+    """IDs and names; and the columns in use but that of the colour, which is said anyway."""
     ids = [name for name, why in columns.dropped if "like an ID" in why or "like a name" in why]
-    named = [] if color is None else [color["name"]]  # said anyway
-    return list(dict.fromkeys(name for name in [*ids, *columns.names] if name not in named))
+    colored = None if color is None else color["name"]
+    ids = [name for name in ids if name != colored]
+    return ids, [name for name in columns.names if name != colored]
 
 
 def _cell(value: Any) -> str:

@@ -344,8 +344,11 @@
       image.alt = "";
       tip.append(image);
     }
+    // What names the row first, then its colour, then the rest.
+    const cell = (name, j) => line(tip, name, data.cells[j][i] || "–");
+    data.columns.slice(0, data.n_ids).forEach(cell);
     if (data.color !== null) line(tip, data.color, colorWords(i));
-    data.columns.forEach((name, j) => line(tip, name, data.cells[j][i] || "–"));
+    data.columns.slice(data.n_ids).forEach((name, j) => cell(name, j + data.n_ids));
     const box = canvas.getBoundingClientRect();
     placeTip(new DOMRect(box.left + sx[i] - 6, box.top + sy[i] - 6, 12, 12));
     redraw();

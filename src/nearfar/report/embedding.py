@@ -461,6 +461,7 @@ def _for_script(
         "edges": None if edges is None else _packed(np.asarray(edges).astype("<u4")),
         "columns": [],
         "cells": [],
+        "n_ids": (document["contents"] or {}).get("n_ids", 0),
         "images": _images(document),
         "shapes": list(charts.SHAPES),
     }
