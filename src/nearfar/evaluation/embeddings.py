@@ -263,10 +263,13 @@ class Embeddings:
 
     def warm_up(self) -> None:
         """Do once what all do, so that its memory is no method's own."""
-        few = np.arange(min(30, len(self.X)))
+        every = np.arange(len(self.X))
+        some = evenly(len(every), 400)  # enough to fill a block
         with suppress(Exception):  # it is not asked for anything
-            known, new = self.inputs(few, few)
-            held_out_quality(known, known, new, new, n_neighbors=2)
+            known, new = self.inputs(every, some)
+            there, placed = known[:, :2], new[:, :2]
+            held_out_quality(known, there, new, placed, n_neighbors=self.n_neighbors)
+            shares_kept(known, there, self.looked_at, some)
 
 
 @dataclass
