@@ -79,7 +79,7 @@ def local_continuity(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def local_trust(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
 
     References
     ----------
-    .. [1] J. Venna and S. Kaski, "Neighborhood preservation in nonlinear projection methods",
+    .. [1] Venna, J., and S. Kaski, "Neighborhood preservation in nonlinear projection methods",
        ICANN 2001.
 
     Examples
@@ -303,7 +303,7 @@ def procrustes_error(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10,
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10,
        which leaves the class of Q open.
 
     Examples
@@ -379,7 +379,7 @@ def out_of_sample_consistency(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10,
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10,
        equation 3.34 and figure 3.23.
 
     Examples

@@ -73,7 +73,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.2. It
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.2. It
        prints the centred kernel with twice the mean of the columns.
 
     Examples

@@ -89,7 +89,7 @@ class LandmarkMVU(_BasisUnfolding):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, B. D. Packer, L. K. Saul, "Nonlinear dimensionality reduction by
+    .. [1] Weinberger, K. Q., B. D. Packer, L. K. Saul, "Nonlinear dimensionality reduction by
        semidefinite programming and kernel matrix factorization", AISTATS 2005.
 
     Examples

@@ -69,9 +69,9 @@ class LPP(_LinearEmbedding):
 
     References
     ----------
-    .. [1] X. He, P. Niyogi, "Locality preserving projections", Advances in Neural Information
+    .. [1] He, X., P. Niyogi, "Locality preserving projections", Advances in Neural Information
        Processing Systems 16, 2003.
-    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.1.
+    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.1.
 
     Examples
     --------

@@ -23,8 +23,9 @@ from nearfar.solvers.unfolding import (
     Unfolding,
     least_price,
     principal_axes,
+    relative_gap,
 )
-from nearfar.solvers.unfolding_certificate import MET, certify
+from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.bad_edges import pruned_graph
@@ -40,6 +41,8 @@ Indices = NDArray[np.intp]
 # Up to so many edges the Gram matrix of all points is solved for. The factor of few columns is
 # quick for inequalities; other constraints may need many columns, and then steps are dear.
 _EDGES_FOR_ALL = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
+# Up to so many, that is a second resort.
+_EDGES_AT_MOST = 2000
 # The price of L1 slack, in units of the least with which the problem is bounded; and ω for squares.
 _AUTOMATIC_PRICE = 5.0
 _AUTOMATIC_OMEGA = 0.99
@@ -111,7 +114,8 @@ class MVU(_GraphEmbedding):
         unfold. Not with inequalities: points could shrink to one.
     solver : {"auto", "interior-point", "low-rank"}, default="auto"
         All of K, or a factor of few columns to which more are added when needed. "auto" takes the
-        first up to some 600 edges with inequalities, and up to 2000 with other constraints.
+        first up to some 600 edges with inequalities, and up to 2000 with other constraints; where
+        one ends before ``tol`` it also tries the other, the first up to 2000 edges.
     tol : float, default=1e-6
         The relative gap to reach. For equalities also lengths must be right to 1e-6.
     max_iter : int, default=300
@@ -153,8 +157,9 @@ class MVU(_GraphEmbedding):
         What no K can exceed (for "min", undercut), proven.
     duality_gap_ : float
         (bound - p) / bound, p being the objective of a feasible point. With inequalities that is
-        the solution, shrunk until no edge is too long. Where equalities are not met to 1e-6 it is
-        the data themselves, as there is no other. May be slightly negative where they just are.
+        the solution, shrunk until no edge is too long; with equalities the solution, moved until
+        edges have their lengths to 1e-6 or better. Where that fails it is the data themselves, as
+        there is no other. May be slightly negative where lengths are right to 1e-6 only.
     primal_residual_ : float
         The largest relative error of an edge's squared length when the solver ended, before the
         repair; with inequalities only of edges too long. With slack the largest slack.
@@ -180,7 +185,7 @@ class MVU(_GraphEmbedding):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, sections 3.1.3 to
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, sections 3.1.3 to
        3.1.7, 3.1.11 and 3.1.12.
 
     Examples
@@ -378,14 +383,12 @@ class MVU(_GraphEmbedding):
         problem = Problem(edges, self.constraints, self.objective, self._price(edges))
         centred = points - points.mean(axis=0, dtype=np.float64)
         gram_trace = float(np.einsum("ij,ij->", centred, centred))
-        found = self._solve(problem, groups)
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
-        proof = certify(problem, found.factor, found.weights, feasible)
-        met = self.constraints != "equality" or proof.residual <= MET
+        found, proof = self._proven(problem, groups, feasible)
         residual = proof.residual
         if self.constraints == "inequality":  # the solver may have repaired it already
             residual = max(residual, found.history["residual"][-1])
-        if not (proof.gap <= self.tol and met) and self._interrupt is None:
+        if not self._is_reached(proof) and self._interrupt is None:
             warnings.warn(
                 f"MVU stopped after {found.n_iter} steps with a gap of {proof.gap:.1e} (tol="
                 f"{self.tol:.1e}) and edges wrong by up to {residual:.1e}. Raise max_iter or tol, "
@@ -432,11 +435,33 @@ class MVU(_GraphEmbedding):
         self.omega_ = price / (1 + price)
         return price
 
-    def _solve(self, problem: Problem, groups: Indices) -> Unfolding:
-        solver = self.solver
-        if solver == "auto":
-            small = len(problem.edges) <= _EDGES_FOR_ALL[self.constraints]
-            solver = "interior-point" if small else "low-rank"
+    def _proven(
+        self, problem: Problem, groups: Indices, feasible: float
+    ) -> tuple[Unfolding, Certificate]:
+        """The solution and its certificate; "auto" tries the other solver where one gives up."""
+        first, second = self._solvers(len(problem.edges))
+        found = self._solve(problem, groups, first)
+        proof = certify(problem, found.factor, found.weights, feasible)
+        gave_up = not self._is_reached(proof) and found.n_iter < self.max_iter
+        if second is None or not gave_up or self._interrupt is not None:
+            return found, proof
+        other = self._solve(problem, groups, second)
+        other_proof = certify(problem, other.factor, other.weights, feasible)
+        better = other_proof.gap < proof.gap or self._interrupt is not None
+        return (other, other_proof) if better else (found, proof)
+
+    def _is_reached(self, proof: Certificate) -> bool:
+        return proof.gap <= self.tol and proof.met
+
+    def _solvers(self, n_edges: int) -> tuple[str, str | None]:
+        """The solver to take, and another for where it fails."""
+        if self.solver != "auto":
+            return self.solver, None
+        if n_edges <= _EDGES_FOR_ALL[self.constraints]:
+            return "interior-point", "low-rank"
+        return "low-rank", "interior-point" if n_edges <= _EDGES_AT_MOST else None
+
+    def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
         report = _print_row if self.verbose else None
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report}
         try:
@@ -472,9 +497,8 @@ class MVU(_GraphEmbedding):
         self.trace_ = float(values.sum())
         self.objective_ = sum(part.objective for part in parts)
         bound = sum(part.bound for part in parts)
-        value = sum(part.value for part in parts)
         self.dual_bound_ = sign * bound
-        self.duality_gap_ = (bound - value) / abs(bound) if bound else 0.0
+        self.duality_gap_ = relative_gap(sum(part.value for part in parts), bound)
         self.primal_residual_ = max(part.residual for part in parts)
         self.edges_ = np.concatenate([part.edges for part in parts])
         self.edge_weights_ = np.concatenate([part.weights for part in parts])

@@ -60,7 +60,7 @@ class NPE(_LinearEmbedding):
 
     References
     ----------
-    .. [1] X. He, D. Cai, S. Yan, H.-J. Zhang, "Neighborhood preserving embedding", International
+    .. [1] He, X., D. Cai, S. Yan, H.-J. Zhang, "Neighborhood preserving embedding", International
        Conference on Computer Vision, 2005.
 
     Examples

@@ -57,7 +57,7 @@ def place_new_points(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10; the
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10; the
        second constraint as printed fixes too little, see the guide on errors in the works.
 
     Examples

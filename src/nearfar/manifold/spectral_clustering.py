@@ -85,9 +85,9 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
     References
     ----------
-    .. [1] A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: Analysis and an algorithm",
+    .. [1] Ng, A. Y., M. I. Jordan, Y. Weiss, "On spectral clustering: Analysis and an algorithm",
        Advances in Neural Information Processing Systems 14, 2001.
-    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
+    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
 
     Examples
     --------

@@ -119,9 +119,9 @@ class VariationalMVU(_BasisUnfolding):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.8; the
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8; the
        penalty is squared, as its inconsistent forms leave open.
-    .. [2] K. Q. Weinberger, F. Sha, Q. Zhu, L. K. Saul, "Graph Laplacian regularization for
+    .. [2] Weinberger, K. Q., F. Sha, Q. Zhu, L. K. Saul, "Graph Laplacian regularization for
        large-scale semidefinite programming", Advances in Neural Information Processing Systems
        19, 2007.
 
