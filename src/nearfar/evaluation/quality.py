@@ -427,13 +427,19 @@ def _check(
     outputs = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
     if len(inputs) != len(outputs):
         raise ValueError(f"X has {len(inputs)} rows and Y has {len(outputs)}; they must agree.")
-    check_parameter("n_neighbors", "n_neighbors", n_neighbors, [integer(1)])
+    check_parameter("quality", "n_neighbors", n_neighbors, [integer(1)])
     if n_neighbors >= len(inputs):
         raise ValueError(f"n_neighbors={n_neighbors} must be less than the {len(inputs)} rows.")
     check_parameter("quality", "without_stretched", without_stretched, [real(0, 1)])
     if without_stretched == 1:
         raise ValueError("without_stretched=1 leaves no pairs.")
-    return inputs, outputs
+    return _of_usual_size(inputs), _of_usual_size(outputs)
+
+
+def _of_usual_size(points: NDArray[Any]) -> NDArray[Any]:
+    """Points on a scale where squares do not underflow; no measure here depends on it."""
+    size = float(np.abs(points).max())
+    return points / size if 0 < size < 1e-100 else points
 
 
 def _lengths(points: NDArray[Any], near: Indices) -> Matrix:

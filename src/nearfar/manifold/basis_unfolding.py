@@ -123,7 +123,7 @@ class _BasisUnfolding(_Unfolding):
                 f"{found.gap:.1e} after {found.n_iter} steps; lengths from tiny to huge are the "
                 'likely cause. Take constraints="squared", or look for outliers.',
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
         factor, steps = self._descents(problem, basis, root(found.Z))
         weights = steps[-1].weights if steps else found.weights

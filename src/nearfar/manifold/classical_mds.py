@@ -130,7 +130,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
             places = self._scale(checked_distances(rows))
         else:
             places = self._project(rows)
-        warn_of_empty("ClassicalMDS", self.eigenvalues_)
+        warn_of_empty("ClassicalMDS", self.eigenvalues_, stacklevel=3)
         self.embedding_ = places.astype(rows.dtype)
         return self
 

@@ -75,11 +75,11 @@ class LPP(_LinearEmbedding):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from nearfar import LPP
-    >>> lpp = LPP(n_neighbors=15).fit(load_iris().data)
+    >>> lpp = LPP(n_neighbors=15).fit(load_wine().data)
     >>> lpp.components_.shape
-    (2, 4)
+    (2, 13)
     """
 
     learner_tags = LearnerTags(kind="graph", supervised=False)

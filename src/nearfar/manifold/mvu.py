@@ -347,7 +347,7 @@ class MVU(_Unfolding):
                 f"{self.tol:.1e}) and edges wrong by up to {residual:.1e}. Raise max_iter or tol, "
                 'or take another kind of constraints: "inequality" is the most benign.',
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         values, factor = principal_axes(edges, proof.factor)
         first = np.unique(groups, return_index=True)[1]  # a row for each point
@@ -472,7 +472,7 @@ class MVU(_Unfolding):
                 "The edges lock the rows: the embedding is that of PCA, with "
                 f"{100 * beyond:.0f} % of the variance beyond n_components={self.n_components}. "
                 'Lower n_neighbors, or take constraints="inequality", "l1" or "squared".',
-                stacklevel=4,
+                stacklevel=7,
             )
 
 

@@ -65,11 +65,11 @@ class NPE(_LinearEmbedding):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from nearfar import NPE
-    >>> npe = NPE(n_neighbors=15).fit(load_iris().data)
+    >>> npe = NPE(n_neighbors=15).fit(load_wine().data)
     >>> npe.components_.shape
-    (2, 4)
+    (2, 13)
     """
 
     learner_tags = LearnerTags(kind="graph", supervised=False)

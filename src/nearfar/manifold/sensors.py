@@ -90,8 +90,8 @@ def sensor_localization(
         How many sensors there are; one more than the largest number in ``edges`` by default.
     anchors : dict, optional
         The places of some sensors, by their numbers. The map is turned, reflected and shifted onto
-        them, and then they are held while the others move. One more than ``n_components`` fix the
-        frame; fewer leave some of it free.
+        them, and then they are held while the others move. One more than ``n_components``, not on
+        a line, fix the frame; fewer leave some of it free.
     n_basis : int, default=10
         m, at least ``n_components``.
     omega : float or "auto", default="auto"
@@ -276,14 +276,20 @@ def _check_anchors(
 ) -> tuple[NDArray[np.bool_], Matrix]:
     """Which sensors are anchors, and their places in the order of sensors."""
     fixed = np.zeros(n, dtype=bool)
-    if not anchors:
+    if anchors is None or (isinstance(anchors, Mapping) and not anchors):
         return fixed, np.empty((0, r))
+    if not isinstance(anchors, Mapping):
+        raise ValueError(
+            f"anchors must be a dict of places by the numbers of sensors; got "
+            f"{type(anchors).__name__}."
+        )
+    if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in anchors):
+        raise ValueError(f"anchors must be sensors from 0 to {n - 1}; got {list(anchors)}.")
     numbers = sorted(anchors)
-    if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in numbers):
-        raise ValueError(f"anchors must be sensors from 0 to {n - 1}; got {numbers}.")
-    held = np.array([np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers])
-    if held.shape != (len(numbers), r) or not np.isfinite(held).all():
+    places = [np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers]
+    if not all(len(place) == r and np.isfinite(place).all() for place in places):
         raise ValueError(f"anchors must have places of {r} finite numbers each.")
+    held = np.array(places)
     fixed[np.array(numbers, dtype=np.intp)] = True
     return fixed, held
 
