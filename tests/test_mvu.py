@@ -30,7 +30,8 @@ from nearfar.solvers.unfolding_certificate import certify, proven_eigenvalue
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.bad_edges import hitting_scores, pruned_graph
-from nearfar.summaries.neighbor_graph import NeighborGraph
+from nearfar.summaries.cliques import clique_pairs
+from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 
 SOLVERS = [interior_point, low_rank]
 
@@ -351,7 +352,9 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
     if constraints == "equality":
         wrong = np.abs(lengths / D - 1).max()
         assert wrong <= 3 * mvu.primal_residual_ + 1e-9
-        best = max(best, value(data)) if wrong <= 1e-6 else value(data)
+        gained = np.abs(w) @ np.abs(lengths - D)
+        best = max(best - gained, value(data)) if wrong <= 1e-6 else value(data)
+        assert mvu.duality_gap_ >= -1e-9
     expected = (bound - best) / abs(bound) if bound else np.inf
     assert mvu.duality_gap_ == pytest.approx(expected, rel=1e-5, abs=1e-7)
     assert np.isfinite(mvu.dual_bound_)
@@ -557,6 +560,55 @@ def test_pruning_is_used():
     assert len(pruned.edges_) < len(plain.edges_) and pruned.trace_ > plain.trace_
 
 
+@pytest.mark.parametrize(
+    ("objective", "constraints", "trace", "locked"),
+    [
+        ("max", "equality", 1.0005, True),
+        ("max", "inequality", 1.0005, True),
+        ("max", "equality", 1.002, False),
+        ("max", "squared", 0.9, False),
+        ("min", "equality", 0.5, False),
+    ],
+)
+def test_locked_up_is_a_trace_no_larger_than_that_of_the_data(
+    objective, constraints, trace, locked
+):
+    mvu = MVU(objective=objective, constraints=constraints)
+    mvu._interrupt = None
+    mvu.eigenvalues_, mvu.trace_, mvu.gram_trace_ = np.array([trace, 0.0]), trace, 1.0
+    mvu._judge_lock(np.zeros((2, 2)))
+    assert mvu.locked_up_ == locked
+
+
+def test_pruning_leaves_no_part_alone():
+    random = np.random.RandomState(0)
+    X = np.vstack([random.normal(size=(40, 2)), random.normal(size=(40, 2)) + [30, 0]])
+    graph = NeighborGraph.from_points(X, n_neighbors=6)
+    with pytest.warns(UserWarning, match="2 parts"):
+        linked = linked_graph(graph, X)
+    cut = pruned_graph(linked)
+    assert cut.connected_components()[0] == 1  # though a walk hardly takes the bridge
+    link = linked.symmetrized()[:40][:, 40:]
+    assert (cut.symmetrized()[:40][:, 40:] != link).nnz == 0
+    scores = hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
+    others = hitting_scores(linked, np.argwhere(graph.to_sparse().toarray() > 0))
+    assert scores.max() < np.quantile(others, 0.01)
+
+
+def test_a_link_is_a_single_edge_without_a_clique():
+    X, _ = roll(60, noise=0.1)
+    X[30:] += 500
+    graph = NeighborGraph.from_points(X, n_neighbors=4)
+    with pytest.warns(UserWarning, match="2 parts"):
+        linked = linked_graph(graph, X)
+    own = set(map(tuple, clique_pairs(graph).tolist()))
+    more = set(map(tuple, clique_pairs(linked).tolist())) - own
+    assert len(more) == 1 and {i < 30 for i in next(iter(more))} == {True, False}
+    with pytest.warns(UserWarning, match="2 parts"):
+        mvu = MVU(n_neighbors=4).fit(X)
+    assert set(map(tuple, mvu.edges_.tolist())) == own | more
+
+
 def test_points_at_no_distance_are_one_of_more_weight():
     X, _ = roll(40, noise=0.2)
     pairs, D, _ = mvu_oracle.edges(X, True)
@@ -592,7 +644,13 @@ def test_lock_up_is_noticed():
 
 @pytest.mark.parametrize(
     ("values", "dimension"),
-    [([9, 1, 0.001, 1e-9], 2), ([1], 1), ([5, 4, 4, 0.01], 3), ([1, 0.9, 0.8, 0.7], 4)],
+    [
+        ([9, 1, 0.001, 1e-9], 2),
+        ([1], 1),
+        ([5, 4, 4, 0.01], 3),
+        ([1, 0.9, 0.8, 0.7], 4),
+        ([100, 1, 1, 1, 1, 1, 1, 1, 0.001], 8),
+    ],
 )
 def test_intrinsic_dimension_is_where_eigenvalues_drop(values, dimension):
     assert intrinsic_dimension(np.array(values, float)) == dimension

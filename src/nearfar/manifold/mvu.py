@@ -159,8 +159,8 @@ class MVU(_Unfolding):
     duality_gap_ : float
         (bound - p) / bound, p being the objective of a feasible point. With inequalities that is
         the solution, shrunk until no edge is too long; with equalities the solution, moved until
-        edges have their lengths to 1e-6 or better. Where that fails it is the data themselves, as
-        there is no other. May be slightly negative where lengths are right to 1e-6 only.
+        edges have their lengths to 1e-6 or better, less what the errors left may have gained. Where
+        that fails it is the data themselves, as there is no other.
     primal_residual_ : float
         The largest relative error of an edge's squared length when the solver ended, before the
         repair; with inequalities only of edges too long. With slack the largest slack.
