@@ -181,6 +181,17 @@ def test_anchors_too_few_for_a_frame_are_held_and_shapes_kept(which):
     assert procrustes_error(true, found) < 1e-6
 
 
+def test_ctrl_c_is_not_swallowed(monkeypatch):
+    _, edges, distances = make_sensor_network(50, radius=0.4, random_state=0)
+
+    def impatient(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearfar.solvers.stress_descent._settled", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        sensor_localization(edges, distances)
+
+
 # ---------------------------------------------------------------------- the picture
 
 

@@ -12,7 +12,7 @@ from scipy import linalg
 from nearfar.extras import require
 from nearfar.manifold.basis_unfolding import root, unfold_in
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.stress_descent import descend
+from nearfar.solvers.stress_descent import Descent, descend
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, principal_axes
 
 Matrix = NDArray[np.float64]
@@ -144,16 +144,16 @@ def sensor_localization(
     problem = Problem(graph, "squared", price=price)
     factor = basis @ root(unfold_in(problem, basis).Z)
     start = _leading(graph, factor, n_components)
-    wide = descend(graph, factor, price=price, max_iter=max_iter)
+    wide = _descend(graph, factor, price=price, max_iter=max_iter)
     flat = _leading(graph, wide.factor, n_components)
-    last = descend(graph, flat, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
+    last = _descend(graph, flat, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
     places, n_iter = _leading(graph, last.factor, n_components), wide.n_iter + last.n_iter
     size = np.sqrt(unit)
     if fixed.any():
         places = _onto(places, fixed, held / size)
         start = _onto(start, fixed, held / size)
         places[fixed] = held / size
-        last = descend(
+        last = _descend(
             graph, places, price=1.0, reward=0.0, fixed=fixed, max_iter=max_iter, tol=1e-12
         )
         places, n_iter = last.factor, n_iter + last.n_iter
@@ -232,6 +232,14 @@ def plot_sensors(
 
 
 # ---------------------------------------------------------------------- helpers
+
+
+def _descend(graph: Edges, places: Matrix, **options: Any) -> Descent:
+    """Descent that Ctrl-C ends as usual: there is no learner to keep the best so far."""
+    found = descend(graph, places, **options)
+    if found.interrupt is not None:
+        raise found.interrupt
+    return found
 
 
 def _check_graph(
