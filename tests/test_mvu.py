@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from nearfar import MVU, Isomap
 from nearfar.manifold.mvu import intrinsic_dimension
 from nearfar.persistence import load, save
+from nearfar.solvers.proven_bound import exceeds
 from nearfar.solvers.unfolding import (
     Edges,
     Interrupted,
@@ -21,14 +22,16 @@ from nearfar.solvers.unfolding import (
     dual_bound,
     least_price,
     principal_axes,
+    relative_gap,
     repaired,
     smallest_eigenpairs,
 )
-from nearfar.solvers.unfolding_certificate import certify
+from nearfar.solvers.unfolding_certificate import certify, proven_eigenvalue
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.bad_edges import hitting_scores, pruned_graph
-from nearfar.summaries.neighbor_graph import NeighborGraph
+from nearfar.summaries.cliques import clique_pairs
+from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 
 SOLVERS = [interior_point, low_rank]
 
@@ -267,6 +270,162 @@ def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
     assert proof.residual == pytest.approx(0.21, rel=1e-3) and 0 <= proof.gap < 1e-6
 
 
+# ---------------------------------------------------------------------- the certificate by hand
+
+
+def least_eigenvalue(n, pairs, weights):
+    """On centred vectors, of the Laplacian of edge weights: dense, and from its definition."""
+    L = np.zeros((n, n))
+    for (i, j), w in zip(pairs, weights, strict=True):
+        L[[i, j], [i, j]] += w
+        L[[i, j], [j, i]] -= w
+    centred = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
+    return np.linalg.eigvalsh(centred.T @ L @ centred)[0]
+
+
+AWKWARD = {
+    "roll": (make_swiss_roll(50, noise=0.3, random_state=1)[0], 4),
+    "tiny": (1e-6 * np.random.RandomState(2).standard_normal((40, 4)), 4),
+    "huge": (1e6 * np.random.RandomState(3).standard_normal((40, 5)) + 1e9, 4),
+    "outliers": (
+        np.random.RandomState(7).standard_normal((40, 3)) * np.r_[[1e3] * 3, [1] * 37][:, None],
+        4,
+    ),
+    "heavy tails": (np.random.RandomState(9).standard_cauchy((40, 3)), 4),
+    "whole numbers": (np.random.RandomState(12).randint(0, 4, (60, 3)).astype(float), 4),
+    "short edges": (
+        np.vstack(
+            [np.eye(12), np.eye(12) + 1e-5 * np.random.RandomState(1).standard_normal((12, 12))]
+        ),
+        4,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("constraints", "objective"),
+    [
+        ("inequality", "max"),
+        ("equality", "max"),
+        ("equality", "min"),
+        ("l1", "max"),
+        ("l1", "min"),
+        ("squared", "max"),
+        ("squared", "min"),
+    ],
+)
+@pytest.mark.parametrize("solver", ["interior-point", "low-rank"])
+@pytest.mark.parametrize("name", AWKWARD)
+def test_the_certificate_is_what_its_definition_says(name, solver, constraints, objective):
+    X, k = AWKWARD[name]
+    X = X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+    sign = 1.0 if objective == "max" else -1.0
+    mvu = MVU(
+        n_neighbors=k, constraints=constraints, objective=objective, solver=solver, max_iter=60
+    ).fit(X)
+    i, j = mvu.edges_.T
+    D = ((X[i] - X[j]) ** 2).sum(axis=1)
+    unit = D.mean()
+    D, w, price = D / unit, mvu.edge_weights_, mvu.omega_ / max(1 - mvu.omega_, 1e-300)
+
+    def value(Y):
+        slack = ((Y[i] - Y[j]) ** 2).sum(axis=1) - D
+        cost = {"l1": price * np.abs(slack).sum(), "squared": price * slack @ slack}
+        return sign * (Y**2).sum() - cost.get(constraints, 0.0)
+
+    # The weights are feasible for the dual, and the bound is what they give.
+    assert least_eigenvalue(len(X), mvu.edges_, w) >= sign - 1e-7 * max(1, 1e-6 * np.abs(w).max())
+    if constraints == "inequality":
+        assert (w >= 0).all()
+    if constraints == "l1":
+        assert np.abs(w).max() <= price * (1 + 1e-9)
+    bound = w @ D + (w @ w / (4 * price) if constraints == "squared" else 0.0)
+    assert sign * mvu.dual_bound_ / unit == pytest.approx(bound, rel=1e-8)
+    # The gap is that of a point which is feasible.
+    Y, data = mvu.factor_ / np.sqrt(unit), (X - X.mean(axis=0)) / np.sqrt(unit)
+    lengths = ((Y[i] - Y[j]) ** 2).sum(axis=1)
+    best = value(Y)
+    assert mvu.objective_ / unit == pytest.approx(best, rel=1e-6)
+    if constraints == "inequality":
+        assert (lengths <= D * (1 + 1e-10)).all()
+    if constraints == "equality":
+        wrong = np.abs(lengths / D - 1).max()
+        assert wrong <= 3 * mvu.primal_residual_ + 1e-9
+        gained = np.abs(w) @ np.abs(lengths - D)
+        best = max(best - gained, value(data)) if wrong <= 1e-6 else value(data)
+        assert mvu.duality_gap_ >= -1e-9
+    expected = (bound - best) / abs(bound) if bound else np.inf
+    assert mvu.duality_gap_ == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    assert np.isfinite(mvu.dual_bound_)
+    # No feasible point is beyond the bound.
+    random = np.random.RandomState(0)
+    points = [] if constraints == "equality" else [random.standard_normal((len(X), 4))]
+    points += [s * data for s in ([1.0] if constraints == "equality" else [0.3, 1.0, 1.4])]
+    for Z in points:
+        Z = Z - Z.mean(axis=0)
+        if constraints == "inequality":
+            Z = Z / np.sqrt(max(1.0, (((Z[i] - Z[j]) ** 2).sum(axis=1) / D).max()))
+        assert value(Z) <= bound + 1e-6 * abs(bound)
+
+
+def test_a_bound_of_nothing_is_no_gap_of_nothing():
+    assert relative_gap(-5.0, 0.0) == np.inf and relative_gap(0.0, 0.0) == 0.0
+    assert relative_gap(5.0, np.inf) == np.inf and relative_gap(-np.inf, 5.0) == np.inf
+    assert relative_gap(-5.0, -4.0) == 0.25
+
+
+@pytest.mark.parametrize("constraints", ["inequality", "equality", "l1", "squared"])
+def test_weights_that_prove_nothing_give_way_to_equal_ones(constraints):
+    X, _ = roll(60, noise=0.2)
+    problem = Problem(Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60), constraints, price=50.0)
+    good = interior_point(problem)
+    proof = certify(problem, good.factor, -np.ones(len(problem.edges)))
+    assert np.isfinite(proof.bound.value) and np.isfinite(proof.gap)
+    assert proof.bound.value >= problem.value(proof.factor) * (1 - 1e-6)
+    assert proof.bound.value >= certify(problem, good.factor, good.weights).bound.value
+
+
+def test_equalities_are_met_by_moving_points_a_little():
+    X = mvu_oracle.data(8)
+    edges = Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], len(X))
+    problem = Problem(edges, "equality")
+    found = interior_point(problem)
+    rough = found.factor + 1e-4 * np.random.RandomState(0).standard_normal(found.factor.shape)
+    assert problem.residual(rough) > 1e-4
+    proof = certify(problem, rough, found.weights)
+    assert problem.residual(proof.factor) < 1e-9 and proof.met
+    assert proof.residual == pytest.approx(problem.residual(edges.centred(rough)))
+    assert 0 <= proof.gap < 1e-2
+    assert np.abs(proof.factor - edges.centred(rough)).max() < 1e-2
+
+
+@pytest.mark.parametrize("weights", [np.ones(11), np.r_[-np.ones(5), np.ones(6)]])
+def test_eigenvalues_are_proven_from_below_whatever_their_sign(weights):
+    pairs = np.column_stack([np.arange(11), np.arange(1, 12)])
+    edges = Edges.from_pairs(pairs, np.ones(11), 12)
+    true = least_eigenvalue(12, pairs, weights)
+    assert true * weights[0] > 0
+    found = proven_eigenvalue(edges, weights)
+    assert found <= true and found == pytest.approx(true, rel=1e-6)
+    assert exceeds(edges, weights, true - 1e-6) and not exceeds(edges, weights, true + 1e-6)
+
+
+def test_low_rank_stops_where_nothing_is_left_to_gain():
+    here = np.arange(12)
+    edges = Edges.from_pairs(np.column_stack([here, (here + 1) % 12]), np.ones(12), 12)
+    found = low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
+    assert found.history["gap"][-1] < 1e-12 and found.n_iter < 150
+
+
+def test_the_other_solver_is_tried_where_one_gives_up():
+    X = AWKWARD["short edges"][0]
+    with pytest.warns(ConvergenceWarning, match="gap of"):
+        alone = MVU(n_neighbors=4, solver="interior-point").fit(X)
+    both = MVU(n_neighbors=4).fit(X)
+    assert alone.duality_gap_ > 1e-3 and both.duality_gap_ < 1e-6
+
+
 # ---------------------------------------------------------------------- orderings, invariances
 
 
@@ -401,6 +560,55 @@ def test_pruning_is_used():
     assert len(pruned.edges_) < len(plain.edges_) and pruned.trace_ > plain.trace_
 
 
+@pytest.mark.parametrize(
+    ("objective", "constraints", "trace", "locked"),
+    [
+        ("max", "equality", 1.0005, True),
+        ("max", "inequality", 1.0005, True),
+        ("max", "equality", 1.002, False),
+        ("max", "squared", 0.9, False),
+        ("min", "equality", 0.5, False),
+    ],
+)
+def test_locked_up_is_a_trace_no_larger_than_that_of_the_data(
+    objective, constraints, trace, locked
+):
+    mvu = MVU(objective=objective, constraints=constraints)
+    mvu._interrupt = None
+    mvu.eigenvalues_, mvu.trace_, mvu.gram_trace_ = np.array([trace, 0.0]), trace, 1.0
+    mvu._judge_lock(np.zeros((2, 2)))
+    assert mvu.locked_up_ == locked
+
+
+def test_pruning_leaves_no_part_alone():
+    random = np.random.RandomState(0)
+    X = np.vstack([random.normal(size=(40, 2)), random.normal(size=(40, 2)) + [30, 0]])
+    graph = NeighborGraph.from_points(X, n_neighbors=6)
+    with pytest.warns(UserWarning, match="2 parts"):
+        linked = linked_graph(graph, X)
+    cut = pruned_graph(linked)
+    assert cut.connected_components()[0] == 1  # though a walk hardly takes the bridge
+    link = linked.symmetrized()[:40][:, 40:]
+    assert (cut.symmetrized()[:40][:, 40:] != link).nnz == 0
+    scores = hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
+    others = hitting_scores(linked, np.argwhere(graph.to_sparse().toarray() > 0))
+    assert scores.max() < np.quantile(others, 0.01)
+
+
+def test_a_link_is_a_single_edge_without_a_clique():
+    X, _ = roll(60, noise=0.1)
+    X[30:] += 500
+    graph = NeighborGraph.from_points(X, n_neighbors=4)
+    with pytest.warns(UserWarning, match="2 parts"):
+        linked = linked_graph(graph, X)
+    own = set(map(tuple, clique_pairs(graph).tolist()))
+    more = set(map(tuple, clique_pairs(linked).tolist())) - own
+    assert len(more) == 1 and {i < 30 for i in next(iter(more))} == {True, False}
+    with pytest.warns(UserWarning, match="2 parts"):
+        mvu = MVU(n_neighbors=4).fit(X)
+    assert set(map(tuple, mvu.edges_.tolist())) == own | more
+
+
 def test_points_at_no_distance_are_one_of_more_weight():
     X, _ = roll(40, noise=0.2)
     pairs, D, _ = mvu_oracle.edges(X, True)
@@ -436,7 +644,13 @@ def test_lock_up_is_noticed():
 
 @pytest.mark.parametrize(
     ("values", "dimension"),
-    [([9, 1, 0.001, 1e-9], 2), ([1], 1), ([5, 4, 4, 0.01], 3), ([1, 0.9, 0.8, 0.7], 4)],
+    [
+        ([9, 1, 0.001, 1e-9], 2),
+        ([1], 1),
+        ([5, 4, 4, 0.01], 3),
+        ([1, 0.9, 0.8, 0.7], 4),
+        ([100, 1, 1, 1, 1, 1, 1, 1, 0.001], 8),
+    ],
 )
 def test_intrinsic_dimension_is_where_eigenvalues_drop(values, dimension):
     assert intrinsic_dimension(np.array(values, float)) == dimension

@@ -226,3 +226,13 @@ def test_consistency_is_the_harmonic_mean_and_repeats():
     assert found["ratio"] == pytest.approx(1 / np.mean(found["fitted"] / found["new"]))
     again = out_of_sample_consistency(OneSided(0.1), X, n_trials=3, random_state=1)
     np.testing.assert_array_equal(found["ratios"], again["ratios"])
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-8, 1e8, 1e150])
+def test_no_measure_depends_on_the_scale(scale):
+    random = np.random.RandomState(0)
+    X, Y = random.standard_normal((40, 4)), random.standard_normal((40, 2))
+    wanted = embedding_quality(X, Y, 6)
+    for name, value in embedding_quality(scale * X, Y, 6).items():
+        assert value == pytest.approx(wanted[name], rel=1e-9)
+    assert local_trust(X, scale * Y, 6) == pytest.approx(wanted["trust"], rel=1e-9)

@@ -151,6 +151,47 @@ def test_networks_measure_near_sensors_only():
         make_sensor_network(10, shape="torus")
 
 
+@pytest.mark.parametrize(
+    ("anchors", "message"),
+    [
+        ({"a": [0, 0], 1: [0, 0]}, "anchors must be sensors from 0 to 49"),
+        ({50: [0, 0]}, "anchors must be sensors from 0 to 49"),
+        ({0: [0, 0], 1: [0]}, "anchors must have places of 2 finite numbers"),
+        ({0: [0, np.nan]}, "anchors must have places of 2 finite numbers"),
+        (np.zeros((4, 2)), "anchors must be a dict of places"),
+    ],
+)
+def test_anchors_that_are_none_are_told(anchors, message):
+    _, edges, distances = make_sensor_network(50, radius=0.4, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        sensor_localization(edges, distances, anchors=anchors)
+
+
+@pytest.mark.parametrize("which", [[7], [7, 9], [0, 1, 2]])
+def test_anchors_too_few_for_a_frame_are_held_and_shapes_kept(which):
+    true, edges, _ = make_sensor_network(150, radius=0.25, random_state=0)
+    true[:3] = [[0.45, 0.5], [0.5, 0.5], [0.55, 0.5]]  # on a line
+    near = np.linalg.norm(true[edges[:, 0]] - true[edges[:, 1]], axis=1) < 0.5
+    close = [(i, j) for i in range(3) for j in range(3, 150)]
+    close = [(i, j) for i, j in close if np.linalg.norm(true[i] - true[j]) < 0.25]
+    edges = np.vstack([edges[near], close])
+    distances = np.linalg.norm(true[edges[:, 0]] - true[edges[:, 1]], axis=1)
+    found = sensor_localization(edges, distances, anchors={i: true[i] for i in which}).positions
+    np.testing.assert_allclose(found[which], true[which], atol=1e-12)
+    assert procrustes_error(true, found) < 1e-6
+
+
+def test_ctrl_c_is_not_swallowed(monkeypatch):
+    _, edges, distances = make_sensor_network(50, radius=0.4, random_state=0)
+
+    def impatient(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearfar.solvers.stress_descent._settled", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        sensor_localization(edges, distances)
+
+
 # ---------------------------------------------------------------------- the picture
 
 

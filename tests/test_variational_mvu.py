@@ -1,8 +1,11 @@
 """Unfolding within a basis: the small programs, the descent, the bound, the two learners."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import optimize, sparse
+from sklearn.base import clone
 from sklearn.datasets import make_s_curve, make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
 
@@ -13,7 +16,7 @@ from nearfar.manifold.landmark_mvu import farthest_points, tied_to
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.stress_descent import descend
-from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis
+from nearfar.solvers.unfolding import Edges, Interrupted, Problem, laplacian_basis
 from nearfar.solvers.variational_program import unfold_with_inequalities, unfold_with_slack
 from nearfar.summaries.cliques import clique_pairs
 
@@ -97,7 +100,9 @@ def test_inequality_program_is_solved_as_by_a_conic_solver():
     Z = cp.Variable((6, 6), PSD=True)
     lengths = cp.sum(cp.multiply(rows @ Z, rows), axis=1)
     oracle = cp.Problem(cp.Maximize(cp.trace(Z)), [lengths <= edges.squared])
-    oracle.solve(solver="CLARABEL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        oracle.solve(solver="CLARABEL")
     # The conic solver may call it inaccurate; the optimum lies in our bracket, proven below.
     assert oracle.status in ("optimal", "optimal_inaccurate")
     assert oracle.value == pytest.approx(found.value, rel=1e-4)
@@ -456,6 +461,7 @@ def test_flat_points_stay_as_they_are():
     assert (mvu.eigenvalues_[2:] < 1e-3 * mvu.eigenvalues_[0]).all()
 
 
+@pytest.mark.filterwarnings("ignore:LandmarkMVU. the program within")
 def test_more_landmarks_never_lower_the_optimum():
     X, _ = curve(200)
     traces = [
@@ -473,9 +479,19 @@ def test_landmarks_must_outnumber_components():
 
 
 @pytest.mark.filterwarnings("ignore:The neighbour graph")
-def test_a_program_that_does_not_end_says_so():
+def test_lengths_from_tiny_to_huge_do_not_fail_in_silence():
     random = np.random.default_rng(0)
     X = np.vstack([1e-3 * random.normal(size=(30, 2)), 1e3 * random.normal(size=(30, 2)) + 1e4])
+    with pytest.warns(ConvergenceWarning, match="gap of"):
+        mvu = LandmarkMVU(bound_iter=0).fit(X)
+    assert np.isfinite(mvu.basis_gap_) and np.isfinite(mvu.embedding_).all()
+    assert 0 < mvu.duality_gap_ < np.inf
+
+
+def test_a_program_that_does_not_end_says_so(monkeypatch):
+    monkeypatch.setattr("nearfar.solvers.variational_program._MAX_STEPS", 3)
+    monkeypatch.setattr("nearfar.solvers.variational_program._MAX_ROUNDS", 2)
+    X, _ = curve(60)
     with pytest.warns(ConvergenceWarning, match="gap of"):
         mvu = LandmarkMVU(bound_iter=0).fit(X)
     assert mvu.basis_gap_ > 1e-3 and np.isfinite(mvu.embedding_).all()
@@ -490,6 +506,67 @@ def test_bounds_of_converged_weights_are_tight():
     trace = 12 / (4 * np.sin(np.pi / 12) ** 2)
     assert trace <= mixed_bound(problem, weights).value * (1 + 1e-12)
     assert mixed_bound(problem, weights).value < trace * (1 + 2e-6)
+
+
+LEARNERS = [
+    VariationalMVU(n_neighbors=5, bound_iter=20),
+    VariationalMVU(n_neighbors=5, bound_iter=20, basis="lle"),
+    LandmarkMVU(n_neighbors=5, bound_iter=20, n_landmarks=8),
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_parts_are_unfolded_each_by_itself(learner):
+    X, _ = curve(80)
+    X = np.vstack([X[:40], X[40:] + 300])
+    with pytest.warns(UserWarning, match="2 parts"):
+        clone(learner).fit(X)
+    whole = clone(learner).set_params(on_disconnected="components").fit(X)
+    alone = [clone(learner).fit(half) for half in (X[:40], X[40:])]
+    for name in ("trace_", "objective_", "dual_bound_"):
+        total = sum(getattr(part, name) for part in alone)
+        assert getattr(whole, name) == pytest.approx(total, rel=1e-6)
+    np.testing.assert_allclose(whole.embedding_[:40], alone[0].embedding_, atol=1e-6)
+    np.testing.assert_allclose(whole.embedding_[40:], alone[1].embedding_, atol=1e-6)
+    K = whole.factor_ @ whole.factor_.T
+    assert np.abs(K[:40, 40:]).max() < 1e-9 * np.abs(K).max()
+    assert whole.eigenvalues_.sum() == pytest.approx(whole.trace_)
+    assert (np.diff(whole.eigenvalues_) <= 0).all()
+    i, j = whole.edges_.T
+    assert ((i < 40) == (j < 40)).all()
+    np.testing.assert_allclose(whole.transform(X), whole.embedding_)
+    moved = whole.transform(X[40:] + 1e-3)
+    assert np.abs(moved - whole.embedding_[40:]).max() < 0.1
+    if isinstance(learner, LandmarkMVU):
+        assert (whole.landmarks_ < 40).sum() == 8 and len(whole.landmarks_) == 16
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_an_interrupt_keeps_the_best_so_far(monkeypatch, learner, stage):
+    X, _ = curve(80)
+    names = ["unfolding", "flattening", "proving the bound"]
+
+    def impatient(name, row):
+        if name == names[stage - 1]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearfar.manifold.basis_unfolding._print_row", impatient)
+    learner = clone(learner).set_params(verbose=1, refine=True)
+    with pytest.raises(Interrupted):
+        learner.fit(X)
+    assert learner.transform(X).shape == (80, 2) and np.isfinite(learner.embedding_).all()
+    assert learner.n_iter_ > 0 and learner.objective_ <= learner.dual_bound_
+    assert not hasattr(learner, "_interrupt")
+
+
+def test_progress_is_printed(capsys):
+    X, _ = curve(80)
+    VariationalMVU(n_neighbors=5, max_iter=3, bound_iter=2, verbose=1).fit(X)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8 and "the bound: objective" in lines[-1]
+    VariationalMVU(n_neighbors=5, max_iter=3, bound_iter=2).fit(X)
+    assert not capsys.readouterr().out
 
 
 def test_root_of_a_matrix():

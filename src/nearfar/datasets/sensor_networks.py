@@ -56,7 +56,7 @@ def make_sensor_network(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.8.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def local_continuity(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def local_trust(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
 
     References
     ----------
-    .. [1] J. Venna and S. Kaski, "Neighborhood preservation in nonlinear projection methods",
+    .. [1] Venna, J., and S. Kaski, "Neighborhood preservation in nonlinear projection methods",
        ICANN 2001.
 
     Examples
@@ -410,7 +410,7 @@ def procrustes_error(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10,
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10,
        which leaves the class of Q open.
 
     Examples
@@ -486,7 +486,7 @@ def out_of_sample_consistency(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10,
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10,
        equation 3.34 and figure 3.23.
 
     Examples
@@ -534,13 +534,19 @@ def _check(
     outputs = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
     if len(inputs) != len(outputs):
         raise ValueError(f"X has {len(inputs)} rows and Y has {len(outputs)}; they must agree.")
-    check_parameter("n_neighbors", "n_neighbors", n_neighbors, [integer(1)])
+    check_parameter("quality", "n_neighbors", n_neighbors, [integer(1)])
     if n_neighbors >= len(inputs):
         raise ValueError(f"n_neighbors={n_neighbors} must be less than the {len(inputs)} rows.")
     check_parameter("quality", "without_stretched", without_stretched, [real(0, 1)])
     if without_stretched == 1:
         raise ValueError("without_stretched=1 leaves no pairs.")
-    return inputs, outputs
+    return _of_usual_size(inputs), _of_usual_size(outputs)
+
+
+def _of_usual_size(points: NDArray[Any]) -> NDArray[Any]:
+    """Points on a scale where squares do not underflow; no measure here depends on it."""
+    size = float(np.abs(points).max())
+    return points / size if 0 < size < 1e-100 else points
 
 
 def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None = None) -> Matrix:

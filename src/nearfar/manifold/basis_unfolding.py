@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, _GraphEmbedding
-from nearfar.manifold.placing import PLACING, Placing, place_new_points
+from nearfar.manifold.embedding import GRAPH_PARAMETERS, neighbor_graph
+from nearfar.manifold.placing import PLACING, _Unfolding
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
 from nearfar.solvers.proven_bound import mixed_bound
 from nearfar.solvers.stress_descent import Descent, descend
 from nearfar.solvers.unfolding import (
+    Bound,
     Edges,
+    Interrupted,
     Problem,
+    Unfolding,
     laplacian_basis,
     principal_axes,
     relative_gap,
@@ -32,7 +35,7 @@ from nearfar.solvers.variational_program import (
 )
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.cliques import clique_pairs, squared_lengths
-from nearfar.summaries.neighbor_graph import NeighborGraph
+from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph, part_of_graph
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -48,7 +51,9 @@ BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     "bound_iter": [integer(0)],
     "out_of_sample": PLACING,
     "reg": [real(0, open_low=True)],
+    "on_disconnected": [one_of("link", "raise", "components")],
     "random_state": [random_state],
+    "verbose": [integer(0)],
 }
 # ω / (1 - ω) times λ_2 of the graph: a slack of some percent of the edges' lengths.
 _AUTOMATIC_PRICE = 20.0
@@ -60,7 +65,7 @@ _LARGE_GAP = 1e-3
 _NOISE = 0.1
 
 
-class _BasisUnfolding(_GraphEmbedding):
+class _BasisUnfolding(_Unfolding):
     """A learner that unfolds within the span of a few functions on the graph.
 
     Subclasses write ``_basis``.
@@ -73,8 +78,7 @@ class _BasisUnfolding(_GraphEmbedding):
     refine: bool
     max_iter: int
     bound_iter: int
-    out_of_sample: Placing
-    reg: float
+    verbose: int
     random_state: int | np.random.RandomState | None
     factor_: Matrix
     edges_: Indices
@@ -86,44 +90,32 @@ class _BasisUnfolding(_GraphEmbedding):
         Rows next to no distance apart are one point there; ``first`` has a row for each.
         """
 
-    def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by the method ``out_of_sample``, from their nearest training rows.
-
-        "lle": :math:`y = \sum_i w_i y_i`, the weights rebuilding the point from its neighbours and
-        summing to one. "sdp": y and s of
-        :math:`\min \sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s`, :math:`s \ge \|y\|^2`,
-        about the neighbours' mean. "sdp-refined": from there to the nearest minimum of
-        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`. Training rows get their own coordinates.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        return self._transform(X)
-
-    def _place(self, queries: Floats) -> Matrix:
-        return place_new_points(
-            self._points,
-            self._places,
-            queries,
-            n_neighbors=self._listed,
-            method=self.out_of_sample,
-            reg=self.reg,
-        )
-
     def _embed(self, points: Floats) -> Matrix:
-        graph = self._connected(points, self.n_neighbors)
+        graph = neighbor_graph(points, self.n_neighbors)
+        self._listed, self._labels = self.n_neighbors, None
+        if self.on_disconnected == "components":
+            n_parts, labels = graph.connected_components()
+            self._labels = labels.astype(np.intp) if n_parts > 1 else None
+        else:
+            graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+        if self._labels is None:
+            return self._gather(points, [self._unfold(points, graph, np.arange(len(points)))])
+        parts = []
+        for code in range(int(self._labels.max()) + 1):
+            rows = np.flatnonzero(self._labels == code)
+            parts.append(self._unfold(points[rows], part_of_graph(graph, rows), rows))
+            if self._interrupt is not None:
+                break  # further parts stay at the origin
+        return self._gather(points, parts)
+
+    def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Part:
+        """One connected part, in the units of the data."""
         given, unit = unit_edges(points, clique_pairs(graph, angles=self.angles))
         edges, groups = given.merged(_ONE_POINT)
         first = np.unique(groups, return_index=True)[1]  # a row for each point
         basis = edges.centred(self._basis(points, graph, edges, first))
-        problem = Problem(edges, self.constraints, price=self._price(edges))
+        omega, price = self._price(edges)
+        problem = Problem(edges, self.constraints, price=price)
         found = unfold_in(problem, basis)
         if not found.gap < _LARGE_GAP:
             warnings.warn(
@@ -131,51 +123,74 @@ class _BasisUnfolding(_GraphEmbedding):
                 f"{found.gap:.1e} after {found.n_iter} steps; lengths from tiny to huge are the "
                 'likely cause. Take constraints="squared", or look for outliers.',
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        factor, weights = basis @ root(found.Z), found.weights
-        factors, places, steps = [factor], factor, []
-        if self.refine:
-            wide = self._descend(problem, factor, self.max_iter, "unfolding")
-            flat = _columns(edges, wide.factor, self.n_components)
-            steps = [wide, self._descend(problem, flat, self.max_iter, "flattening")]
-            factor, weights, places = wide.factor, wide.weights, steps[1].factor
+        factor, steps = self._descents(problem, basis, root(found.Z))
+        weights = steps[-1].weights if steps else found.weights
+        refining = steps[: 2 * self.refine]
+        factors = [factor, *(step.factor for step in (steps if self.refine else []))]
+        proof = _Proof.of(problem, factors, weights)
+        places = _columns(edges, refining[-1].factor if refining else factor, self.n_components)
+        slack = edges.squared_lengths(places) - edges.squared
+        return _Part(
+            rows=rows,
+            factor=proof.factor[groups] * np.sqrt(unit),  # in terms of rows again
+            values=proof.values * unit,
+            places=places[groups] * np.sqrt(unit),
+            objective=proof.value * unit,
+            bound=proof.bound.value * unit,
+            residual=proof.residual,
+            edges=rows[first[edges.pairs]],
+            weights=proof.bound.weights,
+            basis_gap=found.gap,
+            slack=slack,
+            omega=omega,
+            steps=steps,
+        )
+
+    def _descents(
+        self, problem: Problem, basis: Matrix, start: Matrix
+    ) -> tuple[Matrix, list[Descent]]:
+        """The factor within the basis; and in all dimensions, in few, and for the bound."""
+        edges, factor, steps = problem.edges, basis @ start, list[Descent]()
+
+        def go_on(Y: Matrix, max_iter: int, stage: str) -> bool:
+            steps.append(self._descend(problem, Y, max_iter, stage))
+            return steps[-1].interrupt is None
+
+        if self.refine and not (
+            go_on(factor, self.max_iter, "unfolding")
+            and go_on(
+                _columns(edges, steps[0].factor, self.n_components), self.max_iter, "flattening"
+            )
+        ):
+            return factor, steps
         if self.bound_iter:
             # Off the saddle, in all dimensions: for the bound, not for the embedding.
+            wide = steps[0].factor if steps else factor
             noise = check_random_state(self.random_state).standard_normal(basis.shape)
-            start = _columns(edges, factor, basis.shape[1]) + _NOISE * noise
-            steps.append(self._descend(problem, start, self.bound_iter, "proving the bound"))
-            weights = steps[-1].weights
-        if self.refine:
-            factors += [step.factor for step in steps]
-        self._report(problem, factors, weights, unit, steps)
-        # In terms of rows again.
-        self.factor_, self.edges_ = self.factor_[groups], first[self.edges_]
-        self.basis_gap_ = found.gap
-        places = _columns(edges, places, self.n_components)
-        slack = edges.squared_lengths(places) - edges.squared
-        self.stress_ = float(np.sqrt(np.mean(slack**2)))
-        return places[groups] * np.sqrt(unit)
+            start = _columns(edges, wide, basis.shape[1]) + _NOISE * noise
+            go_on(start, self.bound_iter, "proving the bound")
+        return factor, steps
 
-    def _price(self, edges: Edges) -> float:
+    def _price(self, edges: Edges) -> tuple[float, float]:
+        """ω and the price of slack, ω / (1 - ω)."""
         if self.omega == "auto":
             values, _ = laplacian_basis(edges, 1)
-            self.omega_ = _AUTOMATIC_PRICE / (_AUTOMATIC_PRICE + float(values[0]))
-            return _AUTOMATIC_PRICE / float(values[0])
-        self.omega_ = float(self.omega)
-        if self.omega_ == 1:
+            price = _AUTOMATIC_PRICE / float(values[0])
+            return price / (1 + price), price
+        if self.omega == 1:
             raise ValueError("omega=1 leaves no reward for variance; give less, such as 0.99.")
-        return self.omega_ / (1 - self.omega_)
+        return float(self.omega), float(self.omega) / (1 - float(self.omega))
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> Descent:
-        watch, report = self._watch, None
+        watch, report = _print_row if self.verbose else self._watch, None
         if watch is not None:
 
-            def report(Y: Matrix, n_iter: int, seconds: float) -> None:
-                row = {"stage": stage, "n_iter": n_iter, "of": max_iter, "seconds": seconds}
-                watch(row | {"residual": problem.residual(Y)})
+            def report(Y: Matrix, row: dict[str, float]) -> None:
+                watch({"stage": stage, "of": max_iter, "residual": problem.residual(Y)} | row)
 
-        return descend(
+        found = descend(
             problem.edges,
             Y,
             price=problem.price,
@@ -183,31 +198,87 @@ class _BasisUnfolding(_GraphEmbedding):
             max_iter=max_iter,
             report=report,
         )
+        if found.interrupt is not None:
+            self._interrupt = Interrupted(Unfolding(found.factor, found.weights, 0, found.history))
+        return found
 
-    def _report(
-        self,
-        problem: Problem,
-        factors: list[Matrix],
-        weights: Vector,
-        unit: float,
-        steps: list[Descent],
-    ) -> None:
-        """The best of the factors and its certificate, in the units of the data."""
-        edges = problem.edges
+    def _gather(self, points: Floats, parts: list[_Part]) -> Matrix:
+        """All parts put together: K has a block for each."""
+        self.factor_, self.eigenvalues_ = gathered(
+            len(points), [(part.rows, part.factor, part.values) for part in parts]
+        )
+        places = np.zeros((len(points), self.n_components))
+        for part in parts:
+            places[part.rows] = part.places
+        self.trace_ = float(self.eigenvalues_.sum())
+        self.objective_ = sum(part.objective for part in parts)
+        self.dual_bound_ = sum(part.bound for part in parts)
+        self.duality_gap_ = relative_gap(self.objective_, self.dual_bound_)
+        self.primal_residual_ = max(part.residual for part in parts)
+        self.edges_ = np.concatenate([part.edges for part in parts])
+        self.edge_weights_ = np.concatenate([part.weights for part in parts])
+        self.basis_gap_ = max(part.basis_gap for part in parts)
+        self.stress_ = float(np.sqrt(np.mean(np.concatenate([part.slack for part in parts]) ** 2)))
+        self.omega_ = max(part.omega for part in parts)
+        steps = [step for part in parts for step in part.steps]
+        names = ("objective", "step", "seconds")
+        self.history_ = {name: [x for step in steps for x in step.history[name]] for name in names}
+        self.n_iter_ = sum(step.n_iter for step in steps)
+        return places
+
+
+class _Part(NamedTuple):
+    """A connected part of the rows, unfolded; in the units of the data."""
+
+    rows: Indices
+    factor: Matrix
+    values: Vector
+    places: Matrix
+    objective: float
+    bound: float
+    residual: float
+    edges: Indices
+    weights: Vector
+    basis_gap: float
+    slack: Vector
+    omega: float
+    steps: list[Descent]
+
+
+class _Proof(NamedTuple):
+    """The best of some factors, repaired, and a bound."""
+
+    factor: Matrix
+    values: Vector
+    value: float
+    residual: float
+    bound: Bound
+
+    @classmethod
+    def of(cls, problem: Problem, factors: list[Matrix], weights: Vector) -> _Proof:
         feasible = [repaired(problem, Y) for Y in factors]
         best = int(np.argmax([problem.value(Y) for Y in feasible]))
-        values, Y = principal_axes(edges, feasible[best])
-        bound = mixed_bound(problem, weights)
-        value = problem.value(Y)
-        self.factor_, self.eigenvalues_ = Y * np.sqrt(unit), values * unit
-        self.trace_, self.objective_ = edges.trace(Y) * unit, value * unit
-        self.primal_residual_ = problem.residual(factors[best])
-        self.dual_bound_ = bound.value * unit
-        self.duality_gap_ = relative_gap(value, bound.value)
-        self.edges_, self.edge_weights_ = edges.pairs, bound.weights
-        names = ("objective", "step", "seconds")
-        self.history_ = {name: [x for part in steps for x in part.history[name]] for name in names}
-        self.n_iter_ = sum(part.n_iter for part in steps)
+        values, Y = principal_axes(problem.edges, feasible[best])
+        residual = problem.residual(factors[best])
+        return cls(Y, values, problem.value(Y), residual, mixed_bound(problem, weights))
+
+
+def gathered(n: int, parts: list[tuple[Indices, Matrix, Vector]]) -> tuple[Matrix, Vector]:
+    """A factor with a block for each part (rows, factor, eigenvalues); columns by eigenvalue."""
+    widths = [len(values) for _, _, values in parts]
+    factor = np.zeros((n, sum(widths)))
+    for (rows, block, _), end in zip(parts, np.cumsum(widths), strict=True):
+        factor[rows, end - block.shape[1] : end] = block
+    values = np.concatenate([values for _, _, values in parts])
+    order = np.argsort(-values, kind="stable")
+    return factor[:, order], values[order]
+
+
+def _print_row(row: dict[str, Any]) -> None:
+    print(
+        f"{row['seconds']:8.1f} s  {row['stage']}: objective {-row['objective']:.6g}  "
+        f"step {row['step']:.1e}"
+    )
 
 
 class UnitEdges(NamedTuple):

@@ -62,9 +62,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
 
     References
     ----------
-    .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.2;
+    .. [1] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.2;
        new points in section 4.4.
-    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+    .. [2] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.1.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
             places = self._scale(checked_distances(rows))
         else:
             places = self._project(rows)
-        warn_of_empty("ClassicalMDS", self.eigenvalues_)
+        warn_of_empty("ClassicalMDS", self.eigenvalues_, stacklevel=3)
         self.embedding_ = places.astype(rows.dtype)
         return self
 

@@ -108,9 +108,9 @@ class EigenEmbedding(_GraphEmbedding):
 
     References
     ----------
-    .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
-    .. [2] Y. Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and Spectral
-       Clustering", Advances in Neural Information Processing Systems 16, 2004.
+    .. [1] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
+    .. [2] Bengio, Y., et al., "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and
+       Spectral Clustering", Advances in Neural Information Processing Systems 16, 2004.
 
     Examples
     --------

@@ -16,7 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.base import Learner
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.solvers.barycentric import interpolating_weights
-from nearfar.solvers.spectral_step import check_squares, is_positive, smallest_eigenpairs
+from nearfar.solvers.spectral_step import (
+    check_spread,
+    check_squares,
+    is_positive,
+    smallest_eigenpairs,
+)
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.exact_search import kneighbors
 from nearfar.summaries.neighbor_graph import (
@@ -169,7 +174,7 @@ class _LocalEmbedding(_GraphEmbedding):
                 f"{type(self).__name__}: the embedding is not unique, as more than "
                 f"n_components={q} eigenvalues are zero. There are groups of rows with no "
                 "neighbours but one another: raise n_neighbors, or remove outliers.",
-                stacklevel=5,
+                stacklevel=4,
             )
         return values[:q], np.sqrt(n) * vectors[:, :q]
 
@@ -190,6 +195,7 @@ def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]
     """Rows without repetition, and which of them each row is; raises if they are too few."""
     rows = np.ascontiguousarray(rows)  # equal rows in another order of memory give equal bits
     check_squares(rows)
+    check_spread(rows)
     kept, where = distinct_rows(rows)
     if n_components >= len(kept):
         raise ValueError(
@@ -236,14 +242,14 @@ def normalised_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
     return sparse.csr_array(scale @ W @ scale), roots
 
 
-def warn_of_empty(name: str, values: Matrix) -> None:
+def warn_of_empty(name: str, values: Matrix, stacklevel: int = 4) -> None:
     """Coordinates with eigenvalues that are not positive are zero, and that is said."""
     empty = int((~is_positive(values)).sum())
     if empty:
         warnings.warn(
             f"{name}: only {len(values) - empty} of n_components={len(values)} have a positive "
             "eigenvalue; the other coordinates are zero.",
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 

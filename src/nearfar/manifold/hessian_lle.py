@@ -61,9 +61,9 @@ class HessianLLE(_LocalEmbedding):
 
     References
     ----------
-    .. [1] D. L. Donoho, C. Grimes, "Hessian eigenmaps: Locally linear embedding techniques for
+    .. [1] Donoho, D. L., C. Grimes, "Hessian eigenmaps: Locally linear embedding techniques for
        high-dimensional data", PNAS 100, 2003.
-    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.9.
+    .. [2] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.9.
 
     Examples
     --------

@@ -73,7 +73,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.2. It
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.2. It
        prints the centred kernel with twice the mean of the columns.
 
     Examples
@@ -153,7 +153,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         good = is_positive(values)
         if not good.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
-        warn_of_empty("KernelPCA", values)
+        warn_of_empty("KernelPCA", values, stacklevel=3)
         self.eigenvalues_ = values
         self._basis = first_axes(values, vectors)[:, good]
         self.n_directions_ = int(good.sum())

@@ -68,10 +68,10 @@ class LandmarkIsomap(_GeodesicEmbedding):
 
     References
     ----------
-    .. [1] V. de Silva, J. B. Tenenbaum, "Global versus local methods in nonlinear dimensionality
+    .. [1] de Silva, V., J. B. Tenenbaum, "Global versus local methods in nonlinear dimensionality
        reduction", Advances in Neural Information Processing Systems 15, 2003.
-    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, sections 4.3.2
-       and 4.4.
+    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, sections
+       4.3.2 and 4.4.
 
     Examples
     --------

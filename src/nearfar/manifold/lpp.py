@@ -69,17 +69,17 @@ class LPP(_LinearEmbedding):
 
     References
     ----------
-    .. [1] X. He, P. Niyogi, "Locality preserving projections", Advances in Neural Information
+    .. [1] He, X., P. Niyogi, "Locality preserving projections", Advances in Neural Information
        Processing Systems 16, 2003.
-    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.1.
+    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.1.
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from nearfar import LPP
-    >>> lpp = LPP(n_neighbors=15).fit(load_iris().data)
+    >>> lpp = LPP(n_neighbors=15).fit(load_wine().data)
     >>> lpp.components_.shape
-    (2, 4)
+    (2, 13)
     """
 
     learner_tags = LearnerTags(kind="graph", supervised=False)

@@ -63,8 +63,8 @@ class MDS(_Embedding):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.1.
-    .. [2] I. Borg, P. Groenen, "Modern Multidimensional Scaling", 2nd edition, 2005.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+    .. [2] Borg, I., P. Groenen, "Modern Multidimensional Scaling", 2nd edition, 2005.
 
     Examples
     --------

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.base import LearnerTags
-from nearfar.manifold.basis_unfolding import unit_edges
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, _GraphEmbedding, neighbor_graph
-from nearfar.manifold.placing import PLACING, Placing, place_new_points
+from nearfar.manifold.basis_unfolding import gathered, unit_edges
+from nearfar.manifold.embedding import GRAPH_PARAMETERS, neighbor_graph
+from nearfar.manifold.placing import PLACING, Placing, _Unfolding
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.unfolding import (
     Constraints,
@@ -23,14 +23,14 @@ from nearfar.solvers.unfolding import (
     Unfolding,
     least_price,
     principal_axes,
+    relative_gap,
 )
-from nearfar.solvers.unfolding_certificate import MET, certify
+from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.bad_edges import pruned_graph
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.cliques import clique_pairs
-from nearfar.summaries.exact_search import kneighbors
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 
 Matrix = NDArray[np.float64]
@@ -40,6 +40,9 @@ Indices = NDArray[np.intp]
 # Up to so many edges the Gram matrix of all points is solved for. The factor of few columns is
 # quick for inequalities; other constraints may need many columns, and then steps are dear.
 _EDGES_FOR_ALL = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
+# Up to so many, that is a second resort, where the first ends with a larger gap than this.
+_EDGES_AT_MOST = 2000
+_FAILED = 1e-3
 # The price of L1 slack, in units of the least with which the problem is bounded; and ω for squares.
 _AUTOMATIC_PRICE = 5.0
 _AUTOMATIC_OMEGA = 0.99
@@ -51,7 +54,7 @@ _LOCKED = 1.001
 _BEYOND = 0.05
 
 
-class MVU(_GraphEmbedding):
+class MVU(_Unfolding):
     r"""Maximum variance unfolding: draw the rows apart as far as their neighbourhoods allow.
 
     Over all Gram matrices K of centred points
@@ -111,7 +114,8 @@ class MVU(_GraphEmbedding):
         unfold. Not with inequalities: points could shrink to one.
     solver : {"auto", "interior-point", "low-rank"}, default="auto"
         All of K, or a factor of few columns to which more are added when needed. "auto" takes the
-        first up to some 600 edges with inequalities, and up to 2000 with other constraints.
+        first up to some 600 edges with inequalities, and up to 2000 with other constraints; where
+        one fails (a gap above 1e-3) it also tries the other, the first up to 2000 edges.
     tol : float, default=1e-6
         The relative gap to reach. For equalities also lengths must be right to 1e-6.
     max_iter : int, default=300
@@ -138,7 +142,8 @@ class MVU(_GraphEmbedding):
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        The training rows. Identical rows count as one, and so do, for the unfolding, neighbours
+        nearer to each other than a millionth of the typical edge.
     factor_ : ndarray of shape (n_rows, r)
         All columns: K = ``factor_ @ factor_.T`` of the distinct rows. Columns are orthogonal, the
         longest first. With inequalities no edge is too long.
@@ -153,8 +158,9 @@ class MVU(_GraphEmbedding):
         What no K can exceed (for "min", undercut), proven.
     duality_gap_ : float
         (bound - p) / bound, p being the objective of a feasible point. With inequalities that is
-        the solution, shrunk until no edge is too long. Where equalities are not met to 1e-6 it is
-        the data themselves, as there is no other. May be slightly negative where they just are.
+        the solution, shrunk until no edge is too long; with equalities the solution, moved until
+        edges have their lengths to 1e-6 or better, less what the errors left may have gained. Where
+        that fails it is the data themselves, as there is no other.
     primal_residual_ : float
         The largest relative error of an edge's squared length when the solver ended, before the
         repair; with inequalities only of edges too long. With slack the largest slack.
@@ -180,7 +186,7 @@ class MVU(_GraphEmbedding):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, sections 3.1.3 to
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, sections 3.1.3 to
        3.1.7, 3.1.11 and 3.1.12.
 
     Examples
@@ -280,58 +286,10 @@ class MVU(_GraphEmbedding):
             Itself.
         """
         self._start = self.__dict__.get("factor_") if self.warm_start else None
-        self._interrupt: Interrupted | None = None
         try:
-            super().fit(X)
-            interrupt = self._interrupt
+            return super().fit(X)
         finally:
-            del self._start, self._interrupt
-        if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual; the best so far was left on the learner
-        return self
-
-    def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by the method ``out_of_sample``, from their nearest training rows.
-
-        "lle": :math:`y = \sum_i w_i y_i`, the weights rebuilding the point from its neighbours and
-        summing to one. "sdp": y and s of
-        :math:`\min \sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s`, :math:`s \ge \|y\|^2`,
-        about the neighbours' mean. "sdp-refined": from there to the nearest minimum of
-        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`. Training rows get their own coordinates.
-        Where parts were unfolded by themselves, a point belongs to that of its nearest row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        return self._transform(X)
-
-    def _place(self, queries: Floats) -> Matrix:
-        labels = self._labels
-        if labels is None:
-            return self._place_by(np.arange(len(self._points)), queries)
-        _, nearest = kneighbors(self._points, queries, n_neighbors=1)
-        placed = np.empty((len(queries), self._places.shape[1]))
-        for part in np.unique(labels[nearest]):
-            mine = labels[nearest[:, 0]] == part
-            placed[mine] = self._place_by(np.flatnonzero(labels == part), queries[mine])
-        return placed
-
-    def _place_by(self, rows: Indices, queries: Floats) -> Matrix:
-        return place_new_points(
-            self._points[rows],
-            self._places[rows],
-            queries,
-            n_neighbors=self._listed,
-            method=self.out_of_sample,
-            reg=self.reg,
-        )
+            del self._start
 
     # The problem
 
@@ -378,20 +336,18 @@ class MVU(_GraphEmbedding):
         problem = Problem(edges, self.constraints, self.objective, self._price(edges))
         centred = points - points.mean(axis=0, dtype=np.float64)
         gram_trace = float(np.einsum("ij,ij->", centred, centred))
-        found = self._solve(problem, groups)
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
-        proof = certify(problem, found.factor, found.weights, feasible)
-        met = self.constraints != "equality" or proof.residual <= MET
+        found, proof = self._proven(problem, groups, feasible)
         residual = proof.residual
         if self.constraints == "inequality":  # the solver may have repaired it already
             residual = max(residual, found.history["residual"][-1])
-        if not (proof.gap <= self.tol and met) and self._interrupt is None:
+        if not self._is_reached(proof) and self._interrupt is None:
             warnings.warn(
                 f"MVU stopped after {found.n_iter} steps with a gap of {proof.gap:.1e} (tol="
                 f"{self.tol:.1e}) and edges wrong by up to {residual:.1e}. Raise max_iter or tol, "
                 'or take another kind of constraints: "inequality" is the most benign.',
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         values, factor = principal_axes(edges, proof.factor)
         first = np.unique(groups, return_index=True)[1]  # a row for each point
@@ -432,11 +388,33 @@ class MVU(_GraphEmbedding):
         self.omega_ = price / (1 + price)
         return price
 
-    def _solve(self, problem: Problem, groups: Indices) -> Unfolding:
-        solver = self.solver
-        if solver == "auto":
-            small = len(problem.edges) <= _EDGES_FOR_ALL[self.constraints]
-            solver = "interior-point" if small else "low-rank"
+    def _proven(
+        self, problem: Problem, groups: Indices, feasible: float
+    ) -> tuple[Unfolding, Certificate]:
+        """The solution and its certificate; "auto" tries the other solver where one gives up."""
+        first, second = self._solvers(len(problem.edges))
+        found = self._solve(problem, groups, first)
+        proof = certify(problem, found.factor, found.weights, feasible)
+        gave_up = proof.gap > max(self.tol, _FAILED) and found.n_iter < self.max_iter
+        if second is None or not gave_up or self._interrupt is not None:
+            return found, proof
+        other = self._solve(problem, groups, second)
+        other_proof = certify(problem, other.factor, other.weights, feasible)
+        better = other_proof.gap < proof.gap or self._interrupt is not None
+        return (other, other_proof) if better else (found, proof)
+
+    def _is_reached(self, proof: Certificate) -> bool:
+        return proof.gap <= self.tol and proof.met
+
+    def _solvers(self, n_edges: int) -> tuple[str, str | None]:
+        """The solver to take, and another for where it fails."""
+        if self.solver != "auto":
+            return self.solver, None
+        if n_edges <= _EDGES_FOR_ALL[self.constraints]:
+            return "interior-point", "low-rank"
+        return "low-rank", "interior-point" if n_edges <= _EDGES_AT_MOST else None
+
+    def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
         report = _print_row if self.verbose else self._watch
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report}
         try:
@@ -459,22 +437,18 @@ class MVU(_GraphEmbedding):
     def _gather(self, points: Floats, codes: Indices, parts: list[_Part]) -> Matrix:
         """All parts put together: K has a block for each."""
         sign = 1.0 if self.objective == "max" else -1.0
-        widths = [part.factor.shape[1] for part in parts]
-        factor = np.zeros((len(points), sum(widths)))
+        self.factor_, self.eigenvalues_ = gathered(
+            len(points), [(part.rows, part.factor, part.values) for part in parts]
+        )
         places = np.zeros((len(points), self.n_components))
-        for part, width, start in zip(parts, widths, np.cumsum([0, *widths[:-1]]), strict=True):
-            factor[part.rows, start : start + width] = part.factor
-            kept = min(width, self.n_components)
-            places[part.rows, :kept] = part.factor[:, :kept]
-        values = np.concatenate([part.values for part in parts])
-        order = np.argsort(-values, kind="stable")
-        self.factor_, self.eigenvalues_ = factor[:, order], values[order]
-        self.trace_ = float(values.sum())
+        for part in parts:
+            kept = part.factor[:, : self.n_components]
+            places[part.rows, : kept.shape[1]] = kept
+        self.trace_ = float(self.eigenvalues_.sum())
         self.objective_ = sum(part.objective for part in parts)
         bound = sum(part.bound for part in parts)
-        value = sum(part.value for part in parts)
         self.dual_bound_ = sign * bound
-        self.duality_gap_ = (bound - value) / abs(bound) if bound else 0.0
+        self.duality_gap_ = relative_gap(sum(part.value for part in parts), bound)
         self.primal_residual_ = max(part.residual for part in parts)
         self.edges_ = np.concatenate([part.edges for part in parts])
         self.edge_weights_ = np.concatenate([part.weights for part in parts])
@@ -498,7 +472,7 @@ class MVU(_GraphEmbedding):
                 "The edges lock the rows: the embedding is that of PCA, with "
                 f"{100 * beyond:.0f} % of the variance beyond n_components={self.n_components}. "
                 'Lower n_neighbors, or take constraints="inequality", "l1" or "squared".',
-                stacklevel=4,
+                stacklevel=7,
             )
 
 

@@ -60,16 +60,16 @@ class NPE(_LinearEmbedding):
 
     References
     ----------
-    .. [1] X. He, D. Cai, S. Yan, H.-J. Zhang, "Neighborhood preserving embedding", International
+    .. [1] He, X., D. Cai, S. Yan, H.-J. Zhang, "Neighborhood preserving embedding", International
        Conference on Computer Vision, 2005.
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from nearfar import NPE
-    >>> npe = NPE(n_neighbors=15).fit(load_iris().data)
+    >>> npe = NPE(n_neighbors=15).fit(load_wine().data)
     >>> npe.components_.shape
-    (2, 4)
+    (2, 13)
     """
 
     learner_tags = LearnerTags(kind="graph", supervised=False)

@@ -1,23 +1,106 @@
-"""New points in an embedding that keeps distances, by three methods."""
+"""What unfoldings share: new points by three methods, parts that stay apart, Ctrl-C."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from nearfar.manifold.embedding import interpolated
+from nearfar.manifold.embedding import _GraphEmbedding, interpolated
 from nearfar.parameters import Allowed, one_of
 from nearfar.solvers.new_points import place_by_program, place_by_stress
+from nearfar.solvers.unfolding import Interrupted
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.exact_search import kneighbors
 
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 Placing = Literal["lle", "sdp", "sdp-refined"]
 
 #: What the parameter ``out_of_sample`` may be.
 PLACING: list[Allowed] = [one_of("lle", "sdp", "sdp-refined")]
+
+
+class _Unfolding(_GraphEmbedding):
+    """A learner whose places keep distances; new points are put among those of their neighbours.
+
+    ``_embed`` sets ``_labels``, the part of each row where parts were unfolded by themselves, and
+    ``_interrupt`` if Ctrl-C ended it early: then the best so far is kept.
+    """
+
+    out_of_sample: Placing
+    reg: float
+    _labels: Indices | None
+    _interrupt: Interrupted | None
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Unfold the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points. Identical rows count as one, and get the same coordinates.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        self._interrupt = None
+        try:
+            super().fit(X)
+            interrupt = self._interrupt
+        finally:
+            del self._interrupt
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual; the best so far was left on the learner
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Map points by the method ``out_of_sample``, from their nearest training rows.
+
+        "lle": :math:`y = \sum_i w_i y_i`, the weights rebuilding the point from its neighbours and
+        summing to one. "sdp": y and s of
+        :math:`\min \sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s`, :math:`s \ge \|y\|^2`,
+        about the neighbours' mean. "sdp-refined": from there to the nearest minimum of
+        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`. Training rows get their own coordinates.
+        Where parts were unfolded by themselves, a point belongs to that of its nearest row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        return self._transform(X)
+
+    def _place(self, queries: Floats) -> Matrix:
+        labels = self._labels
+        if labels is None:
+            return self._place_by(np.arange(len(self._points)), queries)
+        _, nearest = kneighbors(self._points, queries, n_neighbors=1)
+        placed = np.empty((len(queries), self._places.shape[1]))
+        for part in np.unique(labels[nearest]):
+            mine = labels[nearest[:, 0]] == part
+            placed[mine] = self._place_by(np.flatnonzero(labels == part), queries[mine])
+        return placed
+
+    def _place_by(self, rows: Indices, queries: Floats) -> Matrix:
+        return place_new_points(
+            self._points[rows],
+            self._places[rows],
+            queries,
+            n_neighbors=self._listed,
+            method=self.out_of_sample,
+            reg=self.reg,
+        )
 
 
 def place_new_points(
@@ -57,7 +140,7 @@ def place_new_points(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.10; the
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10; the
        second constraint as printed fixes too little, see the guide on errors in the works.
 
     Examples

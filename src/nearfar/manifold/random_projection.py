@@ -56,8 +56,8 @@ class RandomProjection(StatisticsLearner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.1.
-    .. [2] S. Dasgupta, A. Gupta, "An elementary proof of a theorem of Johnson and Lindenstrauss",
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+    .. [2] Dasgupta, S., A. Gupta, "An elementary proof of a theorem of Johnson and Lindenstrauss",
        Random Structures and Algorithms 22, 2003.
 
     Examples

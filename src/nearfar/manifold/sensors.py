@@ -12,7 +12,7 @@ from scipy import linalg
 from nearfar.extras import require
 from nearfar.manifold.basis_unfolding import root, unfold_in
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.stress_descent import descend
+from nearfar.solvers.stress_descent import Descent, descend
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, principal_axes
 
 Matrix = NDArray[np.float64]
@@ -90,8 +90,8 @@ def sensor_localization(
         How many sensors there are; one more than the largest number in ``edges`` by default.
     anchors : dict, optional
         The places of some sensors, by their numbers. The map is turned, reflected and shifted onto
-        them, and then they are held while the others move. One more than ``n_components`` fix the
-        frame; fewer leave some of it free.
+        them, and then they are held while the others move. One more than ``n_components``, not on
+        a line, fix the frame; fewer leave some of it free.
     n_basis : int, default=10
         m, at least ``n_components``.
     omega : float or "auto", default="auto"
@@ -118,7 +118,7 @@ def sensor_localization(
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.8.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8.
 
     Examples
     --------
@@ -144,16 +144,16 @@ def sensor_localization(
     problem = Problem(graph, "squared", price=price)
     factor = basis @ root(unfold_in(problem, basis).Z)
     start = _leading(graph, factor, n_components)
-    wide = descend(graph, factor, price=price, max_iter=max_iter)
+    wide = _descend(graph, factor, price=price, max_iter=max_iter)
     flat = _leading(graph, wide.factor, n_components)
-    last = descend(graph, flat, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
+    last = _descend(graph, flat, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
     places, n_iter = _leading(graph, last.factor, n_components), wide.n_iter + last.n_iter
     size = np.sqrt(unit)
     if fixed.any():
         places = _onto(places, fixed, held / size)
         start = _onto(start, fixed, held / size)
         places[fixed] = held / size
-        last = descend(
+        last = _descend(
             graph, places, price=1.0, reward=0.0, fixed=fixed, max_iter=max_iter, tol=1e-12
         )
         places, n_iter = last.factor, n_iter + last.n_iter
@@ -234,6 +234,14 @@ def plot_sensors(
 # ---------------------------------------------------------------------- helpers
 
 
+def _descend(graph: Edges, places: Matrix, **options: Any) -> Descent:
+    """Descent that Ctrl-C ends as usual: there is no learner to keep the best so far."""
+    found = descend(graph, places, **options)
+    if found.interrupt is not None:
+        raise found.interrupt
+    return found
+
+
 def _check_graph(
     edges: ArrayLike, distances: ArrayLike, n_sensors: int | None
 ) -> tuple[Edges, float]:
@@ -276,14 +284,20 @@ def _check_anchors(
 ) -> tuple[NDArray[np.bool_], Matrix]:
     """Which sensors are anchors, and their places in the order of sensors."""
     fixed = np.zeros(n, dtype=bool)
-    if not anchors:
+    if anchors is None or (isinstance(anchors, Mapping) and not anchors):
         return fixed, np.empty((0, r))
+    if not isinstance(anchors, Mapping):
+        raise ValueError(
+            f"anchors must be a dict of places by the numbers of sensors; got "
+            f"{type(anchors).__name__}."
+        )
+    if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in anchors):
+        raise ValueError(f"anchors must be sensors from 0 to {n - 1}; got {list(anchors)}.")
     numbers = sorted(anchors)
-    if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in numbers):
-        raise ValueError(f"anchors must be sensors from 0 to {n - 1}; got {numbers}.")
-    held = np.array([np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers])
-    if held.shape != (len(numbers), r) or not np.isfinite(held).all():
+    places = [np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers]
+    if not all(len(place) == r and np.isfinite(place).all() for place in places):
         raise ValueError(f"anchors must have places of {r} finite numbers each.")
+    held = np.array(places)
     fixed[np.array(numbers, dtype=np.intp)] = True
     return fixed, held
 

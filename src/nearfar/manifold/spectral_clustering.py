@@ -25,7 +25,12 @@ from nearfar.manifold.embedding import (
 )
 from nearfar.parameters import integer, one_of, random_state
 from nearfar.solvers.eigen import fix_signs
-from nearfar.solvers.spectral_step import second_axes, smallest_eigenpairs
+from nearfar.solvers.spectral_step import (
+    check_spread,
+    check_squares,
+    second_axes,
+    smallest_eigenpairs,
+)
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
@@ -85,9 +90,9 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
     References
     ----------
-    .. [1] A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: Analysis and an algorithm",
+    .. [1] Ng, A. Y., M. I. Jordan, Y. Weiss, "On spectral clustering: Analysis and an algorithm",
        Advances in Neural Information Processing Systems 14, 2001.
-    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
+    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4.
 
     Examples
     --------
@@ -151,6 +156,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
+        check_squares(rows)
+        check_spread(rows)
         kept, where = distinct_rows(rows)
         if self.n_clusters >= len(kept):
             raise ValueError(

@@ -15,7 +15,7 @@ from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.spectral_step import smallest_eigenpairs
 from nearfar.solvers.unfolding import Edges, laplacian_basis
 from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
+from nearfar.summaries.neighbor_graph import NeighborGraph
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -78,11 +78,15 @@ class VariationalMVU(_BasisUnfolding):
         How ``transform`` places new points.
     reg : float, default=1e-3
         Regularisation of the weights that rebuild rows from their neighbours.
-    on_disconnected : {"link", "raise"}, default="link"
+    on_disconnected : {"link", "raise", "components"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        warning; raise; or unfold each part by itself, about the origin. K then has a block for each
+        part, and distances between parts mean nothing.
     random_state : int, RandomState or None, default=0
         For what moves the factor off a saddle before the steps for the bound.
+    verbose : int, default=0
+        1 prints a line for each step. Ctrl-C ends the steps, keeps the best so far on the learner,
+        and raises.
 
     Attributes
     ----------
@@ -111,7 +115,7 @@ class VariationalMVU(_BasisUnfolding):
     edge_weights_ : ndarray of shape (n_edges,)
         Those that prove the bound.
     omega_ : float
-        ω.
+        ω; of several parts the largest.
     n_iter_ : int
         Steps taken.
     history_ : dict
@@ -119,9 +123,9 @@ class VariationalMVU(_BasisUnfolding):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.8; the
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8; the
        penalty is squared, as its inconsistent forms leave open.
-    .. [2] K. Q. Weinberger, F. Sha, Q. Zhu, L. K. Saul, "Graph Laplacian regularization for
+    .. [2] Weinberger, K. Q., F. Sha, Q. Zhu, L. K. Saul, "Graph Laplacian regularization for
        large-scale semidefinite programming", Advances in Neural Information Processing Systems
        19, 2007.
 
@@ -159,8 +163,9 @@ class VariationalMVU(_BasisUnfolding):
         bound_iter: int = 200,
         out_of_sample: Placing = "lle",
         reg: float = 1e-3,
-        on_disconnected: Disconnected = "link",
+        on_disconnected: Literal["link", "raise", "components"] = "link",
         random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
@@ -174,8 +179,9 @@ class VariationalMVU(_BasisUnfolding):
         self.bound_iter = bound_iter
         self.out_of_sample = out_of_sample
         self.reg = reg
-        self.on_disconnected = on_disconnected
+        self.on_disconnected = on_disconnected  # type: ignore[assignment]
         self.random_state = random_state
+        self.verbose = verbose
 
     def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
         if self.n_basis < self.n_components:

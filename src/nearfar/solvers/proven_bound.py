@@ -39,9 +39,9 @@ def mixed_bound(problem: Problem, weights: Vector) -> Bound:
     Parameters
     ----------
     problem : Problem
-        Squared slack, or inequalities; of largest trace.
+        Of largest trace.
     weights : ndarray of shape (n_edges,)
-        Any; for inequalities those below 0 count as 0.
+        Any; for inequalities those below 0 count as 0. For L1 slack, up to its price.
     """
     edges = problem.edges
     own = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights
@@ -68,10 +68,10 @@ def mixed_bound(problem: Problem, weights: Vector) -> Bound:
 
 
 def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
-    r"""Whether :math:`\lambda_2` of the weights' Laplacian is proven to exceed s > 0.
+    r"""Whether the least eigenvalue on centred vectors is proven to exceed s.
 
     :math:`L_w - s C` has as many negative pivots as :math:`L_w v = \lambda C v` has eigenvalues
-    below s. One of them is the constant vector's, so that with one in all, :math:`\lambda_2 > s`.
+    below s. For s > 0 one of them is the constant vector's, whose eigenvalue is 0.
     """
     L = edges.laplacian(weights).tocsc()
     C = sparse.dia_array((edges.masses[None, :], [0]), shape=L.shape).tocsc()
@@ -79,7 +79,7 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
         pivots = symmetric_factor((L - s * C).tocsc()).U.diagonal()
     except RuntimeError:  # a pivot of zero
         return False
-    return int((pivots < 0).sum()) == 1
+    return int((pivots < 0).sum()) == (1 if s > 0 else 0)
 
 
 def _eigenvalue(edges: Edges, weights: Vector) -> float:

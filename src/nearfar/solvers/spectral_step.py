@@ -217,6 +217,16 @@ def _start(n: int) -> Matrix:
     return np.random.RandomState(0).uniform(-1, 1, n)
 
 
+def check_spread(X: NDArray[np.floating[Any]]) -> None:
+    """Raise if squares of the differences of rows would all but vanish."""
+    spread = float(np.ptp(X.astype(np.float64), axis=0).max(initial=0))
+    if 0 < spread < 1 / _LARGEST:
+        raise ValueError(
+            f"Squares of differences in X underflow: the largest is {spread:.3g}; multiply the "
+            "data by a constant."
+        )
+
+
 def check_squares(X: NDArray[np.floating[Any]]) -> None:
     """Raise if sums of squares of such numbers would overflow."""
     largest = float(np.abs(X).max(initial=0))

@@ -35,7 +35,7 @@ class Descent(NamedTuple):
     """Where the descent came to.
 
     ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`: the multipliers
-    of the edges in unfolding, once the gradient is zero.
+    of the edges in unfolding, once the gradient is zero. ``interrupt`` is the Ctrl-C that ended it.
     """
 
     factor: Matrix
@@ -44,6 +44,7 @@ class Descent(NamedTuple):
     n_iter: int
     converged: bool
     history: dict[str, list[float]]
+    interrupt: KeyboardInterrupt | None = None
 
 
 def descend(
@@ -56,7 +57,7 @@ def descend(
     fixed: NDArray[np.bool_] | None = None,
     max_iter: int = 300,
     tol: float = 1e-7,
-    report: Callable[[Matrix, int, float], None] | None = None,
+    report: Callable[[Matrix, dict[str, float]], None] | None = None,
 ) -> Descent:
     r"""Descend from Y.
 
@@ -79,7 +80,7 @@ def descend(
     tol : float, default=1e-7
         Stop when five steps together lower the objective by less than this part of it.
     report : function, optional
-        Called at each step with the places, the number of steps and the seconds so far.
+        Called after each step with the places, and its number and new entries of the history.
     """
     objective = _Objective(edges, price, reward, one_sided)
     if fixed is None:
@@ -93,37 +94,48 @@ def descend(
     history: dict[str, list[float]] = {"objective": [], "step": [], "seconds": []}
     started = time.perf_counter()
     n_iter, converged = 0, not np.any(gradient)
-    while n_iter < max_iter and not converged:
-        n_iter += 1
-        P = _direction(gradient, along, memory)
-        slope = float(np.sum(gradient * P))
-        if slope >= 0:  # what the memory says no longer holds
-            memory.clear()
-            P, slope = -along, -float(np.sum(gradient * along))
-        step = objective.best_step(state, P, slope, first=not memory)
-        if step == 0.0:
-            converged = True
-            break
-        new_state = objective.at(state.Y + step * P)
-        while new_state.value > state.value and step > 1e-12:  # past a hill, which is rare
-            step /= 4
+    interrupt = None
+    try:
+        while n_iter < max_iter and not converged:
+            n_iter += 1
+            P = _direction(gradient, along, memory)
+            slope = float(np.sum(gradient * P))
+            if slope >= 0:  # what the memory says no longer holds
+                memory.clear()
+                P, slope = -along, -float(np.sum(gradient * along))
+            step = objective.best_step(state, P, slope, first=not memory)
+            if step == 0.0:
+                converged = True
+                break
             new_state = objective.at(state.Y + step * P)
-        state = new_state
-        new = _free_part(state.gradient, fixed)
-        new_along = solve(new)
-        moved, changed = step * P, new - gradient
-        product = float(np.sum(moved * changed))
-        if product > 1e-12 * float(np.linalg.norm(moved) * np.linalg.norm(changed)):
-            memory.append((moved, changed, new_along - along, product))
-        gradient, along = new, new_along
-        history["objective"].append(float(state.value))
-        history["step"].append(float(step))
-        history["seconds"].append(time.perf_counter() - started)
-        if report is not None:
-            report(state.Y, n_iter, history["seconds"][-1])
-        converged = _settled(history["objective"], tol, float(edges.squared @ edges.squared))
+            while new_state.value > state.value and step > 1e-12:  # past a hill, which is rare
+                step /= 4
+                new_state = objective.at(state.Y + step * P)
+            state = new_state
+            new = _free_part(state.gradient, fixed)
+            new_along = solve(new)
+            moved, changed = step * P, new - gradient
+            product = float(np.sum(moved * changed))
+            if product > 1e-12 * float(np.linalg.norm(moved) * np.linalg.norm(changed)):
+                memory.append((moved, changed, new_along - along, product))
+            gradient, along = new, new_along
+            row = {
+                "objective": float(state.value),
+                "step": float(step),
+                "seconds": time.perf_counter() - started,
+            }
+            for name, value in row.items():
+                history[name].append(value)
+            if report is not None:
+                report(state.Y, row | {"n_iter": n_iter})
+            converged = _settled(history["objective"], tol, float(edges.squared @ edges.squared))
+    except KeyboardInterrupt as caught:
+        interrupt = caught
     factor = edges.centred(state.Y) if fixed is None else state.Y
-    return Descent(factor, 2 * price * state.slack, state.value, n_iter, bool(converged), history)
+    weights = 2 * price * state.slack
+    return Descent(
+        factor, weights, state.value, len(history["step"]), bool(converged), history, interrupt
+    )
 
 
 class _State(NamedTuple):

@@ -375,8 +375,12 @@ def _mixed(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, floa
 
 
 def relative_gap(value: float, bound: float) -> float:
-    """(bound - value) / bound, in size."""
-    return (bound - value) / max(abs(bound), np.finfo(float).tiny)
+    """(bound - value) / bound, in size; infinite where the bound is, or is 0 and not reached."""
+    if bound == value:
+        return 0.0
+    if bound == 0 or not np.isfinite([value, bound]).all():
+        return np.inf
+    return (bound - value) / abs(bound)
 
 
 # ---------------------------------------------------------------------- repair
@@ -386,7 +390,7 @@ def repaired(problem: Problem, Y: Matrix) -> Matrix:
     """A feasible factor near Y: shrunk until no edge is too long.
 
     With slack every Y is feasible, and stays. Y also stays for equalities, which shrinking does not
-    repair.
+    repair (``unfolding_certificate.at_length`` does).
     """
     if problem.constraints != "inequality":
         return Y

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from nearfar.solvers.proven_bound import exceeds
+from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
@@ -17,17 +18,23 @@ from nearfar.solvers.unfolding import (
     relative_gap,
     repaired,
     smallest_eigenpairs,
+    symmetric_factor,
 )
 
 #: The largest relative error of an edge with which equalities count as met.
 MET = 1e-6
+# Gaps from which on a better bound is sought, among mixtures of the weights with equal ones.
+_POOR = 1e-2
+# Rounds of Newton's method that draw edges to their lengths.
+_ROUNDS = 8
 
 
 class Certificate(NamedTuple):
     """A repaired factor and what is proven of it.
 
     ``value`` is the objective of a feasible point, ``bound`` what no point exceeds and ``gap``
-    their relative difference; ``residual`` is that of the factor as it was given.
+    their relative difference; ``residual`` is that of the factor as it was given, and ``met``
+    whether the repaired one is feasible (equalities to 1e-6).
     """
 
     factor: Matrix
@@ -35,6 +42,7 @@ class Certificate(NamedTuple):
     bound: Bound
     gap: float
     residual: float
+    met: bool
 
 
 def certify(
@@ -50,19 +58,67 @@ def certify(
         A factor of the Gram matrix; need not be feasible.
     weights : ndarray of shape (n_edges,)
         Any edge weights; those of a solver give a close bound. Their Laplacian's eigenvalue is
-        proven by the signs of pivots.
+        proven by the signs of pivots. Where they prove little, they are mixed with equal ones.
     feasible_value : float
         The objective of a point that is known to be feasible, such as the data themselves. Where
         equalities are not met to 1e-6 the factor proves nothing, and this counts.
     """
     Y = problem.edges.centred(Y)
     residual = problem.residual(Y)
-    factor = repaired(problem, Y)
-    value = feasible_value
-    if problem.constraints != "equality" or residual <= MET:
-        value = max(value, problem.value(factor))
-    bound = dual_bound(problem, *proven_weights(problem, weights))
-    return Certificate(factor, value, bound, relative_gap(value, bound.value), residual)
+    factor, met = repaired(problem, Y), True
+    if problem.constraints == "equality":
+        factor = at_length(problem.edges, Y)
+        met = problem.residual(factor) <= MET
+    weights, eigenvalue = proven_weights(problem, weights)
+    bound = dual_bound(problem, weights, eigenvalue)
+    value = max(feasible_value, problem.value(factor)) if met else feasible_value
+    if problem.objective == "max" and not relative_gap(value, bound.value) <= _POOR:
+        mixed = mixed_bound(problem, weights)
+        bound = mixed if mixed.value < bound.value else bound
+    if problem.constraints == "equality" and met:
+        # What errors of lengths, however small, may have gained by the weights is taken off.
+        slack = np.abs(problem.edges.squared_lengths(factor) - problem.edges.squared)
+        gained = float(np.abs(bound.weights) @ slack)
+        value = max(feasible_value, problem.value(factor) - gained)
+    return Certificate(factor, value, bound, relative_gap(value, bound.value), residual, met)
+
+
+def at_length(edges: Edges, Y: Matrix) -> Matrix:
+    r"""Points moved as little as it takes for edges to have their lengths, as far as they can.
+
+    Newton's method for :math:`\|y_i - y_j\|^2 / D_e = 1`, each step the shortest that solves the
+    linearised equations. It ends where a step no longer makes the largest error less.
+    """
+    best, least = Y, np.inf
+    for _ in range(_ROUNDS):
+        error = edges.squared_lengths(Y) / edges.squared - 1
+        largest = float(np.abs(error).max(initial=0.0))
+        if not largest < least:
+            break
+        best, least = Y, largest
+        if largest < 1e-14:
+            break
+        J = _length_derivatives(edges, Y)
+        normal = (J @ J.T).tocsc()
+        ridge = 1e-13 * float(normal.diagonal().mean())
+        try:
+            factor = symmetric_factor(normal + ridge * sparse.eye_array(len(edges), format="csc"))
+        except RuntimeError:  # singular to rounding
+            break
+        Y = edges.centred(Y - (J.T @ factor.solve(error)).reshape(Y.shape))
+    return best
+
+
+def _length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
+    """Of the squared length of each edge, relative to what it should be, by all coordinates."""
+    m, r = len(edges), Y.shape[1]
+    delta = 2 * edges.differences(Y) / edges.squared[:, None]
+    own = np.arange(r)
+    columns = np.hstack([r * edges.first[:, None] + own, r * edges.second[:, None] + own])
+    entries = np.hstack([delta, -delta])
+    return sparse.csr_array(
+        (entries.ravel(), columns.ravel(), 2 * r * np.arange(m + 1)), shape=(m, Y.size)
+    )
 
 
 def proven_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
@@ -77,12 +133,11 @@ def proven_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
 def proven_eigenvalue(edges: Edges, weights: Vector) -> float:
     """A little less than the smallest eigenvalue on centred vectors.
 
-    A positive one is proven by the signs of pivots, with more taken away until they agree.
+    It is proven by the signs of pivots, with more taken away until they agree.
     """
     value = float(smallest_eigenpairs(edges, weights, 1)[0][0])
-    if value <= 0:
-        return value * (1 + 1e-8)
     for margin in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5):
-        if exceeds(edges, weights, value * (1 - margin)):
-            return value * (1 - margin)
-    return 0.0
+        less = value - margin * abs(value)
+        if exceeds(edges, weights, less):
+            return less
+    return 0.0 if value > 0 else 10 * value

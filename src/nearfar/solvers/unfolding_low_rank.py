@@ -52,9 +52,11 @@ _REGULAR = 1e-5
 _TURN = 1.0
 # Where λ_2 falls short of 1 by more, the way out of a saddle point is taken, with a step for which
 # edges have so much of their slack left, and then so many steps are centred.
-_UNSTABLE = 1e-3
+_UNSTABLE = 1e-6
 _ROOM = 0.5
 _CENTRED = 3
+# Complementarity, in units of the gap that is sought, with which the path is at its end.
+_SPENT = 1e-5
 # Escapes in a row after which there are more columns.
 _PATIENCE = 4
 # The share of the trace below which a column is left out.
@@ -131,7 +133,8 @@ def low_rank(
             if at.is_near:
                 at.trim()
                 at.escape(values, vectors)
-            at.advance()
+            if at.is_spent(tol) or not at.advance():
+                break
     except KeyboardInterrupt as interrupt:
         if not history["gap"]:  # nothing was found yet
             raise
@@ -246,21 +249,31 @@ class _Iterate:
         """Whether the weights are worth an eigenvalue."""
         return self.complementarity < 0.05 and self.stationarity < 1
 
+    def is_spent(self, tol: float) -> bool:
+        """Whether slacks leave nothing to gain: further steps would only divide by zero."""
+        return bool(self.slacks) and self.complementarity < _SPENT * tol
+
     @property
     def n_active(self) -> int:
         """Edges that hold something."""
         size = np.abs(self.w) * self.edges.squared
         return int((size > 1e-6 * size.sum() / len(size)).sum())
 
-    def advance(self) -> None:
-        """One step: a predictor that says what to aim at, then a corrector."""
-        self._factor()
+    def advance(self) -> bool:
+        """One step: a predictor that says what to aim at, then a corrector.
+
+        False where rounding allows no further step.
+        """
+        if not self._factor():
+            return False
         aim, corrections = 0.0, [np.zeros(len(self.w)) for _ in self.slacks]
         if self.slacks:
             _, _, moves = self._direction(aim, corrections)
             aim = self._aim(moves)
             corrections = [ds * dz for ds, dz in moves]
         dY, dw, moves = self._direction(aim, corrections)
+        if not (np.isfinite(dY).all() and np.isfinite(dw).all()):
+            return False
         primal, dual = self._steps(moves, 0.95)
         turn = float((self.edges.squared_lengths(dY) / self.edges.squared).max())
         primal = min(primal, np.sqrt(_TURN / max(turn, _TURN)))
@@ -279,9 +292,13 @@ class _Iterate:
         if self.problem.constraints == "equality" and self.stationarity < 0.1 and self.step > 0.5:
             self.anchor = self.w
             self.give = self.give * 0.5
+        return True
 
-    def _factor(self) -> None:
-        """Factor the system, regularised until it is definite on centred factors."""
+    def _factor(self) -> bool:
+        """Factor the system, regularised until it is definite on centred factors.
+
+        False if it is singular to rounding whatever is added.
+        """
         C, sign = self.edges.masses, self.problem.sign
         self.compliance = self.give.copy()
         for slack in self.slacks:
@@ -290,10 +307,15 @@ class _Iterate:
         while True:
             # Translations are eigenvectors too, with this sign; centred steps do not see them.
             shift = self.reg - 2 * sign
-            self.factor = self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C)
-            negative = int((self.factor.U.diagonal() < 0).sum())
-            if negative <= (self.Y.shape[1] if shift < 0 else 0) or self.reg > 1e3:
-                return
+            try:
+                self.factor = self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C)
+            except RuntimeError:  # a pivot of exactly zero
+                if self.reg > 1e3:
+                    return False
+            else:
+                negative = int((self.factor.U.diagonal() < 0).sum())
+                if negative <= (self.Y.shape[1] if shift < 0 else 0) or self.reg > 1e3:
+                    return True
             self.reg *= 8
 
     def _direction(self, aim: float, corrections: list[Vector]) -> tuple[Matrix, Vector, _Moves]:

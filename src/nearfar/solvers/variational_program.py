@@ -8,20 +8,23 @@ Where :math:`K = Q Z Q^T` with few columns in Q, the squared length of an edge i
     \qquad\text{or}\qquad
     \max_{Z \succeq 0} \; \mathrm{tr}(C Z), \quad q_e^T Z q_e \le D_e .
 
-Both are solved by a primal-dual interior point method with the matrix of Newton's step in the
-m (m + 1) / 2 entries of Z: with
+Both are solved by a primal-dual interior point method with the dual slack
 
-.. math:: S = \sum_e w_e q_e q_e^T - C \succeq 0
+.. math:: S = \sum_e w_e q_e q_e^T - C \succeq 0 .
 
-for the dual slack, :math:`a_e = \mathrm{svec}(q_e q_e^T)` and Z S = μ I linearised as
-:math:`dS = \mu Z^{-1} - S - \mathrm{sym}(Z^{-1} dZ \, S)`, one step solves
+For squared slack w follows from Z, and a step is solved for the m (m + 1) / 2 entries of Z: with
+:math:`a_e = \mathrm{svec}(q_e q_e^T)` and Z S = μ I linearised as
+:math:`dS = \mu Z^{-1} - S - \mathrm{sym}(Z^{-1} dZ \, S)`,
 
-.. math::
-    \Bigl( \sum_e h_e a_e a_e^T + \mathrm{sym}(Z^{-1} \cdot S) \Bigr) dZ = \dots ,
+.. math:: \Bigl( 2c \sum_e a_e a_e^T + \mathrm{sym}(Z^{-1} \cdot S) \Bigr) dZ = \dots
 
-where :math:`h_e` is 2c for squared slack, and multiplier over slack for inequalities. For squared
-slack the sum is built once, O(E m⁴ / 4), and steps do not see the edges again. For inequalities
-only those edges take part that have been violated so far.
+The sum is built once, O(E m⁴ / 4), and steps do not see the edges again: O(m⁶) each, for few
+functions. For inequalities only those edges take part that have been violated so far, some ten
+times m, and a step is solved for their weights:
+
+.. math:: \bigl( (q Z q^T) \circ (q S^{-1} q^T) + \mathrm{diag}(s / w) \bigr) dw = \dots ,
+
+O(m³) with a large constant.
 """
 
 from __future__ import annotations
@@ -171,7 +174,7 @@ def unfold_with_inequalities(
             q[active], squared[active], C_, near, (Z, known[active]) if known.any() else None
         )
         known = np.zeros(len(q))
-        known[active] = w * max(1.0, _held(q[active], w, C_))
+        known[active] = _holding(q[active], w, C_)
         n_iter += steps
         ratio = _lengths(q, Z) / squared
         violated = np.flatnonzero(ratio > 1 + max(near, 10 * (ratio[active].max() - 1)))
@@ -185,22 +188,29 @@ def unfold_with_inequalities(
         else:
             near = tol
     Z = Z / max(1.0, float(ratio.max()))
-    weights = np.zeros(len(q))
-    weights[active] = w
-    # Scaled so that their moment exceeds C, which makes them a bound.
-    bound = float(weights @ squared) * _held(q, weights, C_)
-    return Unfolded(R @ Z @ R.T, weights, float(np.sum(C_ * Z)), bound, n_iter)
+    weights = _holding(q, known, C_)  # the weights of the last round make a bound
+    return Unfolded(R @ Z @ R.T, weights, float(np.sum(C_ * Z)), float(weights @ squared), n_iter)
 
 
-def _held(q: Matrix, weights: Vector, C: Matrix) -> float:
-    """What weights are to be multiplied by for their moment to exceed C."""
-    return float(linalg.eigvalsh(C, q.T @ (weights[:, None] * q))[-1])
+def _holding(q: Matrix, weights: Vector, C: Matrix) -> Vector:
+    """Weights scaled so that their moment exceeds C; where they hold nothing, equal ones help."""
+    for share in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
+        more = weights + share * float(weights.max())
+        try:
+            return np.asarray(more * linalg.eigvalsh(C, q.T @ (more[:, None] * q))[-1])
+        except linalg.LinAlgError:
+            continue
+    return np.full(len(weights), np.inf)
 
 
 def _inequality_steps(
     q: Matrix, squared: Vector, C: Matrix, tol: float, start: tuple[Matrix, Vector] | None
 ) -> tuple[Matrix, Vector, int]:
-    """Z and weights by the interior point method with the given edges, from an earlier Z."""
+    """Z and weights by the interior point method with the given edges, from an earlier Z.
+
+    Steps are solved for dw: a matrix of the size of the edges, as few as hold Z, which is far less
+    than the entries of Z squared.
+    """
     m = q.shape[1]
     # It begins, and so it stays, where no edge is too long and the weights hold everything.
     Z = 0.5 * float(np.min(squared / np.sum(q * q, axis=1))) * np.eye(m)
@@ -222,15 +232,15 @@ def _inequality_steps(
         if gap <= tol * abs(float(np.sum(C * now.Z))) and dual_feasible:
             break
         try:
-            inverse = _inverse(now.Z)
-            moments = _moments(q, now.w / now.s)
-            newton = linalg.cho_factor(moments + _symmetric_kronecker(inverse, now.S))
-            parts = (newton, q, C, short, inverse, now)
+            inverse = _inverse(now.S)
+            schur = (q @ now.Z @ q.T) * (q @ inverse @ q.T)
+            np.einsum("ee->e", schur)[:] += now.s / now.w
+            parts = (linalg.cho_factor(schur), q, loose, short, inverse, now)
             first = _inequality_direction(*parts, 0.0, np.zeros((m, m)), np.zeros(len(q)))
             tried = now.moved(first)
             after = float(np.sum(tried.Z * tried.S) + tried.w @ tried.s)
             target = gap / (m + len(q)) * min(1.0, max(after, 0.0) / gap) ** 2
-            second = _sym(inverse @ first.Z @ first.S)
+            second = _sym(first.Z @ first.S @ inverse)
             best = now.moved(_inequality_direction(*parts, target, second, first.w * first.s))
         except linalg.LinAlgError:
             break
@@ -262,7 +272,7 @@ class _Inner(NamedTuple):
 def _inequality_direction(
     newton: tuple[Matrix, bool],
     q: Matrix,
-    C: Matrix,
+    loose: Matrix,
     short: Vector,
     inverse: Matrix,
     now: _Inner,
@@ -270,14 +280,14 @@ def _inequality_direction(
     second: Matrix,
     cross: Vector,
 ) -> _Inner:
-    """The step towards Z S = μ I and w s = μ."""
-    pull = (mu - cross - now.w * short) / now.s
-    right = _svec(C + mu * inverse - second - q.T @ (pull[:, None] * q))
-    dZ = _smat(linalg.cho_solve(newton, right), len(C))
-    dS = mu * inverse - now.S - _sym(inverse @ dZ @ now.S) - second
-    ds = short - _lengths(q, dZ)
-    dw = (mu - cross - now.w * ds) / now.s - now.w
-    return _Inner(dZ, ds, dw, dS)
+    """The step towards Z S = μ I and w s = μ; ``inverse`` is that of S."""
+    target = mu * inverse - now.Z + _sym(now.Z @ loose @ inverse) - second
+    right = _lengths(q, target) + (mu - cross) / now.w - now.s - short
+    dw = linalg.cho_solve(newton, right)
+    change = q.T @ (dw[:, None] * q)
+    dZ = target - _sym(now.Z @ change @ inverse)
+    ds = (mu - cross - now.s * dw) / now.w - now.s
+    return _Inner(dZ, ds, dw, change - loose)
 
 
 # ---------------------------------------------------------------------- helpers
@@ -332,13 +342,13 @@ def _smat(v: Vector, m: int) -> Matrix:
     return M
 
 
-def _moments(rows: Matrix, weights: Vector | None = None) -> Matrix:
-    r""":math:`\sum_e h_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
+def _moments(rows: Matrix) -> Matrix:
+    r""":math:`\sum_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
     first, second, factor = _places(rows.shape[1])
     total = np.zeros((len(first), len(first)))
     for block in row_blocks(len(rows), 16 * len(first), at_most=4096):
         a = rows[block][:, first] * rows[block][:, second] * factor
-        total += a.T @ (a if weights is None else weights[block, None] * a)
+        total += a.T @ a
     return total
 
 

@@ -38,7 +38,7 @@ def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) 
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 3.1.12.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.12.
 
     Examples
     --------

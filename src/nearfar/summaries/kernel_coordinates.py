@@ -118,7 +118,8 @@ class KernelCoordinates:
             return None
         if self.gamma is not None:
             return float(self.gamma)
-        variances = self._rows.var(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            variances = self._rows.var(axis=0)
         spread = float((np.sqrt(variances) if self.kernel == "laplacian" else variances).sum())
         return 1 / spread if spread > 0 else 1.0
 
@@ -131,7 +132,13 @@ class KernelCoordinates:
         if not callable(self.kernel):
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
             options["filter_params"] = True
-        values = pairwise_kernels(points, self._rows, metric=self.kernel, **options)
+        known = self._rows
+        if self.kernel == "rbf":
+            # Of squares less twice products nothing is left where all points are far from zero.
+            mean = known.mean(axis=0)
+            points, known = points - mean, known - mean
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the caller
+            values = pairwise_kernels(points, known, metric=self.kernel, **options)
         return np.asarray(values, np.float64)
 
     def _centred(self, K: Matrix) -> Matrix:

@@ -26,7 +26,7 @@ from nearfar.summaries.exact_search import (
 )
 from nearfar.words import count
 
-__all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph"]
+__all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph", "part_of_graph"]
 
 Mode = Literal["union", "mutual"]
 Disconnected = Literal["link", "raise"]
@@ -413,6 +413,21 @@ def linked_graph(
         stacklevel=4,
     )
     return _with_edges(graph, links)
+
+
+def part_of_graph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
+    """The graph of some rows, ascending, that list only one another; numbered anew.
+
+    >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
+    >>> part_of_graph(graph, np.array([2, 3])).neighbors.tolist()
+    [[1], [0]]
+    """
+    inside = np.zeros(graph.n_samples, bool)
+    inside[rows] = True
+    kept = np.repeat(inside, np.diff(graph.indptr))
+    indptr = np.concatenate([[0], np.cumsum(np.diff(graph.indptr)[rows])])
+    indices = np.searchsorted(rows, graph.indices[kept])
+    return NeighborGraph(indptr, indices, graph.distances[kept], is_exact=graph.is_exact)
 
 
 def _spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, int, float]]:
