@@ -1,0 +1,249 @@
+r"""Pairs of Gaussians by their covariances.
+
+No dissimilarity but that of the means changes when all Gaussians go through one affine map, so
+they are first moved to coordinates in which their typical covariance is the identity: then
+condition numbers say how the Gaussians differ, not in which units they came. With
+:math:`\Sigma = L L^T` and :math:`\Sigma_0 = L_0 L_0^T` the new factor :math:`L_0^{-1} L` is again
+lower triangular; it is never squared and factored again.
+
+Of one Gaussian a, and many b in a stack:
+
+* traces are inner products of stacked matrices, :math:`tr(\Sigma_a^{-1}\Sigma_b) = \langle
+  \Sigma_a^{-1}, \Sigma_b \rangle`: one matrix product for all pairs;
+* eigenvalues are those of :math:`M M^T` with :math:`M = L_a^{-1} L_b`, again one product for all b,
+  and then one ``eigvalsh`` for each;
+* :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorisation.
+
+Where the product of the condition numbers exceeds 1e8, all of them come from the singular values of
+M instead, which cannot turn negative: :math:`\lambda = \sigma^2`, :math:`u^T \Gamma^{-1} u = \sum 2
+(U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from nearfar.distributions.pair_terms import (
+    COSTLY,
+    ILL,
+    Array,
+    Indices,
+    Terms,
+    bordered_cholesky,
+    log_norm,
+    pieces,
+)
+from nearfar.summaries.gaussians import Gaussians
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates in which a typical covariance is the identity: x goes to L₀⁻¹(x - centre)."""
+
+    centre: Array
+    root: Array
+
+    @classmethod
+    def of(cls, gaussians: Gaussians, factors: Array) -> Frame:
+        """The frame of Gaussians with Cholesky factors (n, p, p)."""
+        # Units first, then the mean of covariances of size one: none outweighs the others.
+        variances = np.einsum("kij,kij->ki", factors, factors)
+        units = np.sqrt(np.exp(np.log(variances).mean(axis=0)))
+        scaled = factors / units[:, None]
+        levels = np.einsum("kij,kij->k", scaled, scaled)
+        flat = (scaled / np.sqrt(levels)[:, None, None]).transpose(1, 0, 2).reshape(len(units), -1)
+        try:
+            root = np.linalg.cholesky(flat @ flat.T)
+        except np.linalg.LinAlgError:
+            root = np.eye(len(units))
+        return cls(gaussians.means.mean(axis=0), units[:, None] * root)
+
+    def solve(self, stack: Array) -> Array:
+        """L₀⁻¹ times each matrix of a stack (n, p, q)."""
+        n, p, q = stack.shape
+        flat = np.ascontiguousarray(stack.transpose(1, 0, 2)).reshape(p, n * q)
+        solved = linalg.solve_triangular(self.root, flat, lower=True, check_finite=False)
+        return np.ascontiguousarray(solved.reshape(p, n, q).transpose(1, 0, 2))
+
+
+class DenseSide:
+    """Gaussians in a frame, and what is computed once for each of them."""
+
+    def __init__(self, means: Array, factors: Array) -> None:
+        self.means = means
+        self.factors = factors
+
+    @classmethod
+    def of(cls, gaussians: Gaussians, frame: Frame, factors: Array) -> DenseSide:
+        """Gaussians with Cholesky factors, moved to a frame."""
+        means = frame.solve((gaussians.means - frame.centre)[:, :, None])[:, :, 0]
+        return cls(means, frame.solve(factors))
+
+    def __getitem__(self, key: slice) -> DenseSide:
+        return DenseSide(self.means[key], self.factors[key])
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    @cached_property
+    def inverses(self) -> Array:
+        """L⁻¹, (n, p, p)."""
+        return np.asarray(np.linalg.inv(self.factors))
+
+    @cached_property
+    def transposes(self) -> Array:
+        """The rows of all Lᵀ, one Gaussian after another: (n, p, p)."""
+        return np.ascontiguousarray(self.factors.transpose(0, 2, 1))
+
+    @cached_property
+    def covariances(self) -> Array:
+        """Σ = L Lᵀ, (n, p, p)."""
+        return np.asarray(self.factors @ self.factors.transpose(0, 2, 1))
+
+    @cached_property
+    def log_dets(self) -> Array:
+        """ln |Σ|, (n,)."""
+        return np.asarray(2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1))
+
+    @cached_property
+    def condition(self) -> Array:
+        """The condition number of each Σ, (n,)."""
+        sizes = np.linalg.svd(self.factors, compute_uv=False)
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray((sizes[:, 0] / sizes[:, -1]) ** 2)
+
+    @cached_property
+    def flat(self) -> Array:
+        """The lower triangles of Σ, those off the diagonal doubled: (n, p (p + 1) / 2)."""
+        return _lower_triangles(self.covariances, 2.0)
+
+    @cached_property
+    def flat_inverses(self) -> Array:
+        """The lower triangles of Σ⁻¹."""
+        return _lower_triangles(self.inverses.transpose(0, 2, 1) @ self.inverses, 1.0)
+
+
+def _lower_triangles(stack: Array, off_diagonal: float) -> Array:
+    rows, columns = np.tril_indices(stack.shape[1])
+    flat: Array = stack[:, rows, columns]
+    flat *= np.where(rows == columns, 1.0, off_diagonal)
+    return flat
+
+
+class DensePairs:
+    """All pairs of two sides."""
+
+    def __init__(self, A: DenseSide, B: DenseSide) -> None:
+        self.A, self.B = A, B
+        self.n_features = A.means.shape[1]
+        # Covariances alone are often compared.
+        both = np.concatenate([A.means[:1], B.means])
+        self._equal_means = not (np.ptp(both, axis=0).any() or np.ptp(A.means, axis=0).any())
+
+    def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
+        """As in :class:`~nearfar.distributions.pair_terms.Pairs`."""
+        A, B = self.A, self.B
+        shape = (rows.stop - rows.start, len(B) - first)
+        found: Terms = {}
+        if "trace_ba" in wanted:
+            found["trace_ba"] = A.flat_inverses[rows] @ B.flat[first:].T
+        if "trace_ab" in wanted:
+            found["trace_ab"] = A.flat[rows] @ B.flat_inverses[first:].T
+        if "log_ratio" in wanted:
+            found["log_ratio"] = B.log_dets[first:] - A.log_dets[rows, None]
+        rest = [name for name in wanted if name not in found]
+        found |= {name: np.zeros(shape) for name in rest}
+        in_turn = frozenset(rest) if not self._equal_means else frozenset(rest) - _QUADS
+        ill = np.where(A.condition[rows, None] * B.condition[first:] < ILL, False, True)
+        if not in_turn and not ill.any():
+            return found
+        for k, a in enumerate(range(rows.start, rows.stop)):
+            self._quads(a, k, first, found, in_turn)
+            after = np.arange(a + 1 if upper else first, len(B))
+            bad = ill[k, after - first]
+            if in_turn & COSTLY:
+                self._costly(a, k, first, after[~bad], found, in_turn)
+            if bad.any():
+                self._by_singular_values(a, k, first, after[bad], found, wanted)
+        return found
+
+    def _quads(self, a: int, k: int, first: int, found: Terms, wanted: frozenset[str]) -> None:
+        if not wanted & {"quad_a", "quad_b"}:
+            return
+        U = self.B.means[first:] - self.A.means[a]
+        if "quad_a" in wanted:
+            found["quad_a"][k] = _squared_lengths(U @ self.A.inverses[a].T)
+        if "quad_b" in wanted:
+            white = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
+            found["quad_b"][k] = _squared_lengths(white)
+
+    def _costly(
+        self, a: int, k: int, first: int, columns: Indices, found: Terms, wanted: frozenset[str]
+    ) -> None:
+        A, B, p = self.A, self.B, self.n_features
+        means = wanted & {"quad_mean", "log_mean"}
+        for part in pieces(columns, 16 * (p + 1) ** 2):
+            to = slice(part.start - first, part.stop - first) if _is_slice(part) else part - first
+            if "riemann" in wanted:
+                # Mᵀ of all b in one product.
+                turned = B.transposes[part]
+                turned = (turned.reshape(-1, p) @ A.inverses[a].T).reshape(-1, p, p)
+                values = np.linalg.eigvalsh(turned.transpose(0, 2, 1) @ turned)
+                found["riemann"][k, to] = log_norm(values)
+            if means:
+                covariances = B.covariances[part]
+                G = np.empty((len(covariances), p + 1, p + 1))
+                np.add(covariances, A.covariances[a], out=G[:, :p, :p])
+                G[:, p, :p] = B.means[part] - A.means[a]
+                log_det, quad = bordered_cholesky(G)  # of twice Γ
+                if "quad_mean" in wanted:
+                    found["quad_mean"][k, to] = 2 * quad
+                if "log_mean" in wanted:
+                    logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
+                    found["log_mean"][k, to] = log_det - logs
+
+    def _by_singular_values(
+        self, a: int, k: int, first: int, columns: Indices, found: Terms, wanted: frozenset[str]
+    ) -> None:
+        A, B, p = self.A, self.B, self.n_features
+        for part in pieces(columns, 32 * p * p):
+            to = slice(part.start - first, part.stop - first) if _is_slice(part) else part - first
+            factors = B.factors[part]
+            b = len(factors)
+            right = np.empty((p, b, p + 1))
+            right[:, :, :p] = factors.transpose(1, 0, 2)
+            right[:, :, p] = (B.means[part] - A.means[a]).T
+            solved = linalg.solve_triangular(
+                A.factors[a], right.reshape(p, -1), lower=True, check_finite=False
+            ).reshape(p, b, p + 1)
+            M, z = solved[:, :, :p].transpose(1, 0, 2), solved[:, :, p].T
+            if "quad_mean" in wanted:
+                axes, sizes, _ = np.linalg.svd(M)
+                along = np.matmul(z[:, None], axes)[:, 0]
+                found["quad_mean"][k, to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
+            else:
+                sizes = np.linalg.svd(M, compute_uv=False)
+            logs = np.log(np.maximum(sizes, 1e-150))
+            values = {
+                "riemann": 2 * np.sqrt(np.sum(logs**2, axis=1)),
+                "log_mean": np.sum(np.logaddexp(0, 2 * logs) - logs, axis=1) - p * np.log(2),
+                "trace_ba": np.sum(sizes**2, axis=1),
+                "trace_ab": np.sum(np.exp(-2 * logs), axis=1),
+            }
+            for name in wanted & values.keys():
+                found[name][k, to] = values[name]
+
+
+_QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
+
+
+def _squared_lengths(rows: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def _is_slice(part: object) -> bool:
+    return isinstance(part, slice)
