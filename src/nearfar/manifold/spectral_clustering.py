@@ -25,7 +25,7 @@ from nearfar.manifold.embedding import (
 )
 from nearfar.parameters import integer, one_of, random_state
 from nearfar.solvers.eigen import fix_signs
-from nearfar.solvers.spectral_step import second_axes, smallest_eigenpairs
+from nearfar.solvers.spectral_step import second_axes, smallest_eigenpairs, unit_rows
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
@@ -283,9 +283,3 @@ def leading_of_parts(
     return np.array([value for value, _ in leading]), fix_signs(
         np.array([vector for _, vector in leading])
     ).T
-
-
-def unit_rows(V: Matrix) -> Matrix:
-    """Rows of unit length; zero stays zero."""
-    lengths = np.linalg.norm(V, axis=1, keepdims=True)
-    return np.asarray(V / np.where(lengths > 0, lengths, 1.0))
