@@ -51,8 +51,8 @@ from .neighbors.minimum_mahalanobis import (
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
-from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.gaussians import Gaussians as Gaussians
+from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.sets import Sets as Sets
 from .summaries.supervision import Chunklets as Chunklets
 from .summaries.supervision import Pairs as Pairs

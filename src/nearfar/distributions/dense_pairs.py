@@ -10,17 +10,17 @@ Of one Gaussian a, and many b in a stack:
 
 * traces are inner products of stacked matrices, :math:`tr(\Sigma_a^{-1}\Sigma_b) = \langle
   \Sigma_a^{-1}, \Sigma_b \rangle`: one matrix product for all pairs;
-* eigenvalues are those of :math:`M M^T` with :math:`M = L_a^{-1} L_b`, again one product for all b,
-  and then one ``eigvalsh`` for each;
+* eigenvalues are those of :math:`L_a^{-1} \Sigma_b L_a^{-T}`, one ``eigvalsh`` for each b;
 * :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorisation.
 
 Where the product of the condition numbers exceeds 1e8, all of them come from the singular values of
-M instead, which cannot turn negative: :math:`\lambda = \sigma^2`, :math:`u^T \Gamma^{-1} u = \sum 2
-(U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
+:math:`M = L_a^{-1} L_b` instead, whose squares cannot turn negative: :math:`\lambda = \sigma^2`,
+:math:`u^T \Gamma^{-1} u = \sum 2 (U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +34,7 @@ from nearfar.distributions.pair_terms import (
     Indices,
     Terms,
     bordered_cholesky,
+    less,
     log_norm,
     pieces,
 )
@@ -95,11 +96,6 @@ class DenseSide:
         return np.asarray(np.linalg.inv(self.factors))
 
     @cached_property
-    def transposes(self) -> Array:
-        """The rows of all Lᵀ, one Gaussian after another: (n, p, p)."""
-        return np.ascontiguousarray(self.factors.transpose(0, 2, 1))
-
-    @cached_property
     def covariances(self) -> Array:
         """Σ = L Lᵀ, (n, p, p)."""
         return np.asarray(self.factors @ self.factors.transpose(0, 2, 1))
@@ -115,6 +111,12 @@ class DenseSide:
         sizes = np.linalg.svd(self.factors, compute_uv=False)
         with np.errstate(divide="ignore", over="ignore"):
             return np.asarray((sizes[:, 0] / sizes[:, -1]) ** 2)
+
+    @cached_property
+    def condition_bound(self) -> float:
+        """No condition number is larger; costs less than they do."""
+        squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
+        return float((squares[0] * squares[1]).max())
 
     @cached_property
     def flat(self) -> Array:
@@ -142,6 +144,7 @@ class DensePairs:
         self.n_features = A.means.shape[1]
         # Covariances alone are often compared.
         both = np.concatenate([A.means[:1], B.means])
+        self._any_ill = not A.condition_bound * B.condition_bound < ILL
         self._equal_means = not (np.ptp(both, axis=0).any() or np.ptp(A.means, axis=0).any())
 
     def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
@@ -158,17 +161,19 @@ class DensePairs:
         rest = [name for name in wanted if name not in found]
         found |= {name: np.zeros(shape) for name in rest}
         in_turn = frozenset(rest) if not self._equal_means else frozenset(rest) - _QUADS
-        ill = np.where(A.condition[rows, None] * B.condition[first:] < ILL, False, True)
-        if not in_turn and not ill.any():
+        if not in_turn and not self._any_ill:
             return found
         for k, a in enumerate(range(rows.start, rows.stop)):
             self._quads(a, k, first, found, in_turn)
-            after = np.arange(a + 1 if upper else first, len(B))
-            bad = ill[k, after - first]
+            start = a + 1 if upper else first
+            after: Sequence[int] | Indices = range(start, len(B))
+            if self._any_ill:
+                # Not below, so that an infinite one counts.
+                ill = ~(A.condition[a] * B.condition[start:] < ILL)
+                after, bad = np.asarray(after)[~ill], np.asarray(after)[ill]
+                self._by_singular_values(a, k, first, bad, found, wanted)
             if in_turn & COSTLY:
-                self._costly(a, k, first, after[~bad], found, in_turn)
-            if bad.any():
-                self._by_singular_values(a, k, first, after[bad], found, wanted)
+                self._costly(a, k, first, after, found, in_turn)
         return found
 
     def _quads(self, a: int, k: int, first: int, found: Terms, wanted: frozenset[str]) -> None:
@@ -182,17 +187,22 @@ class DensePairs:
             found["quad_b"][k] = _squared_lengths(white)
 
     def _costly(
-        self, a: int, k: int, first: int, columns: Indices, found: Terms, wanted: frozenset[str]
+        self,
+        a: int,
+        k: int,
+        first: int,
+        columns: Sequence[int] | Indices,
+        found: Terms,
+        wanted: frozenset[str],
     ) -> None:
         A, B, p = self.A, self.B, self.n_features
+        root = A.inverses[a]
         means = wanted & {"quad_mean", "log_mean"}
         for part in pieces(columns, 16 * (p + 1) ** 2):
-            to = slice(part.start - first, part.stop - first) if _is_slice(part) else part - first
+            to = less(part, first)
             if "riemann" in wanted:
-                # Mᵀ of all b in one product.
-                turned = B.transposes[part]
-                turned = (turned.reshape(-1, p) @ A.inverses[a].T).reshape(-1, p, p)
-                values = np.linalg.eigvalsh(turned.transpose(0, 2, 1) @ turned)
+                half = (B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
+                values = np.asarray(np.linalg.eigvalsh(root @ half), np.float64)
                 found["riemann"][k, to] = log_norm(values)
             if means:
                 covariances = B.covariances[part]
@@ -211,7 +221,7 @@ class DensePairs:
     ) -> None:
         A, B, p = self.A, self.B, self.n_features
         for part in pieces(columns, 32 * p * p):
-            to = slice(part.start - first, part.stop - first) if _is_slice(part) else part - first
+            to = less(part, first)
             factors = B.factors[part]
             b = len(factors)
             right = np.empty((p, b, p + 1))
@@ -243,7 +253,3 @@ _QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
 
 def _squared_lengths(rows: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
-
-
-def _is_slice(part: object) -> bool:
-    return isinstance(part, slice)

@@ -151,7 +151,7 @@ def metric_report(
         _all_triples(D) if every <= max_triples else _sampled_triples(D, max_triples, random_state)
     )
     largest, triple = worst
-    centred = np.linalg.eigvalsh(double_centred(D**2))
+    centred = np.asarray(np.linalg.eigvalsh(double_centred(D**2)), np.float64)
     if width is None and not D.any():
         width = 1.0
     sigma = quantile_width(D) if width is None else width
@@ -176,7 +176,8 @@ _Worst = tuple[float, tuple[int, int, int] | None]
 
 def _all_triples(D: Array) -> tuple[int, int, _Worst]:
     n = len(D)
-    violated, worst = 0, (0.0, None)
+    violated = 0
+    worst: _Worst = (0.0, None)
     allowed = D * (1 - _ROUNDING)
     for k in range(n):
         # Never for i or j equal to k: the sum then is D[i, j] itself. Nor for i = j.

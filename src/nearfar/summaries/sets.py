@@ -150,7 +150,7 @@ class Sets:
         if not given:
             raise ValueError("There are no sets: arrays is empty. Give at least one array (t, p).")
         beside_names = _beside(names, "names", len(given), text=True)
-        parts = []
+        parts: list[Floats] = []
         for k, array in enumerate(given):
             called = _called(k, beside_names)
             rows = _float_rows(array, called, "a set")
