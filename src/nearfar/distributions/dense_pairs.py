@@ -90,6 +90,11 @@ class DenseSide:
     def __len__(self) -> int:
         return len(self.means)
 
+    @property
+    def reach(self) -> float:
+        """How far means lie from the centre, in units of the frame."""
+        return float(np.abs(self.means).max())
+
     @cached_property
     def inverses(self) -> Array:
         """L⁻¹, (n, p, p)."""

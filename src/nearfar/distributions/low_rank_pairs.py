@@ -36,7 +36,7 @@ from nearfar.summaries.gaussians import Gaussians
 # Bytes of the products C of a block of rows.
 _BLOCK = 2**24
 # Squared distances below this, times the smaller condition number, are computed again with care.
-_LOST = 1e6 * np.finfo(np.float64).eps
+_LOST = 1e9 * np.finfo(np.float64).eps
 
 
 class LowRankSide:
@@ -61,6 +61,11 @@ class LowRankSide:
 
     def __len__(self) -> int:
         return len(self.means)
+
+    @property
+    def reach(self) -> float:
+        """How far means lie from the centre, in units of the smallest ridge."""
+        return float(np.abs(self.means).max() / np.sqrt(self.ridge.min()))
 
     @property
     def rank(self) -> int:
