@@ -1272,9 +1272,10 @@ def _check_over_distributions(part: OverDistributions) -> None:
     gaussians = state.get("gaussians_")
     _need(isinstance(gaussians, Gaussians) and gaussians.shape == (n, p), "no Gaussians that fit.")
     assert isinstance(gaussians, Gaussians)
+    _need(_is_array(state.get("_prints"), "u", n, 2), "not one fingerprint for each object.")
+    _need(_is_index(state.get("_firsts"), (n,), n), "equal objects that are none.")
     if kind != "gaussians":
         _need(gaussians.added_ridge is not None, "no ridge for new objects.")
-        _need(_is_array(state.get("_prints"), "u", n, 2), "not one fingerprint for each object.")
         if part.standardize:
             scale = state.get("scale_")
             _need(_is_array(scale, "f", p), "no scale for each feature.")

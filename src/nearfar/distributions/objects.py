@@ -76,6 +76,7 @@ class OverDistributions(Checked):
     _n_objects: int
     _points: Array
     _prints: NDArray[np.uint64]
+    _firsts: NDArray[np.intp]  # of equal training objects the first
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -92,7 +93,12 @@ class OverDistributions(Checked):
         """
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
-            return dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs), dtype
+            D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
+            # Of equal objects exactly, whatever rounding says.
+            for first in np.flatnonzero(np.bincount(self._firsts) > 1):
+                equal = np.flatnonzero(self._firsts == first)
+                D[np.ix_(equal, equal)] = 0.0
+            return D, dtype
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
         self._kind, self._n_objects = "precomputed", len(rows)
@@ -116,6 +122,8 @@ class OverDistributions(Checked):
             self._prints = fingerprints(sets)
         else:
             gaussians = self._checked_count(X, "Gaussian", min_objects)
+            self._prints = fingerprints(gaussians)
+        self._firsts = found_again(self._prints, self._prints)
         self.n_features_in_ = gaussians.n_features
         self.gaussians_ = gaussians
         self._kind, self._n_objects = kind, len(gaussians)
@@ -179,8 +187,7 @@ class OverDistributions(Checked):
                 raise ValueError("X must hold dissimilarities, but some are negative.")
             whole = [(slice(0, len(rows)), rows.astype(np.float64))]
             return len(rows), rows.dtype, iter(whole)
-        known, dtype = self._new_gaussians(X, kind)
-        gaussians, same = known
+        gaussians, same, dtype = self._new_gaussians(X, kind)
         return len(gaussians), dtype, self._blocks(gaussians, same)
 
     def _blocks(
@@ -188,28 +195,29 @@ class OverDistributions(Checked):
     ) -> Iterator[tuple[slice, Array]]:
         for block in row_blocks(len(gaussians), 16 * self._n_objects):
             D = dissimilarity(gaussians[block], self.gaussians_, self.metric, n_jobs=self.n_jobs)
-            again = np.flatnonzero(same[block] >= 0)
-            D[again, same[block][again]] = 0.0
+            for row in np.flatnonzero(same[block] >= 0):
+                D[row, self._firsts == self._firsts[same[block][row]]] = 0.0
             yield block, D
 
     def _new_gaussians(
         self, X: Any, kind: Kind
-    ) -> tuple[tuple[Gaussians, NDArray[np.intp]], np.dtype[Any]]:
-        """New objects as Gaussians, and which training object each of them is (-1 for none)."""
+    ) -> tuple[Gaussians, NDArray[np.intp], np.dtype[Any]]:
+        """New objects as Gaussians, which training object each is (-1 for none), and the dtype."""
         if kind == "points":
             rows = self._check_X(X, reset=False)
-            again = self.recognize
             gaussians = Gaussians.from_neighborhoods(
                 self._points,
                 min(self.n_neighbors, len(self._points) - 1),
                 self._added_ridge(),
                 self.form,
                 queries=self._scaled(rows),
-                recognize=again,
+                recognize=self.recognize,
                 storage=self._storage(),
             )
-            prints = fingerprints(rows) if again else None
-            return (gaussians, found_again(prints, self._prints, len(rows))), rows.dtype
+            same = np.full(len(rows), -1, dtype=np.intp)
+            if self.recognize:
+                same = found_again(fingerprints(rows), self._prints)
+            return gaussians, same, rows.dtype
         objects: Any = X if kind == "gaussians" else as_sets(X)
         if not len(objects):
             raise ValueError("X has 0 Gaussians; at least one is needed.")
@@ -219,15 +227,13 @@ class OverDistributions(Checked):
                 f"expecting {count(self.n_features_in_, 'feature')} as input."
             )
         if kind == "gaussians":
-            old = fingerprints(self.gaussians_)
-            where = found_again(fingerprints(objects), old, len(objects))
-            return (objects, where), np.dtype(np.float64)
+            same = found_again(fingerprints(objects), fingerprints(self.gaussians_))
+            return objects, same, np.dtype(np.float64)
         with warnings.catch_warnings():
             # Of the ridge: that was said of the training sets.
             warnings.simplefilter("ignore", UserWarning)
             gaussians = self._of_sets(objects, self._added_ridge(), storage=self._storage())
-        where = found_again(fingerprints(objects), self._prints, len(objects))
-        return (gaussians, where), objects.X.dtype
+        return gaussians, found_again(fingerprints(objects), self._prints), objects.X.dtype
 
     def _added_ridge(self) -> float:
         assert self.gaussians_.added_ridge is not None
@@ -265,12 +271,8 @@ def fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
     return prints
 
 
-def found_again(
-    new: NDArray[np.uint64] | None, old: NDArray[np.uint64], n_new: int
-) -> NDArray[np.intp]:
+def found_again(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.intp]:
     """For each new fingerprint the first equal old one, or -1."""
-    if new is None:
-        return np.full(n_new, -1, dtype=np.intp)
     first: dict[bytes, int] = {}
     for k, key in enumerate(old):
         first.setdefault(key.tobytes(), k)
