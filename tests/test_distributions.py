@@ -129,6 +129,17 @@ GOLDEN = [
 ]
 
 
+def test_pyriemann_has_the_same_numbers():
+    distance = pytest.importorskip("pyriemann.utils.distance")
+    S = random_gaussians(12, 4).covariances
+    found = dissimilarity(Gaussians(np.zeros((12, 4)), S), metric=[R, J, B])
+    np.testing.assert_allclose(found[R], distance.pairwise_distance(S), atol=1e-7)
+    theirs = distance.pairwise_distance(S, metric="kullback_sym")
+    np.testing.assert_allclose(found[J], theirs, atol=1e-7)
+    theirs = distance.pairwise_distance(S, metric="logdet")  # the root of twice d_B
+    np.testing.assert_allclose(np.sqrt(2 * found[B]), theirs, atol=1e-6)
+
+
 @pytest.mark.parametrize(("pair", "values"), GOLDEN)
 def test_golden_values(pair, values):
     m1, S1, m2, S2 = pair
@@ -314,6 +325,12 @@ def test_well_and_ill_conditioned_pairs_mix():
             assert found[name][i, j] == pytest.approx(alone[name][0, 1], rel=1e-4), name
 
 
+def test_kl_below_the_diagonal_is_as_exact_as_above():
+    pair = ill_conditioned(8, 12, 12)
+    D, turned = dissimilarity(pair, metric="kl"), dissimilarity(pair[::-1], metric="kl")
+    np.testing.assert_allclose(D, turned[::-1, ::-1], rtol=1e-7)
+
+
 def test_units_cost_no_digits():
     gaussians = random_gaussians(10, 5)
     units = np.array([1e-8, 1e-3, 1, 1e4, 1e8])
@@ -399,12 +416,14 @@ def test_the_path_is_chosen_and_may_be_forced():
 
 
 @pytest.mark.parametrize("make", [thin_gaussians, lambda: random_gaussians(150, 3)])
-def test_threads_and_several_at_once_change_no_bit(make):
+def test_threads_and_several_at_once_change_nothing(make):
     gaussians = make()
     found = dissimilarity(gaussians, metric=METRICS)
     threads = dissimilarity(gaussians, metric=METRICS, n_jobs=2)
     for name in METRICS:
-        np.testing.assert_array_equal(found[name], threads[name])
+        np.testing.assert_allclose(found[name], threads[name], rtol=1e-12, atol=1e-12)
+        again = dissimilarity(gaussians, metric=METRICS, n_jobs=2)[name]
+        np.testing.assert_array_equal(again, threads[name])
         alone = dissimilarity(gaussians, metric=name)
         np.testing.assert_allclose(alone, found[name], rtol=1e-12, atol=1e-12)
 

@@ -259,7 +259,8 @@ class Sets:
                     f"{_called(k, names)} has more than one label in column {label!r}: "
                     f"{listed(dict.fromkeys(values[codes == k].tolist()), 3)}."
                 )
-        return cls(frame[list(columns)].to_numpy(dtype=np.float64)[order], offsets, labels, names)
+        X = frame[list(columns)].to_numpy(dtype=np.float64, na_value=np.nan)[order]
+        return cls(X, offsets, labels, names)
 
     @classmethod
     def load(
