@@ -256,6 +256,41 @@ def test_a_wide_ridge_leaves_the_means():
     np.testing.assert_allclose(found, cdist(gaussians.means, gaussians.means), atol=1e-2)
 
 
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("p", [3, 30])
+def test_the_automatic_ridge_makes_units_of_all_data_irrelevant(scale, p):
+    rng = np.random.default_rng(0)
+    sets = [rng.normal(size=(t, p)) + rng.normal(size=p) for t in (4, 9, 6, 1, 5)]
+    found, scaled = (
+        dissimilarity(Gaussians.from_sets([s * rows for rows in sets]), metric=AFFINE)
+        for s in (1.0, scale)
+    )
+    for name in AFFINE:
+        np.testing.assert_allclose(scaled[name], found[name], rtol=1e-9)
+
+
+def test_the_order_of_objects_is_theirs_only():
+    gaussians = random_gaussians(12, 3)
+    order = np.random.default_rng(0).permutation(12)
+    D = dissimilarity(gaussians)
+    np.testing.assert_allclose(dissimilarity(gaussians[order]), D[np.ix_(order, order)], rtol=1e-10)
+
+
+def test_anchors_of_the_double_centred_matrix():
+    D = dissimilarity(line([0, 2, 5], [1, 4, 1]))
+    np.testing.assert_allclose(D[[0, 0, 1], [1, 2, 2]], [2.65120543, 5, 3.28366096], atol=1e-8)
+    report = metric_report(D)
+    assert report.largest_eigenvalue == pytest.approx(12.6083318, abs=1e-7)
+    assert report.smallest_eigenvalue == pytest.approx(0, abs=1e-12)
+    assert report.is_euclidean and report.is_metric
+    far = dissimilarity(line([0, 10, 20], [1, 400, 1]))
+    np.testing.assert_allclose(far[[0, 0, 1], [1, 2, 2]], [6.6976891, 20, 6.6976891], atol=1e-7)
+    report = metric_report(far)
+    assert report.largest_eigenvalue == pytest.approx(200)
+    assert report.smallest_eigenvalue == pytest.approx(-36.7606405, abs=1e-7)
+    assert not report.is_metric
+
+
 def test_sets_of_one_vector_repeated_are_as_far_apart_as_these():
     sets = [np.tile([1.0, 2.0], (3, 1)), np.tile([4.0, 6.0], (5, 1))]
     gaussians = Gaussians.from_sets(sets, ridge=4.0)
@@ -401,6 +436,12 @@ def test_near_duplicates_of_low_rank_are_near():
     assert np.abs(D[np.arange(12), 12 + np.arange(12)]).max() < 1e-8
     dense = dissimilarity(Gaussians(strong.means, strong.covariances))
     np.testing.assert_allclose(D[:12, :12], dense, rtol=1e-6)
+
+
+def test_a_ridge_that_is_lost_in_rounding_is_refused():
+    thin = thin_gaussians()
+    with pytest.raises(ValueError, match="singular but for rounding. Give a larger ridge"):
+        dissimilarity(Gaussians(thin.means, factors=thin.factors * 1e9, ridge=0.7))
 
 
 def test_the_path_is_chosen_and_may_be_forced():

@@ -34,7 +34,7 @@ class Sets:
     Parameters
     ----------
     X : array-like of shape (n_vectors, n_features)
-        The vectors of all sets, one set after another; finite.
+        The vectors of all sets, one set after another; finite. Arrays of floats are not copied.
     offsets : array-like of int, shape (n_sets + 1,)
         Set i has the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X: from 0 to n_vectors,
         increasing.
