@@ -518,7 +518,10 @@ def test_a_cluster_computes_the_same_numbers():
     gaussians = random_gaussians(25, 3)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
         ) as cluster,
         distributed.Client(cluster),
     ):
