@@ -129,6 +129,17 @@ GOLDEN = [
 ]
 
 
+def test_pyriemann_has_the_same_numbers():
+    distance = pytest.importorskip("pyriemann.utils.distance")
+    S = random_gaussians(12, 4).covariances
+    found = dissimilarity(Gaussians(np.zeros((12, 4)), S), metric=[R, J, B])
+    np.testing.assert_allclose(found[R], distance.pairwise_distance(S), atol=1e-7)
+    theirs = distance.pairwise_distance(S, metric="kullback_sym")
+    np.testing.assert_allclose(found[J], theirs, atol=1e-7)
+    theirs = distance.pairwise_distance(S, metric="logdet")  # the root of twice d_B
+    np.testing.assert_allclose(np.sqrt(2 * found[B]), theirs, atol=1e-6)
+
+
 @pytest.mark.parametrize(("pair", "values"), GOLDEN)
 def test_golden_values(pair, values):
     m1, S1, m2, S2 = pair
@@ -245,6 +256,41 @@ def test_a_wide_ridge_leaves_the_means():
     np.testing.assert_allclose(found, cdist(gaussians.means, gaussians.means), atol=1e-2)
 
 
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("p", [3, 30])
+def test_the_automatic_ridge_makes_units_of_all_data_irrelevant(scale, p):
+    rng = np.random.default_rng(0)
+    sets = [rng.normal(size=(t, p)) + rng.normal(size=p) for t in (4, 9, 6, 1, 5)]
+    found, scaled = (
+        dissimilarity(Gaussians.from_sets([s * rows for rows in sets]), metric=AFFINE)
+        for s in (1.0, scale)
+    )
+    for name in AFFINE:
+        np.testing.assert_allclose(scaled[name], found[name], rtol=1e-9)
+
+
+def test_the_order_of_objects_is_theirs_only():
+    gaussians = random_gaussians(12, 3)
+    order = np.random.default_rng(0).permutation(12)
+    D = dissimilarity(gaussians)
+    np.testing.assert_allclose(dissimilarity(gaussians[order]), D[np.ix_(order, order)], rtol=1e-10)
+
+
+def test_anchors_of_the_double_centred_matrix():
+    D = dissimilarity(line([0, 2, 5], [1, 4, 1]))
+    np.testing.assert_allclose(D[[0, 0, 1], [1, 2, 2]], [2.65120543, 5, 3.28366096], atol=1e-8)
+    report = metric_report(D)
+    assert report.largest_eigenvalue == pytest.approx(12.6083318, abs=1e-7)
+    assert report.smallest_eigenvalue == pytest.approx(0, abs=1e-12)
+    assert report.is_euclidean and report.is_metric
+    far = dissimilarity(line([0, 10, 20], [1, 400, 1]))
+    np.testing.assert_allclose(far[[0, 0, 1], [1, 2, 2]], [6.6976891, 20, 6.6976891], atol=1e-7)
+    report = metric_report(far)
+    assert report.largest_eigenvalue == pytest.approx(200)
+    assert report.smallest_eigenvalue == pytest.approx(-36.7606405, abs=1e-7)
+    assert not report.is_metric
+
+
 def test_sets_of_one_vector_repeated_are_as_far_apart_as_these():
     sets = [np.tile([1.0, 2.0], (3, 1)), np.tile([4.0, 6.0], (5, 1))]
     gaussians = Gaussians.from_sets(sets, ridge=4.0)
@@ -312,6 +358,12 @@ def test_well_and_ill_conditioned_pairs_mix():
         alone = dissimilarity(mixed[[i, j]], metric=METRICS)
         for name in METRICS:
             assert found[name][i, j] == pytest.approx(alone[name][0, 1], rel=1e-4), name
+
+
+def test_kl_below_the_diagonal_is_as_exact_as_above():
+    pair = ill_conditioned(8, 12, 12)
+    D, turned = dissimilarity(pair, metric="kl"), dissimilarity(pair[::-1], metric="kl")
+    np.testing.assert_allclose(D, turned[::-1, ::-1], rtol=1e-7)
 
 
 def test_units_cost_no_digits():
@@ -386,6 +438,12 @@ def test_near_duplicates_of_low_rank_are_near():
     np.testing.assert_allclose(D[:12, :12], dense, rtol=1e-6)
 
 
+def test_a_ridge_that_is_lost_in_rounding_is_refused():
+    thin = thin_gaussians()
+    with pytest.raises(ValueError, match="singular but for rounding. Give a larger ridge"):
+        dissimilarity(Gaussians(thin.means, factors=thin.factors * 1e9, ridge=0.7))
+
+
 def test_the_path_is_chosen_and_may_be_forced():
     thin = thin_gaussians()
     np.testing.assert_allclose(dissimilarity(thin, method="dense"), dissimilarity(thin), rtol=1e-9)
@@ -399,12 +457,14 @@ def test_the_path_is_chosen_and_may_be_forced():
 
 
 @pytest.mark.parametrize("make", [thin_gaussians, lambda: random_gaussians(150, 3)])
-def test_threads_and_several_at_once_change_no_bit(make):
+def test_threads_and_several_at_once_change_nothing(make):
     gaussians = make()
     found = dissimilarity(gaussians, metric=METRICS)
     threads = dissimilarity(gaussians, metric=METRICS, n_jobs=2)
     for name in METRICS:
-        np.testing.assert_array_equal(found[name], threads[name])
+        np.testing.assert_allclose(found[name], threads[name], rtol=1e-12, atol=1e-12)
+        again = dissimilarity(gaussians, metric=METRICS, n_jobs=2)[name]
+        np.testing.assert_array_equal(again, threads[name])
         alone = dissimilarity(gaussians, metric=name)
         np.testing.assert_allclose(alone, found[name], rtol=1e-12, atol=1e-12)
 
@@ -458,7 +518,10 @@ def test_a_cluster_computes_the_same_numbers():
     gaussians = random_gaussians(25, 3)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
         ) as cluster,
         distributed.Client(cluster),
     ):

@@ -13,8 +13,9 @@ Of one Gaussian a, and many b in a stack:
 * eigenvalues are those of :math:`L_a^{-1} \Sigma_b L_a^{-T}`, one ``eigvalsh`` for each b;
 * :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorisation.
 
-Where the product of the condition numbers exceeds 1e8, all of them come from the singular values of
-:math:`M = L_a^{-1} L_b` instead, whose squares cannot turn negative: :math:`\lambda = \sigma^2`,
+Where the product of the condition numbers exceeds 1e8, traces and eigenvalues come from the
+singular values of :math:`M = L_a^{-1} L_b` instead, whose squares cannot turn negative:
+:math:`\lambda = \sigma^2`. Where :math:`\Gamma` is ill-conditioned too, so does the rest:
 :math:`u^T \Gamma^{-1} u = \sum 2 (U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
 """
 
@@ -25,16 +26,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from nearfar.distributions.pair_terms import (
-    COSTLY,
     ILL,
     Array,
     Indices,
     Terms,
     bordered_cholesky,
     less,
+    log_dets_of,
     log_norm,
     pieces,
 )
@@ -108,14 +110,13 @@ class DenseSide:
     @cached_property
     def log_dets(self) -> Array:
         """ln |Σ|, (n,)."""
-        return np.asarray(2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1))
+        return log_dets_of(self.factors)
 
     @cached_property
-    def condition(self) -> Array:
-        """The condition number of each Σ, (n,)."""
-        sizes = np.linalg.svd(self.factors, compute_uv=False)
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.asarray((sizes[:, 0] / sizes[:, -1]) ** 2)
+    def extremes(self) -> tuple[Array, Array]:
+        """The largest and the smallest eigenvalue of each Σ, (n,) both."""
+        sizes = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
+        return sizes[:, 0] ** 2, sizes[:, -1] ** 2
 
     @cached_property
     def condition_bound(self) -> float:
@@ -139,6 +140,12 @@ def _lower_triangles(stack: Array, off_diagonal: float) -> Array:
     flat: Array = stack[:, rows, columns]
     flat *= np.where(rows == columns, 1.0, off_diagonal)
     return flat
+
+
+_QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
+_MEANS = frozenset({"quad_mean", "log_mean"})
+_TRACES = frozenset({"trace_ab", "trace_ba"})
+Columns = Sequence[int] | Indices
 
 
 class DensePairs:
@@ -169,60 +176,72 @@ class DensePairs:
         if not in_turn and not self._any_ill:
             return found
         for k, a in enumerate(range(rows.start, rows.stop)):
-            self._quads(a, k, first, found, in_turn)
+            row = {name: values[k] for name, values in found.items()}
+            self._quads(a, first, row, in_turn)
             start = a + 1 if upper else first
-            after: Sequence[int] | Indices = range(start, len(B))
+            apart: Columns = range(start, len(B))
+            mean: Columns = apart
             if self._any_ill:
-                # Not below, so that an infinite one counts.
-                ill = ~(A.condition[a] * B.condition[start:] < ILL)
-                after, bad = np.asarray(after)[~ill], np.asarray(after)[ill]
-                self._by_singular_values(a, k, first, bad, found, wanted)
-            if in_turn & COSTLY:
-                self._costly(a, k, first, after, found, in_turn)
+                # Traces are wanted on both sides of the diagonal.
+                begin = first if wanted & _TRACES else start
+                ill, wild = self._ill(a, begin)
+                columns = np.arange(begin, len(B))
+                apart, mean = (
+                    columns[~ill & (columns >= start)],
+                    columns[~wild & (columns >= start)],
+                )
+                self._by_singular_values(a, first, columns[ill & ~wild], row, wanted - _MEANS)
+                self._by_singular_values(a, first, columns[wild], row, wanted)
+            if "riemann" in in_turn:
+                self._eigenvalues(a, first, apart, row["riemann"])
+            if in_turn & _MEANS:
+                self._means(a, first, mean, row)
         return found
 
-    def _quads(self, a: int, k: int, first: int, found: Terms, wanted: frozenset[str]) -> None:
+    def _ill(self, a: int, start: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which pairs have too large a product of condition numbers; and also too ill a mean."""
+        (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
+        highs, lows = highs[start:], lows[start:]
+        # Multiplied out: the smallest may be zero.
+        ill = high * highs >= ILL * low * lows
+        return ill, ill & (high + highs >= ILL * (low + lows))
+
+    def _quads(self, a: int, first: int, row: Terms, wanted: frozenset[str]) -> None:
         if not wanted & {"quad_a", "quad_b"}:
             return
         U = self.B.means[first:] - self.A.means[a]
         if "quad_a" in wanted:
-            found["quad_a"][k] = _squared_lengths(U @ self.A.inverses[a].T)
+            row["quad_a"][:] = _squared_lengths(U @ self.A.inverses[a].T)
         if "quad_b" in wanted:
             white = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
-            found["quad_b"][k] = _squared_lengths(white)
+            row["quad_b"][:] = _squared_lengths(white)
 
-    def _costly(
-        self,
-        a: int,
-        k: int,
-        first: int,
-        columns: Sequence[int] | Indices,
-        found: Terms,
-        wanted: frozenset[str],
-    ) -> None:
+    def _eigenvalues(self, a: int, first: int, columns: Columns, into: Array) -> None:
+        root, p = self.A.inverses[a], self.n_features
+        for part in pieces(columns, 16 * p * p):
+            half = (self.B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
+            values = np.asarray(np.linalg.eigvalsh(root @ half), np.float64)
+            into[less(part, first)] = log_norm(values)
+
+    def _means(self, a: int, first: int, columns: Columns, row: Terms) -> None:
         A, B, p = self.A, self.B, self.n_features
-        root = A.inverses[a]
-        means = wanted & {"quad_mean", "log_mean"}
         for part in pieces(columns, 16 * (p + 1) ** 2):
-            to = less(part, first)
-            if "riemann" in wanted:
-                half = (B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
-                values = np.asarray(np.linalg.eigvalsh(root @ half), np.float64)
-                found["riemann"][k, to] = log_norm(values)
-            if means:
-                covariances = B.covariances[part]
+            covariances = B.covariances[part]
+            if self._equal_means:
+                log_det = log_dets_of(np.linalg.cholesky(covariances + A.covariances[a]))
+            else:
                 G = np.empty((len(covariances), p + 1, p + 1))
                 np.add(covariances, A.covariances[a], out=G[:, :p, :p])
                 G[:, p, :p] = B.means[part] - A.means[a]
                 log_det, quad = bordered_cholesky(G)  # of twice Γ
-                if "quad_mean" in wanted:
-                    found["quad_mean"][k, to] = 2 * quad
-                if "log_mean" in wanted:
-                    logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
-                    found["log_mean"][k, to] = log_det - logs
+                if "quad_mean" in row:
+                    row["quad_mean"][less(part, first)] = 2 * quad
+            if "log_mean" in row:
+                logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
+                row["log_mean"][less(part, first)] = log_det - logs
 
     def _by_singular_values(
-        self, a: int, k: int, first: int, columns: Indices, found: Terms, wanted: frozenset[str]
+        self, a: int, first: int, columns: Indices, row: Terms, wanted: frozenset[str]
     ) -> None:
         A, B, p = self.A, self.B, self.n_features
         for part in pieces(columns, 32 * p * p):
@@ -239,7 +258,7 @@ class DensePairs:
             if "quad_mean" in wanted:
                 axes, sizes, _ = np.linalg.svd(M)
                 along = np.matmul(z[:, None], axes)[:, 0]
-                found["quad_mean"][k, to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
+                row["quad_mean"][to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
             else:
                 sizes = np.linalg.svd(M, compute_uv=False)
             logs = np.log(np.maximum(sizes, 1e-150))
@@ -250,10 +269,7 @@ class DensePairs:
                 "trace_ab": np.sum(np.exp(-2 * logs), axis=1),
             }
             for name in wanted & values.keys():
-                found[name][k, to] = values[name]
-
-
-_QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
+                row[name][to] = values[name]
 
 
 def _squared_lengths(rows: Array) -> Array:

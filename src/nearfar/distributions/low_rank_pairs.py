@@ -35,6 +35,8 @@ from nearfar.summaries.gaussians import Gaussians
 
 # Bytes of the products C of a block of rows.
 _BLOCK = 2**24
+# Condition numbers from which on nothing is left of the ridge.
+_SINGULAR = 1e15
 # Squared distances below this, times the smaller condition number, are computed again with care.
 _LOST = 1e9 * np.finfo(np.float64).eps
 
@@ -54,7 +56,15 @@ class LowRankSide:
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, sizes, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
         axes = np.ascontiguousarray(U.transpose(0, 2, 1))
-        return cls(gaussians.means - centre, axes, sizes**2, gaussians.ridge)
+        side = cls(gaussians.means - centre, axes, np.square(sizes), gaussians.ridge)
+        if not side.condition.max(initial=0) < _SINGULAR:
+            k = int(np.argmax(side.condition))
+            raise ValueError(
+                f"The covariance of Gaussian {k} has a ridge of {side.ridge[k]:.3g} beside a "
+                f"variance of {side.squares[k].max():.3g}, and is singular but for rounding. Give "
+                "a larger ridge."
+            )
+        return side
 
     def __getitem__(self, key: slice) -> LowRankSide:
         return LowRankSide(self.means[key], self.axes[key], self.squares[key], self.ridge[key])
