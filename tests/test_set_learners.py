@@ -282,6 +282,33 @@ def test_laplacian_embedding_is_that_of_the_formulas(quantile):
     np.testing.assert_allclose(found.transform(TEST) * signs, K_new @ U / values, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:LaplacianEmbedding: the graph")
+def test_new_objects_have_the_edges_they_would_have_had_in_training():
+    k = 6
+    found = LaplacianEmbedding(3, ridge=RIDGE, graph="knn", n_graph_neighbors=k).fit(TRAIN)
+    reach = np.sort(D_OLD, axis=1)[:, k] * (1 + 1e-9)  # the first is the object itself
+    own = np.sort(D_NEW, axis=1)[:, k - 1 : k]
+    inside = np.maximum(reach[:, None], reach) >= D_OLD
+    W = np.where(inside, np.exp(-D_OLD / found.width_), 0)
+    np.testing.assert_allclose(found.degrees_, W.sum(axis=1), rtol=1e-8)
+    new = np.where(np.maximum(own, reach) >= D_NEW, np.exp(-D_NEW / found.width_), 0)
+    assert (new > 0).sum(axis=1).min() == k
+    new /= np.sqrt(np.outer(new.sum(axis=1), found.degrees_))
+    wanted = new @ found.embedding_ / found.eigenvalues_
+    np.testing.assert_allclose(found.transform(TEST), wanted, atol=1e-8)
+
+
+def test_hellinger_distances_at_their_limit_are_told():
+    far = three(100.0 * np.arange(8), np.ones(8))
+    with pytest.warns(
+        UserWarning, match="100% of the Hellinger distances are at their upper limit"
+    ):
+        EuclideanEmbedding(metric="hellinger").fit(far)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        EuclideanEmbedding(metric="hellinger").fit(TRAIN)
+
+
 def test_first_eigenvalue_is_one_and_none_is_larger():
     found = LaplacianEmbedding(40).fit(TRAIN)
     assert found.eigenvalues_[0] == pytest.approx(1)

@@ -46,6 +46,8 @@ POINT_PARAMETERS: dict[str, list[Allowed]] = {
     "recognize": [boolean],
 }
 
+# So many distances at their limit deserve a word.
+_SATURATED = 0.75
 _CALLED = {
     "gaussians": "Gaussians",
     "sets": "sets of vectors",
@@ -98,6 +100,8 @@ class OverDistributions(Checked):
             for first in np.flatnonzero(np.bincount(self._firsts) > 1):
                 equal = np.flatnonzero(self._firsts == first)
                 D[np.ix_(equal, equal)] = 0.0
+            if self.metric == "hellinger":
+                _warn_if_saturated(type(self).__name__, D)
             return D, dtype
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
@@ -294,6 +298,19 @@ def _is_table(X: Any) -> bool:
     if array.ndim == 1 and array.dtype == object and len(array):
         return np.ndim(array[0]) < 2  # an array of arrays
     return array.ndim != 3
+
+
+def _warn_if_saturated(name: str, D: Array) -> None:
+    """Of Hellinger distances: at their upper limit they say nothing."""
+    pairs = D[np.triu_indices_from(D, 1)]
+    share = float(np.mean(pairs > 0.999 * np.sqrt(2)))
+    if share > _SATURATED:
+        warnings.warn(
+            f"{name}: {share:.0%} of the Hellinger distances are at their upper limit, the root of "
+            "2, where they tell no objects apart. Give a larger ridge, fewer features, or another "
+            "metric.",
+            stacklevel=4,
+        )
 
 
 def _deviations(rows: Floats) -> Array:
