@@ -282,7 +282,7 @@ def test_laplacian_embedding_is_that_of_the_formulas(quantile):
     np.testing.assert_allclose(found.transform(TEST) * signs, K_new @ U / values, atol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:LaplacianEmbedding: the graph")
+@pytest.mark.filterwarnings("ignore:LaplacianEmbedding. the graph")
 def test_new_objects_have_the_edges_they_would_have_had_in_training():
     k = 6
     found = LaplacianEmbedding(3, ridge=RIDGE, graph="knn", n_graph_neighbors=k).fit(TRAIN)
@@ -609,6 +609,8 @@ def test_low_rank_sets_are_placed_alike_whatever_their_batch():
     sets = [random.normal(size=(3 + k % 4, 60)) for k in range(24)]
     found = SetEmbedding(4).fit(sets[:16])
     assert found.gaussians_.is_low_rank
+    new, *_ = found.embedder_._new_gaussians(sets[16:], "sets")
+    assert new.is_low_rank
     whole = found.transform(sets)
     np.testing.assert_allclose(whole[:16], found.embedding_, atol=1e-8)
     alone = np.vstack([found.transform([rows]) for rows in sets])
