@@ -64,7 +64,7 @@ from nearfar.persistence import FORMAT, ModelFileError, describe, load, save
 pytest.importorskip("skops", reason="model files need the extra 'app'")
 
 DATA = Path(__file__).parent / "data"
-LEARNERS = sorted(all_learners())
+LEARNERS = [name for name, cls in all_learners().items() if cls.learner_tags.input == "vectors"]
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["setosa", "versicolor", "virginica"])[Y[::3]]
 

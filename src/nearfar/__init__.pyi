@@ -20,6 +20,17 @@ from .discriminant.oda import ODA as ODA
 from .discriminant.parda import PARDA as PARDA
 from .discriminant.pca import PCA as PCA
 from .discriminant.weighted_lda import WeightedLDA as WeightedLDA
+from .distributions.augmented_spectral_clustering import (
+    AugmentedSpectralClustering as AugmentedSpectralClustering,
+)
+from .distributions.euclidean_embedding import EuclideanEmbedding as EuclideanEmbedding
+from .distributions.laplacian_embedding import LaplacianEmbedding as LaplacianEmbedding
+from .distributions.mvem import MVEMClassifier as MVEMClassifier
+from .distributions.set_embedding import SetEmbedding as SetEmbedding
+from .distributions.set_k_neighbors_classifier import (
+    SetKNeighborsClassifier as SetKNeighborsClassifier,
+)
+from .distributions.set_spectral_clustering import SetSpectralClustering as SetSpectralClustering
 from .evaluation.compare import compare as compare
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
@@ -51,7 +62,9 @@ from .neighbors.minimum_mahalanobis import (
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
+from .summaries.gaussians import Gaussians as Gaussians
 from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
+from .summaries.sets import Sets as Sets
 from .summaries.supervision import Chunklets as Chunklets
 from .summaries.supervision import Pairs as Pairs
 from .summaries.supervision import Triplets as Triplets

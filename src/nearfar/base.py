@@ -496,7 +496,7 @@ def check_learner(learner: Learner) -> None:
     Parameters
     ----------
     learner : Learner
-        An unfitted learner of vectors.
+        An unfitted learner of vectors or of sets.
 
     Examples
     --------

@@ -54,6 +54,13 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from nearfar.base import Checked, Learner, LinearLearner, all_learners
 from nearfar.discriminant.moda import MODA
+from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
+from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
+from nearfar.distributions.mvem import MVEMClassifier
+from nearfar.distributions.objects import OverDistributions
+from nearfar.distributions.set_embedding import SetEmbedding
+from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
+from nearfar.distributions.spectral_clusters import SpectralClusters
 from nearfar.extras import require
 from nearfar.mahalanobis.kernel_lmnn import KernelLMNN
 from nearfar.mahalanobis.lmnn import LMNN
@@ -67,6 +74,7 @@ from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.mapped import MappedClassifier
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.kernel_coordinates import KernelCoordinates
 from nearfar.summaries.neighbor_graph import NeighborGraph
 from nearfar.summaries.second_moment import SecondMoment
@@ -80,14 +88,19 @@ FORMAT = 1
 # What may be in a file, by public name; all learners of the rooms come on top. A type added here
 # must keep no function, must not index memory unchecked, and may need a line in _CHECKS.
 _NEARFAR_TYPES = (
+    "nearfar.AugmentedSpectralClustering",
     "nearfar.Chunklets",
     "nearfar.ClassStatistics",
     "nearfar.EnergyClassifier",
+    "nearfar.Gaussians",
     "nearfar.KNNClassifier",
+    "nearfar.MVEMClassifier",
     "nearfar.MinimumMahalanobisClassifier",
     "nearfar.MultiMetricLMNN",
     "nearfar.NeighborGraph",
     "nearfar.Pairs",
+    "nearfar.SetKNeighborsClassifier",
+    "nearfar.SetSpectralClustering",
     "nearfar.SpectralClustering",
     "nearfar.Triplets",
     "nearfar.summaries.second_moment.SecondMoment",
@@ -532,10 +545,13 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
     """Where a model keeps rows it was trained on, and how many."""
     rows = {}
     for where, part in parts:
-        if isinstance(part, MappedClassifier) and "_points" in vars(part):
+        if isinstance(part, MappedClassifier | MVEMClassifier) and "_points" in vars(part):
             rows[where] = len(vars(part)["_points"])
         elif isinstance(part, _Embedding | SpectralClustering) and "_points" in vars(part):
             rows[where] = len(part._points)
+        elif isinstance(part, OverDistributions) and "_n_objects" in vars(part):
+            # One Gaussian a set or point; that of a set of one vector is the vector.
+            rows[where] = part._n_objects
         elif isinstance(part, MultiMetricLMNN) and "_rows" in vars(part):
             rows[where] = len(part._rows)
         elif isinstance(part, ClassStatistics) and part.n_classes:
@@ -543,6 +559,8 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
             kept = [second.n_rows for second in part._seconds]
             firsts = part.n_classes if part.pooled else 1
             rows[where] = sum(n or firsts for n in kept)
+        elif isinstance(part, SetEmbedding):
+            continue  # its inner embedding has them
         elif isinstance(part, Learner) and part.learner_tags.kind == "instance":
             arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
             if "n_features_in_" in vars(part):
@@ -1225,6 +1243,131 @@ def _check_spectral_clustering(part: SpectralClustering) -> None:
     _need(type(listed) is int and 1 <= listed <= n, "no number of neighbours.")
 
 
+def _check_gaussians(part: Gaussians) -> None:
+    state = vars(part)
+    names = {"means", "_covariances", "factors", "ridge", "names", "added_ridge"}
+    _need(state.keys() == names, "not what Gaussians consist of.")
+    n, p = _checked_table(state["means"], None).shape
+    if state["factors"] is None:
+        _need(_is_array(state["_covariances"], "f", n, p, p), "not a covariance for each mean.")
+    else:
+        _need(state["_covariances"] is None, "covariances beside factors.")
+        _need(_is_array(state["factors"], "f", n, p, None), "not a factor for each mean.")
+        _need(_is_array(state["ridge"], "f", n), "not a ridge for each mean.")
+    _need(state["names"] is None or _is_array(state["names"], "U", n), "names do not fit.")
+    _need(type(state["added_ridge"]) in (float, type(None)), "a ridge that is no number.")
+
+
+def _check_over_distributions(part: OverDistributions) -> None:
+    state = vars(part)
+    if "_kind" not in state:
+        return
+    kind, n, p = state["_kind"], state.get("_n_objects"), state.get("n_features_in_")
+    _need(kind in ("gaussians", "sets", "points", "precomputed"), "no such kind of objects.")
+    _need(type(n) is int and n > 0 and type(p) is int, "no number of objects.")
+    assert isinstance(n, int) and isinstance(p, int)
+    if kind == "precomputed":
+        _need(p == n, "not one dissimilarity for each training object.")
+        return
+    gaussians = state.get("gaussians_")
+    _need(isinstance(gaussians, Gaussians) and gaussians.shape == (n, p), "no Gaussians that fit.")
+    assert isinstance(gaussians, Gaussians)
+    _need(_is_array(state.get("_prints"), "u", n, 2), "not one fingerprint for each object.")
+    _need(_is_index(state.get("_firsts"), (n,), n), "equal objects that are none.")
+    if kind != "gaussians":
+        _need(gaussians.added_ridge is not None, "no ridge for new objects.")
+        if part.standardize:
+            scale = state.get("scale_")
+            _need(_is_array(scale, "f", p), "no scale for each feature.")
+            _need(np.all(np.asarray(scale) > 0), "a scale that is not positive.")
+    if kind == "points":
+        _need(_is_array(state.get("_points"), "f", n, p), "not the training points.")
+
+
+def _check_euclidean_embedding(part: EuclideanEmbedding) -> None:
+    state = vars(part)
+    if "embedding_" not in state:
+        return
+    n = _check_places(state)
+    _need(_is_array(state.get("_means"), "f", n), "not a mean for each object.")
+    _need(_is_number(state.get("shift_")) and state["shift_"] >= 0, "no shift.")
+    _need(_is_number(state.get("negative_mass_")), "no share of negative eigenvalues.")
+
+
+def _check_laplacian_embedding(part: LaplacianEmbedding) -> None:
+    state = vars(part)
+    if "embedding_" not in state:
+        return
+    n = _check_places(state)
+    for name in ("_reach", "degrees_"):
+        _need(_is_array(state.get(name), "f", n), f"not {name} for each object.")
+    _need(_is_number(state.get("width_")) and state["width_"] > 0, "no width.")
+
+
+def _check_places(state: Mapping[str, Any]) -> int:
+    """The number of objects of an embedding of distributions."""
+    n = state.get("_n_objects")
+    _need(type(n) is int and "_kind" in state, "no training objects.")
+    _need(_is_array(state["embedding_"], "f", n, None), "not one place for each object.")
+    q = state["embedding_"].shape[1]
+    _need(_is_array(state.get("_axes"), "f", n, q), "not one axis for each component.")
+    _need(_is_array(state.get("eigenvalues_"), "f", q), "no eigenvalues.")
+    return int(n or 0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _check_set_embedding(part: SetEmbedding) -> None:
+    if "embedder_" in vars(part):
+        inner = part.embedder_
+        _need(isinstance(inner, EuclideanEmbedding | LaplacianEmbedding), "no embedding.")
+        _need("embedding_" in vars(inner), "an embedding that was not fitted.")
+
+
+def _check_spectral_clusters(part: SpectralClusters) -> None:
+    state = vars(part)
+    if "labels_" not in state:
+        return
+    inner, centres = state.get("laplacian_"), state.get("cluster_centers_")
+    _need(isinstance(inner, LaplacianEmbedding), "no embedding.")
+    assert isinstance(inner, LaplacianEmbedding)
+    _need("embedding_" in vars(inner), "an embedding that was not fitted.")
+    n, q = inner.embedding_.shape
+    _need(_is_array(centres, "f", None, q), "no centres of clusters.")
+    assert isinstance(centres, np.ndarray)
+    _need(_is_index(state["labels_"], (n,), len(centres)), "labels without a cluster.")
+
+
+def _check_set_neighbors(part: SetKNeighborsClassifier) -> None:
+    state = vars(part)
+    if "classes_" not in state:
+        return
+    n, n_classes = state.get("_n_objects", 0), len(_checked_classes(state))
+    _need("_kind" in state, "no training sets.")
+    _need(_is_index(state.get("_codes"), (n,), n_classes), "labels without a class.")
+    _need(0 < part.n_neighbors <= n, f"n_neighbors={part.n_neighbors} of {n} training sets.")
+
+
+def _check_mvem(part: MVEMClassifier) -> None:
+    state = vars(part)
+    if "classes_" not in state:
+        return
+    n, p = _checked_table(state.get("_points"), state.get("n_features_in_")).shape
+    n_classes = len(_checked_classes(state))
+    _need(_is_index(state.get("_codes"), (n,), n_classes), "labels without a class.")
+    _need(0 < part.n_neighbors <= n, f"n_neighbors={part.n_neighbors} of {n} training points.")
+    size, gaussians = state.get("neighborhood_"), state.get("_gaussians")
+    _need(type(size) is int and 0 < size < n, "no size of neighbourhoods.")
+    _need(_is_number(state.get("ridge_")) and state["ridge_"] >= 0, "no ridge.")
+    if part.symmetric:
+        fits = isinstance(gaussians, Gaussians) and gaussians.shape == (n, p)
+        _need(fits, "no Gaussians that fit.")
+    else:
+        _need(gaussians is None, "Gaussians beside one-sided distances.")
+
+
 def _check_moda(part: MODA) -> None:
     state = vars(part)
     if "_owners" not in state:
@@ -1350,6 +1493,14 @@ _CHECKS: dict[type, Any] = {
     ClassicalMDS: _check_classical_mds,
     SpectralClustering: _check_spectral_clustering,
     MODA: _check_moda,
+    Gaussians: _check_gaussians,
+    OverDistributions: _check_over_distributions,
+    EuclideanEmbedding: _check_euclidean_embedding,
+    LaplacianEmbedding: _check_laplacian_embedding,
+    SetEmbedding: _check_set_embedding,
+    SpectralClusters: _check_spectral_clusters,
+    SetKNeighborsClassifier: _check_set_neighbors,
+    MVEMClassifier: _check_mvem,
     KNNClassifier: _check_knn,
     EnergyClassifier: _check_energy,
     MinimumMahalanobisClassifier: _check_minimum_mahalanobis,

@@ -1,7 +1,8 @@
 """The contract of a learner as checks: what the common tests and ``check_learner`` run.
 
 Each check takes an unfitted learner of vectors and raises an ``AssertionError`` that says what it
-expected. A learner from outside passes all of them like one of our own.
+expected. A learner from outside passes all of them like one of our own. For learners of sets see
+:mod:`nearfar.contract.sets`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from nearfar.base import Learner, LinearLearner
+from nearfar.contract.sets import check_sets
 
 Check = Callable[[Learner], None]
 
 
 def check(learner: Learner, expected_failures: dict[str, str] | None = None) -> None:
-    """Run scikit-learn's checks, ours, and the table of bad input."""
+    """Run scikit-learn's checks, ours, and the table of bad input; or those of sets."""
+    if learner.learner_tags.input == "sets":
+        check_sets(learner)
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(

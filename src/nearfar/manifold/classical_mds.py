@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Learner, LearnerTags
-from nearfar.manifold.embedding import pairwise_tags, warn_of_empty
+from nearfar.manifold.embedding import pairwise_tags
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
     distance_axes,
@@ -18,6 +18,7 @@ from nearfar.solvers.spectral_step import (
     first_solution,
     leading_spectrum,
     principal_axes,
+    warn_of_empty,
 )
 from nearfar.summaries.class_statistics import Floats
 

@@ -18,7 +18,6 @@ from nearfar.manifold.embedding import (
     edge_scale,
     interpolated,
     reach,
-    warn_of_empty,
 )
 from nearfar.manifold.isomap import query_paths, squared_geodesics
 from nearfar.parameters import integer, none, one_of, real
@@ -34,6 +33,7 @@ from nearfar.solvers.spectral_step import (
     is_positive,
     second_axes,
     share_of_negative,
+    warn_of_empty,
 )
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.exact_search import kneighbors

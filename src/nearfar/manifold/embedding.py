@@ -16,12 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.base import Learner
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.solvers.barycentric import interpolating_weights
-from nearfar.solvers.spectral_step import (
-    check_spread,
-    check_squares,
-    is_positive,
-    smallest_eigenpairs,
-)
+from nearfar.solvers.spectral_step import check_spread, check_squares, smallest_eigenpairs
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.exact_search import kneighbors
 from nearfar.summaries.neighbor_graph import (
@@ -240,17 +235,6 @@ def normalised_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
     roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
     scale = sparse.diags_array(1 / roots)
     return sparse.csr_array(scale @ W @ scale), roots
-
-
-def warn_of_empty(name: str, values: Matrix, stacklevel: int = 4) -> None:
-    """Coordinates with eigenvalues that are not positive are zero, and that is said."""
-    empty = int((~is_positive(values)).sum())
-    if empty:
-        warnings.warn(
-            f"{name}: only {len(values) - empty} of n_components={len(values)} have a positive "
-            "eigenvalue; the other coordinates are zero.",
-            stacklevel=stacklevel,
-        )
 
 
 def pairwise_tags(tags: Any, given: bool) -> Any:

@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, _GraphEmbedding, warn_of_empty
+from nearfar.manifold.embedding import GRAPH_PARAMETERS, _GraphEmbedding
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
@@ -20,6 +20,7 @@ from nearfar.solvers.spectral_step import (
     double_centred,
     first_solution,
     leading_spectrum,
+    warn_of_empty,
 )
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.exact_search import kneighbors

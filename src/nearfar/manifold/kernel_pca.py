@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import pairwise_tags, warn_of_empty
+from nearfar.manifold.embedding import pairwise_tags
 from nearfar.parameters import integer
 from nearfar.solvers.spectral_step import (
     first_axes,
     first_solution,
     is_positive,
     leading_spectrum,
+    warn_of_empty,
 )
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates

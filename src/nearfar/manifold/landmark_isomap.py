@@ -9,10 +9,15 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from nearfar.base import LearnerTags
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, warn_of_empty
+from nearfar.manifold.embedding import GRAPH_PARAMETERS
 from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squared_geodesics
 from nearfar.parameters import integer, random_state
-from nearfar.solvers.spectral_step import distance_axes, double_centred, leading_spectrum
+from nearfar.solvers.spectral_step import (
+    distance_axes,
+    double_centred,
+    leading_spectrum,
+    warn_of_empty,
+)
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import Disconnected
 

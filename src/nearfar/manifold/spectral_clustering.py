@@ -30,6 +30,7 @@ from nearfar.solvers.spectral_step import (
     check_squares,
     second_axes,
     smallest_eigenpairs,
+    unit_rows,
 )
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import (
@@ -290,9 +291,3 @@ def leading_of_parts(
     return np.array([value for value, _ in leading]), fix_signs(
         np.array([vector for _, vector in leading])
     ).T
-
-
-def unit_rows(V: Matrix) -> Matrix:
-    """Rows of unit length; zero stays zero."""
-    lengths = np.linalg.norm(V, axis=1, keepdims=True)
-    return np.asarray(V / np.where(lengths > 0, lengths, 1.0))

@@ -17,6 +17,7 @@ in Neural Information Processing Systems 16, 2004.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +101,16 @@ def leading_spectrum(K: Matrix, n_largest: int, *, positive: bool = False) -> Sp
         share = 0.0 if positive else _estimated_share(K)
     values, vectors = values[::-1][:n_largest], vectors[:, ::-1][:, :n_largest]
     return Spectrum(values, fix_signs(vectors.T).T, share)
+
+
+def smallest_eigenvalue(K: Matrix) -> float:
+    """Of a dense symmetric matrix."""
+    if len(K) <= _DENSE:
+        return float(linalg.eigh(K, eigvals_only=True, subset_by_index=[0, 0])[0])
+    try:
+        return float(eigsh(K, 1, which="SA", v0=_start(len(K)), return_eigenvectors=False)[0])
+    except ArpackError:
+        return float(linalg.eigh(K, eigvals_only=True, subset_by_index=[0, 0])[0])
 
 
 def share_of_negative(values: Matrix) -> float:
@@ -305,3 +316,20 @@ def second_axes(values: Matrix, vectors: Matrix) -> Matrix:
 def is_positive(values: Matrix) -> NDArray[np.bool_]:
     """Which eigenvalues may be inverted."""
     return np.asarray(values > TINY * max(float(np.abs(values).max(initial=0)), 1e-290))
+
+
+def warn_of_empty(name: str, values: Matrix, stacklevel: int = 4) -> None:
+    """Coordinates with eigenvalues that are not positive are zero, and that is said."""
+    empty = int((~is_positive(values)).sum())
+    if empty:
+        warnings.warn(
+            f"{name}: only {len(values) - empty} of n_components={len(values)} have a positive "
+            "eigenvalue; the other coordinates are zero.",
+            stacklevel=stacklevel,
+        )
+
+
+def unit_rows(V: Matrix) -> Matrix:
+    """Rows of unit length; zero stays zero."""
+    lengths = np.linalg.norm(V, axis=1, keepdims=True)
+    return np.asarray(V / np.where(lengths > 0, lengths, 1.0))

@@ -1,0 +1,276 @@
+r"""Pairs of Gaussians by their covariances.
+
+No dissimilarity but that of the means changes when all Gaussians go through one affine map, so
+they are first moved to coordinates in which their typical covariance is the identity: then
+condition numbers say how the Gaussians differ, not in which units they came. With
+:math:`\Sigma = L L^T` and :math:`\Sigma_0 = L_0 L_0^T` the new factor :math:`L_0^{-1} L` is again
+lower triangular; it is never squared and factored again.
+
+Of one Gaussian a, and many b in a stack:
+
+* traces are inner products of stacked matrices, :math:`tr(\Sigma_a^{-1}\Sigma_b) = \langle
+  \Sigma_a^{-1}, \Sigma_b \rangle`: one matrix product for all pairs;
+* eigenvalues are those of :math:`L_a^{-1} \Sigma_b L_a^{-T}`, one ``eigvalsh`` for each b;
+* :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorisation.
+
+Where the product of the condition numbers exceeds 1e8, traces and eigenvalues come from the
+singular values of :math:`M = L_a^{-1} L_b` instead, whose squares cannot turn negative:
+:math:`\lambda = \sigma^2`. Where :math:`\Gamma` is ill-conditioned too, so does the rest:
+:math:`u^T \Gamma^{-1} u = \sum 2 (U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from nearfar.distributions.pair_terms import (
+    ILL,
+    Array,
+    Indices,
+    Terms,
+    bordered_cholesky,
+    less,
+    log_dets_of,
+    log_norm,
+    pieces,
+)
+from nearfar.summaries.gaussians import Gaussians
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates in which a typical covariance is the identity: x goes to L₀⁻¹(x - centre)."""
+
+    centre: Array
+    root: Array
+
+    @classmethod
+    def of(cls, gaussians: Gaussians, factors: Array) -> Frame:
+        """The frame of Gaussians with Cholesky factors (n, p, p)."""
+        # Units first, then the mean of covariances of size one: none outweighs the others.
+        variances = np.einsum("kij,kij->ki", factors, factors)
+        units = np.sqrt(np.exp(np.log(variances).mean(axis=0)))
+        scaled = factors / units[:, None]
+        levels = np.einsum("kij,kij->k", scaled, scaled)
+        flat = (scaled / np.sqrt(levels)[:, None, None]).transpose(1, 0, 2).reshape(len(units), -1)
+        try:
+            root = np.linalg.cholesky(flat @ flat.T)
+        except np.linalg.LinAlgError:
+            root = np.eye(len(units))
+        return cls(gaussians.means.mean(axis=0), units[:, None] * root)
+
+    def solve(self, stack: Array) -> Array:
+        """L₀⁻¹ times each matrix of a stack (n, p, q)."""
+        n, p, q = stack.shape
+        flat = np.ascontiguousarray(stack.transpose(1, 0, 2)).reshape(p, n * q)
+        solved = linalg.solve_triangular(self.root, flat, lower=True, check_finite=False)
+        return np.ascontiguousarray(solved.reshape(p, n, q).transpose(1, 0, 2))
+
+
+class DenseSide:
+    """Gaussians in a frame, and what is computed once for each of them."""
+
+    def __init__(self, means: Array, factors: Array) -> None:
+        self.means = means
+        self.factors = factors
+
+    @classmethod
+    def of(cls, gaussians: Gaussians, frame: Frame, factors: Array) -> DenseSide:
+        """Gaussians with Cholesky factors, moved to a frame."""
+        means = frame.solve((gaussians.means - frame.centre)[:, :, None])[:, :, 0]
+        return cls(means, frame.solve(factors))
+
+    def __getitem__(self, key: slice) -> DenseSide:
+        return DenseSide(self.means[key], self.factors[key])
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    @property
+    def reach(self) -> float:
+        """How far means lie from the centre, in units of the frame."""
+        return float(np.abs(self.means).max())
+
+    @cached_property
+    def inverses(self) -> Array:
+        """L⁻¹, (n, p, p)."""
+        return np.asarray(np.linalg.inv(self.factors))
+
+    @cached_property
+    def covariances(self) -> Array:
+        """Σ = L Lᵀ, (n, p, p)."""
+        return np.asarray(self.factors @ self.factors.transpose(0, 2, 1))
+
+    @cached_property
+    def log_dets(self) -> Array:
+        """ln |Σ|, (n,)."""
+        return log_dets_of(self.factors)
+
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        """The largest and the smallest eigenvalue of each Σ, (n,) both."""
+        sizes = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
+        return sizes[:, 0] ** 2, sizes[:, -1] ** 2
+
+    @cached_property
+    def condition_bound(self) -> float:
+        """No condition number is larger; costs less than they do."""
+        squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
+        return float((squares[0] * squares[1]).max())
+
+    @cached_property
+    def flat(self) -> Array:
+        """The lower triangles of Σ, those off the diagonal doubled: (n, p (p + 1) / 2)."""
+        return _lower_triangles(self.covariances, 2.0)
+
+    @cached_property
+    def flat_inverses(self) -> Array:
+        """The lower triangles of Σ⁻¹."""
+        return _lower_triangles(self.inverses.transpose(0, 2, 1) @ self.inverses, 1.0)
+
+
+def _lower_triangles(stack: Array, off_diagonal: float) -> Array:
+    rows, columns = np.tril_indices(stack.shape[1])
+    flat: Array = stack[:, rows, columns]
+    flat *= np.where(rows == columns, 1.0, off_diagonal)
+    return flat
+
+
+_QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
+_MEANS = frozenset({"quad_mean", "log_mean"})
+_TRACES = frozenset({"trace_ab", "trace_ba"})
+Columns = Sequence[int] | Indices
+
+
+class DensePairs:
+    """All pairs of two sides."""
+
+    def __init__(self, A: DenseSide, B: DenseSide) -> None:
+        self.A, self.B = A, B
+        self.n_features = A.means.shape[1]
+        # Covariances alone are often compared.
+        both = np.concatenate([A.means[:1], B.means])
+        self._any_ill = not A.condition_bound * B.condition_bound < ILL
+        self._equal_means = not (np.ptp(both, axis=0).any() or np.ptp(A.means, axis=0).any())
+
+    def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
+        """As in :class:`~nearfar.distributions.pair_terms.Pairs`."""
+        A, B = self.A, self.B
+        shape = (rows.stop - rows.start, len(B) - first)
+        found: Terms = {}
+        if "trace_ba" in wanted:
+            found["trace_ba"] = A.flat_inverses[rows] @ B.flat[first:].T
+        if "trace_ab" in wanted:
+            found["trace_ab"] = A.flat[rows] @ B.flat_inverses[first:].T
+        if "log_ratio" in wanted:
+            found["log_ratio"] = B.log_dets[first:] - A.log_dets[rows, None]
+        rest = [name for name in wanted if name not in found]
+        found |= {name: np.zeros(shape) for name in rest}
+        in_turn = frozenset(rest) if not self._equal_means else frozenset(rest) - _QUADS
+        if not in_turn and not self._any_ill:
+            return found
+        for k, a in enumerate(range(rows.start, rows.stop)):
+            row = {name: values[k] for name, values in found.items()}
+            self._quads(a, first, row, in_turn)
+            start = a + 1 if upper else first
+            apart: Columns = range(start, len(B))
+            mean: Columns = apart
+            if self._any_ill:
+                # Traces are wanted on both sides of the diagonal.
+                begin = first if wanted & _TRACES else start
+                ill, wild = self._ill(a, begin)
+                columns = np.arange(begin, len(B))
+                apart, mean = (
+                    columns[~ill & (columns >= start)],
+                    columns[~wild & (columns >= start)],
+                )
+                self._by_singular_values(a, first, columns[ill & ~wild], row, wanted - _MEANS)
+                self._by_singular_values(a, first, columns[wild], row, wanted)
+            if "riemann" in in_turn:
+                self._eigenvalues(a, first, apart, row["riemann"])
+            if in_turn & _MEANS:
+                self._means(a, first, mean, row)
+        return found
+
+    def _ill(self, a: int, start: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which pairs have too large a product of condition numbers; and also too ill a mean."""
+        (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
+        highs, lows = highs[start:], lows[start:]
+        # Multiplied out: the smallest may be zero.
+        ill = high * highs >= ILL * low * lows
+        return ill, ill & (high + highs >= ILL * (low + lows))
+
+    def _quads(self, a: int, first: int, row: Terms, wanted: frozenset[str]) -> None:
+        if not wanted & {"quad_a", "quad_b"}:
+            return
+        U = self.B.means[first:] - self.A.means[a]
+        if "quad_a" in wanted:
+            row["quad_a"][:] = _squared_lengths(U @ self.A.inverses[a].T)
+        if "quad_b" in wanted:
+            white = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
+            row["quad_b"][:] = _squared_lengths(white)
+
+    def _eigenvalues(self, a: int, first: int, columns: Columns, into: Array) -> None:
+        root, p = self.A.inverses[a], self.n_features
+        for part in pieces(columns, 16 * p * p):
+            half = (self.B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
+            values = np.asarray(np.linalg.eigvalsh(root @ half), np.float64)
+            into[less(part, first)] = log_norm(values)
+
+    def _means(self, a: int, first: int, columns: Columns, row: Terms) -> None:
+        A, B, p = self.A, self.B, self.n_features
+        for part in pieces(columns, 16 * (p + 1) ** 2):
+            covariances = B.covariances[part]
+            if self._equal_means:
+                log_det = log_dets_of(np.linalg.cholesky(covariances + A.covariances[a]))
+            else:
+                G = np.empty((len(covariances), p + 1, p + 1))
+                np.add(covariances, A.covariances[a], out=G[:, :p, :p])
+                G[:, p, :p] = B.means[part] - A.means[a]
+                log_det, quad = bordered_cholesky(G)  # of twice Γ
+                if "quad_mean" in row:
+                    row["quad_mean"][less(part, first)] = 2 * quad
+            if "log_mean" in row:
+                logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
+                row["log_mean"][less(part, first)] = log_det - logs
+
+    def _by_singular_values(
+        self, a: int, first: int, columns: Indices, row: Terms, wanted: frozenset[str]
+    ) -> None:
+        A, B, p = self.A, self.B, self.n_features
+        for part in pieces(columns, 32 * p * p):
+            to = less(part, first)
+            factors = B.factors[part]
+            b = len(factors)
+            right = np.empty((p, b, p + 1))
+            right[:, :, :p] = factors.transpose(1, 0, 2)
+            right[:, :, p] = (B.means[part] - A.means[a]).T
+            solved = linalg.solve_triangular(
+                A.factors[a], right.reshape(p, -1), lower=True, check_finite=False
+            ).reshape(p, b, p + 1)
+            M, z = solved[:, :, :p].transpose(1, 0, 2), solved[:, :, p].T
+            if "quad_mean" in wanted:
+                axes, sizes, _ = np.linalg.svd(M)
+                along = np.matmul(z[:, None], axes)[:, 0]
+                row["quad_mean"][to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
+            else:
+                sizes = np.linalg.svd(M, compute_uv=False)
+            logs = np.log(np.maximum(sizes, 1e-150))
+            values = {
+                "riemann": 2 * np.sqrt(np.sum(logs**2, axis=1)),
+                "log_mean": np.sum(np.logaddexp(0, 2 * logs) - logs, axis=1) - p * np.log(2),
+                "trace_ba": np.sum(sizes**2, axis=1),
+                "trace_ab": np.sum(np.exp(-2 * logs), axis=1),
+            }
+            for name in wanted & values.keys():
+                row[name][to] = values[name]
+
+
+def _squared_lengths(rows: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))

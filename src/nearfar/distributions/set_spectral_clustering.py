@@ -1,0 +1,150 @@
+"""Spectral clustering of sets of vectors."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
+
+from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
+from nearfar.distributions.objects import without_tables
+from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
+from nearfar.summaries.gaussians import Gaussians
+from nearfar.summaries.sets import as_sets
+
+
+class SetSpectralClustering(SpectralClusters):
+    r"""Spectral clustering of sets of vectors, or of Gaussians.
+
+    With :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` between the Gaussians of the
+    sets and :math:`D = \mathrm{diag}(K 1)`, the relaxed normalised cut
+
+    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I ,
+
+    whose rows, one of ``n_clusters`` numbers for each set, are brought to unit length; k-means then
+    finds the clusters.
+
+    Use it to group clips, utterances or patients without labels. The number of clusters must be
+    known; a gap after the last of ``eigenvalues_`` says that it suits. The width matters more than
+    the dissimilarity: try the quantiles 0.1, 0.5 and 0.9.
+
+    Cost: that of :class:`LaplacianEmbedding`, and of k-means.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        How many clusters.
+    metric : str, default="bhattacharyya_riemann"
+        The dissimilarity d, as in :class:`EuclideanEmbedding`.
+    width, quantile : float or None, default=None and 0.5
+        The width :math:`\sigma`, or which quantile of the dissimilarities it is.
+    ridge, shrinkage, standardize, n_jobs
+        As in :class:`SetEmbedding`.
+    n_init : int, default=10
+        Starts of k-means; the best is kept.
+    random_state : int, RandomState or None, default=0
+        The seed of these starts.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_sets,)
+        The cluster of each training set, numbered from 0.
+    embedding_ : ndarray of shape (n_sets, n_clusters)
+        Their places, of unit length.
+    eigenvalues_ : ndarray of shape (n_clusters,)
+        Of the normalised kernel, the largest first, at most 1.
+    cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
+        In the coordinates of ``transform``.
+    width_ : float
+        :math:`\sigma`.
+    gaussians_ : Gaussians
+        Of the training sets.
+
+    References
+    ----------
+    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", PhD thesis, McGill University, 2011,
+       sections 5.7 and 6.4.
+    .. [2] A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: Analysis and an algorithm",
+       Advances in Neural Information Processing Systems 14, 2001.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import SetSpectralClustering
+    >>> random = np.random.default_rng(0)
+    >>> spread = [[3.0, 1.0], [1.0, 3.0]]
+    >>> sets = [random.normal(size=(30, 2)) * spread[k % 2] for k in range(40)]
+    >>> labels = SetSpectralClustering(n_clusters=2).fit_predict(sets)
+    >>> len(set(labels[::2])), len(set(labels[1::2])), bool(labels[0] != labels[1])
+    (1, 1, True)
+    """
+
+    parameters: ClassVar = {**CLUSTER_PARAMETERS}
+
+    def __init__(
+        self,
+        n_clusters: int = 2,
+        *,
+        metric: str = "bhattacharyya_riemann",
+        width: float | None = None,
+        quantile: float = 0.5,
+        ridge: float | Literal["auto"] = "auto",
+        shrinkage: float | Literal["ledoit_wolf", "oas"] | None = None,
+        standardize: bool = False,
+        n_init: int = 10,
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.metric = metric
+        self.width = width
+        self.quantile = quantile
+        self.ridge = ridge
+        self.shrinkage = shrinkage
+        self.standardize = standardize
+        self.n_init = n_init
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Tags:
+        return without_tables(super().__sklearn_tags__())
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Find clusters.
+
+        Parameters
+        ----------
+        X : Sets, list of arrays (t_i, p), array of shape (n, t, p), or Gaussians
+            The sets.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        SetSpectralClustering
+            Itself.
+        """
+        self._forget()
+        self._check_parameters()
+        sets = self._checked(X)
+        self._fit_clusters(sets, len(sets))
+        self.n_features_in_ = self.laplacian_.n_features_in_
+        return self
+
+    def _checked(self, X: Any) -> Any:
+        return X if isinstance(X, Gaussians) else as_sets(X)
+
+    def _laplacian(self) -> LaplacianEmbedding:
+        return LaplacianEmbedding(
+            self.n_clusters,
+            metric=self.metric,
+            width=self.width,
+            quantile=self.quantile,
+            normalize=True,
+            ridge=self.ridge,
+            shrinkage=self.shrinkage,
+            standardize=self.standardize,
+            n_jobs=self.n_jobs,
+        )

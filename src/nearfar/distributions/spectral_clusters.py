@@ -1,0 +1,161 @@
+"""What spectral clustering of sets and of points shares: k-means on a Laplacian embedding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.base import Checked
+from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
+from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC
+from nearfar.parameters import Allowed, integer, one_of, random_state
+from nearfar.summaries.class_statistics import Floats
+from nearfar.summaries.gaussians import Gaussians
+
+Matrix = NDArray[np.float64]
+
+#: What the parameters of both may be.
+CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
+    "n_clusters": [integer(1)],
+    "n_init": [integer(1)],
+    "random_state": [random_state],
+    **KERNEL_PARAMETERS,
+    **SHARED_PARAMETERS,
+    "metric": [one_of(*SYMMETRIC)],
+}
+
+
+class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Checked):
+    """Clusters of distributions by their leading eigenvectors, brought to unit length."""
+
+    n_clusters: int
+    n_init: int
+    random_state: int | np.random.RandomState | None
+
+    labels_: NDArray[np.intp]
+    cluster_centers_: Matrix
+    laplacian_: LaplacianEmbedding
+
+    @abstractmethod
+    def _laplacian(self) -> LaplacianEmbedding:
+        """The embedding, not fitted, with rows of unit length."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "labels_")
+
+    def _fit_clusters(self, X: Any, n_objects: int) -> Self:
+        if self.n_clusters > n_objects:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} must be at most the number of objects, "
+                f"n_samples={n_objects}."
+            )
+        laplacian = self._laplacian().fit(X)
+        means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
+        labels = means.fit_predict(laplacian.embedding_.astype(np.float64))
+        self.laplacian_, self.cluster_centers_ = laplacian, means.cluster_centers_
+        self.labels_ = labels.astype(np.intp)
+        return self
+
+    @abstractmethod
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Find clusters."""
+
+    def fit_predict(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.intp]:
+        """Find clusters and return those of the training objects, ``labels_``.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Training objects.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        ndarray of shape (n_objects,)
+        """
+        return self.fit(X).labels_.copy()
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """The cluster of new objects: that of the nearest centre after ``transform``.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Objects.
+
+        Returns
+        -------
+        ndarray of shape (n_objects,)
+        """
+        placed = self.transform(X).astype(np.float64)
+        return np.asarray(pairwise_distances_argmin(placed, self.cluster_centers_), dtype=np.intp)
+
+    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
+        """Find clusters and return the places of the training objects, ``embedding_``.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Training objects.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        ndarray of shape (n_objects, n_clusters)
+        """
+        return self.fit(X).embedding_.copy()
+
+    def transform(self, X: Any) -> Floats:
+        """Map objects by Nyström's formula, then to unit length.
+
+        As in the ``transform`` of :class:`~nearfar.LaplacianEmbedding`. Training objects get their
+        own places.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Objects.
+
+        Returns
+        -------
+        ndarray of shape (n_objects, n_clusters)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        return self.laplacian_.transform(self._checked(X))
+
+    def _checked(self, X: Any) -> Any:
+        return X
+
+    @property
+    def embedding_(self) -> Floats:
+        """The places of the training objects."""
+        return self.laplacian_.embedding_
+
+    @property
+    def eigenvalues_(self) -> Matrix:
+        """Eigenvalues of the normalised kernel, the largest first."""
+        return self.laplacian_.eigenvalues_
+
+    @property
+    def width_(self) -> float:
+        """The width of the kernel."""
+        return self.laplacian_.width_
+
+    @property
+    def gaussians_(self) -> Gaussians:
+        """The Gaussians of the training objects."""
+        return self.laplacian_.gaussians_
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.cluster_centers_.shape[1])

@@ -1,0 +1,674 @@
+"""Sets of vectors: objects that are each known by several vectors, of numbers of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NoReturn, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.extras import require
+from nearfar.words import count, did_you_mean, listed
+
+__all__ = ["Sets", "as_sets"]
+
+Floats = NDArray[np.floating[Any]]
+
+_PARQUET = (".parquet", ".pq")
+_TEXT = (".csv", ".tsv")
+
+
+class Sets:
+    """Sets of vectors: the rows of all sets stacked, and where each set begins.
+
+    An utterance is a set of frames, a patient a set of cells, a document a set of word vectors:
+    set i is an array of shape (t_i, p), with its own number of rows and the same p for all. The
+    object is immutable. It has a length and slices as an array does, by an integer (which gives the
+    rows of one set), a slice, a mask or an array of indices (which give ``Sets``), so that
+    ``train_test_split``, ``cross_val_score`` and ``GridSearchCV`` take it for X.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_vectors, n_features)
+        The vectors of all sets, one set after another; finite. Arrays of floats are not copied.
+    offsets : array-like of int, shape (n_sets + 1,)
+        Set i has the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X: from 0 to n_vectors,
+        increasing.
+    labels : array-like of shape (n_sets,), default=None
+        A label for each set. Learners read them from ``y`` only.
+    names : array-like of shape (n_sets,), default=None
+        A name for each set, as text; messages use it.
+
+    Attributes
+    ----------
+    X, offsets, labels, names
+        As above, read-only; X is float64, or float32 if it was given so.
+    sizes : ndarray of shape (n_sets,)
+        The number of vectors of each set.
+    n_features, n_vectors : int
+        The width and the number of all vectors.
+    shape : tuple
+        (n_sets, n_features).
+
+    See Also
+    --------
+    nearfar.Gaussians : The mean and covariance of each set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import Sets
+    >>> sets = Sets.from_list([[[0, 1], [2, 3]], [[4, 5]], [[6, 7], [8, 9], [0, 0]]])
+    >>> sets
+    Sets(n_sets=3, n_features=2, n_vectors=6, sizes from 1 to 3)
+    >>> sets[1]
+    array([[4., 5.]])
+    >>> sets[[2, 0]].sizes
+    array([3, 2])
+    >>> [len(rows) for rows in sets]
+    [2, 1, 3]
+    """
+
+    X: Floats
+    offsets: NDArray[np.intp]
+    labels: NDArray[Any] | None
+    names: NDArray[np.str_] | None
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        offsets: ArrayLike,
+        labels: ArrayLike | None = None,
+        names: ArrayLike | None = None,
+    ) -> None:
+        rows = _float_rows(X, "X", "X")
+        starts = _checked_offsets(offsets, len(rows))
+        n = len(starts) - 1
+        beside_names = _beside(names, "names", n, text=True)
+        if not np.isfinite(rows).all():
+            row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+            owner = int(np.searchsorted(starts, row, side="right")) - 1
+            _raise_not_finite(_called(owner, beside_names), rows[row], row - starts[owner])
+        self._set(rows, starts, _beside(labels, "labels", n), beside_names)
+
+    def _set(self, X: Any, offsets: Any, labels: Any, names: Any) -> None:
+        fields = {"X": X, "offsets": offsets, "labels": labels, "names": names}
+        for name, value in fields.items():
+            if value is not None:
+                value = value.view()
+                value.flags.writeable = False
+            vars(self)[name] = value
+
+    @classmethod
+    def _of(cls, X: Any, offsets: Any, labels: Any, names: Any) -> Self:
+        """Of parts that were checked before."""
+        sets = cls.__new__(cls)
+        sets._set(X, offsets, labels, names)
+        return sets
+
+    # ------------------------------------------------------------------ from what users have
+
+    @classmethod
+    def from_list(
+        cls,
+        arrays: Iterable[ArrayLike],
+        labels: ArrayLike | None = None,
+        names: ArrayLike | None = None,
+    ) -> Self:
+        """Sets from a list of arrays of shape (t_i, p), or from one array of shape (n, t, p).
+
+        Parameters
+        ----------
+        arrays : iterable of array-like
+            One array a set.
+        labels, names : array-like of shape (n_sets,), default=None
+            As in :class:`Sets`.
+
+        Returns
+        -------
+        Sets
+
+        Raises
+        ------
+        ValueError
+            Naming the set that is empty, not two-dimensional, of another width than the first, or
+            holds NaN or infinity.
+
+        Examples
+        --------
+        >>> from nearfar import Sets
+        >>> Sets.from_list([[[0.0, 1.0]], [[1.0, 2.0, 3.0]]])
+        Traceback (most recent call last):
+        ...
+        ValueError: Set 1 has vectors of 3 features, but set 0 has 2; all sets need the same.
+        """
+        given = list(arrays)
+        if not given:
+            raise ValueError("There are no sets: arrays is empty. Give at least one array (t, p).")
+        beside_names = _beside(names, "names", len(given), text=True)
+        parts: list[Floats] = []
+        for k, array in enumerate(given):
+            called = _called(k, beside_names)
+            rows = _float_rows(array, called, "a set")
+            if parts and rows.shape[1] != parts[0].shape[1]:
+                raise ValueError(
+                    f"{called} has vectors of {count(rows.shape[1], 'feature')}, but "
+                    f"{_called(0, beside_names).lower()} has {parts[0].shape[1]}; all sets need "
+                    "the same."
+                )
+            if len(rows) == 0:
+                raise ValueError(
+                    f"{called} is empty: it has no vectors. Leave it out, and its label."
+                )
+            bad = ~np.isfinite(rows).all(axis=1)
+            if bad.any():
+                row = int(np.argmax(bad))
+                _raise_not_finite(called, rows[row], row)
+            parts.append(rows)
+        X = np.concatenate(parts)
+        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in parts])]).astype(np.intp)
+        return cls._of(X, offsets, _beside(labels, "labels", len(parts)), beside_names)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        by: str | Sequence[str],
+        *,
+        label: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Self:
+        """Sets from a long pandas frame, one row a vector.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            The vectors.
+        by : str, or list of str
+            The column that says to which set a row belongs, or several of them. The rows of a set
+            need not follow one another; sets come in the order of their first rows.
+        label : str, default=None
+            The column of labels, which must be the same in all rows of a set.
+        columns : list of str, default=None
+            The columns of the features; all others by default.
+
+        Returns
+        -------
+        Sets
+            With the values of ``by`` as names (joined by "/" if there are several).
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from nearfar import Sets
+        >>> frame = pd.DataFrame({"utterance": ["u", "v", "u"], "a": [1, 2, 3], "b": [0, 1, 0]})
+        >>> sets = Sets.from_frame(frame, by="utterance")
+        >>> sets.names.tolist(), sets[0].tolist()
+        (['u', 'v'], [[1.0, 0.0], [3.0, 0.0]])
+        """
+        keys = [by] if isinstance(by, str) else list(by)
+        known = list(frame.columns)
+        wanted = keys + ([] if label is None else [label]) + list(columns or [])
+        for name in wanted:
+            if name not in known:
+                raise ValueError(
+                    f"There is no column {name!r}; there are {listed(known)}."
+                    f"{did_you_mean(name, known)}"
+                )
+        if not len(frame):
+            raise ValueError("There are no sets: the frame has no rows.")
+        for key in keys:
+            missing = frame[key].isna().to_numpy()
+            if missing.any():
+                raise ValueError(
+                    f"Column {key!r} does not say to which set row {int(np.argmax(missing))} "
+                    f"belongs: {count(int(missing.sum()), 'value')} missing."
+                )
+        if columns is None:
+            columns = [name for name in known if name not in keys and name != label]
+        if not len(columns):
+            raise ValueError("There are no columns of features beside those of sets and labels.")
+        text = [name for name in columns if getattr(frame[name].dtype, "kind", "O") not in "biuf"]
+        if text:
+            raise ValueError(
+                f"Columns of features must be numbers; {listed(text)} are not. Give columns=..., "
+                "or encode them first."
+            )
+        codes = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
+        order = np.argsort(codes, kind="stable")
+        sizes = np.bincount(codes)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        first = order[offsets[:-1]]
+        parts = [frame[key].to_numpy()[first] for key in keys]
+        names = np.array(["/".join(map(str, values)) for values in zip(*parts, strict=True)])
+        labels = None
+        if label is not None:
+            column = frame[label]
+            values = column.to_numpy()
+            labels = values[first]
+            # Codes compare as text, numbers and missing values alike.
+            kinds = column.astype("category").cat.codes.to_numpy()
+            other = kinds != kinds[first][codes]
+            if other.any():
+                k = int(codes[np.argmax(other)])
+                raise ValueError(
+                    f"{_called(k, names)} has more than one label in column {label!r}: "
+                    f"{listed(dict.fromkeys(values[codes == k].tolist()), 3)}."
+                )
+        X = frame[list(columns)].to_numpy(dtype=np.float64, na_value=np.nan)[order]
+        return cls(X, offsets, labels, names)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        by: str | Sequence[str] | None = None,
+        label: str | None = None,
+    ) -> Self:
+        """Sets from a file.
+
+        Parameters
+        ----------
+        path : path
+            ``.npz`` with the arrays ``X`` and ``offsets`` and, if any, ``labels`` (or ``y``) and
+            ``names``; Parquet with a row for each set and one column of lists of vectors; or
+            Parquet, CSV or TSV with a row for each vector, if ``by`` is given.
+        by : str or list of str, default=None
+            The column that says to which set a row belongs, as in :meth:`from_frame`.
+        label : str, default=None
+            The column of labels in a table. With one row for each set, "label" if there is one.
+
+        Returns
+        -------
+        Sets
+        """
+        file = Path(path)
+        kind = file.suffix.lower()
+        if kind == ".npz":
+            if by is not None or label is not None:
+                raise ValueError("by and label are for tables; an .npz file has its own arrays.")
+            return cls._from_npz(file)
+        if kind not in _PARQUET + _TEXT:
+            raise ValueError(f"Sets are read from .npz, .parquet, .csv or .tsv; got {file.name!r}.")
+        if by is not None:
+            pandas = require("pandas", "app")
+            if kind in _PARQUET:
+                frame = pandas.read_parquet(file)
+            else:
+                frame = pandas.read_csv(file, sep="\t" if kind == ".tsv" else ",")
+            return cls.from_frame(frame, by, label=label)
+        if kind in _TEXT:
+            raise ValueError(
+                f"{file.name} has a row for each vector: say with by=... which column tells its "
+                "set."
+            )
+        return cls._from_parquet(file, label)
+
+    @classmethod
+    def _from_npz(cls, file: Path) -> Self:
+        with np.load(file, allow_pickle=False) as arrays:
+            for name in ("X", "offsets"):
+                if name not in arrays:
+                    raise ValueError(
+                        f"{file.name} has no array {name!r}; it has {listed(arrays.files)}. Sets "
+                        "need X, the vectors of all sets, and offsets, where each set begins."
+                    )
+            found = {name: arrays[name] for name in arrays.files if name in _NPZ_ARRAYS}
+        labels = found.get("labels", found.get("y"))
+        X = found["X"]
+        if X.dtype.kind not in "f" or X.dtype.itemsize < 4:
+            X = X.astype(np.float32 if X.dtype.kind == "f" else np.float64)
+        return cls(X, found["offsets"], labels, found.get("names"))
+
+    @classmethod
+    def _from_parquet(cls, file: Path, label: str | None) -> Self:
+        parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
+        table = parquet.read_table(file)
+        is_list = [
+            arrow.types.is_list(field.type) or arrow.types.is_large_list(field.type)
+            for field in table.schema
+        ]
+        nested = [name for name, yes in zip(table.column_names, is_list, strict=True) if yes]
+        if len(nested) != 1:
+            raise ValueError(
+                f"{file.name} should have one column of lists of vectors, one row a set; it has "
+                f"{len(nested)} such columns among {listed(table.column_names)}. For a row for "
+                "each vector, give by=..."
+            )
+        if label is None and "label" in table.column_names:
+            label = "label"
+        elif label is not None and label not in table.column_names:
+            raise ValueError(
+                f"There is no column {label!r}; there are {listed(table.column_names)}."
+                f"{did_you_mean(label, table.column_names)}"
+            )
+        names = table["name"].to_pylist() if "name" in table.column_names else None
+        labels = None if label is None else np.array(table[label].to_pylist())
+        lists = table[nested[0]].to_pylist()
+        called = None if names is None else np.array(names, dtype=str)
+        for k, rows in enumerate(lists):
+            if rows is None or not len(rows):
+                raise ValueError(
+                    f"{_called(k, called)} is empty: it has no vectors. Leave it out, and its "
+                    "label."
+                )
+        return cls.from_list(lists, labels, names)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to an ``.npz`` or a Parquet file, which :meth:`load` reads.
+
+        Parameters
+        ----------
+        path : path
+            Parquet gets a row for each set with the columns ``vectors`` (a list of lists), and
+            ``label`` and ``name`` if there are any.
+        """
+        file = Path(path)
+        kind = file.suffix.lower()
+        labels = self.labels
+        if labels is not None and labels.dtype == object:
+            labels = np.array([str(label) for label in labels])
+        if kind == ".npz":
+            arrays = {"X": self.X, "offsets": self.offsets, "labels": labels, "names": self.names}
+            np.savez_compressed(file, **{k: v for k, v in arrays.items() if v is not None})  # type: ignore[arg-type]
+        elif kind in _PARQUET:
+            parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
+            vectors = arrow.FixedSizeListArray.from_arrays(
+                arrow.array(self.X.reshape(-1)), self.n_features
+            )
+            starts = arrow.array(self.offsets.astype(np.int64))
+            columns = {"vectors": arrow.LargeListArray.from_arrays(starts, vectors)}
+            if labels is not None:
+                columns["label"] = arrow.array(labels.tolist())
+            if self.names is not None:
+                columns["name"] = arrow.array(self.names.tolist())
+            parquet.write_table(arrow.table(columns), file)
+        else:
+            raise ValueError(f"Sets are written to .npz or .parquet; got {file.name!r}.")
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Sets]) -> Self:
+        """The sets of several, one after another.
+
+        Labels and names are kept if all parts have them.
+
+        Parameters
+        ----------
+        parts : iterable of Sets
+            Of one width.
+
+        Returns
+        -------
+        Sets
+
+        Examples
+        --------
+        >>> from nearfar import Sets
+        >>> a, b = Sets.from_list([[[1.0]]], ["x"]), Sets.from_list([[[2.0], [3.0]]], ["y"])
+        >>> Sets.concatenate([a, b]).labels.tolist()
+        ['x', 'y']
+        """
+        given = list(parts)
+        if not given:
+            raise ValueError("There are no sets to concatenate.")
+        for k, part in enumerate(given):
+            if not isinstance(part, Sets):
+                raise TypeError(f"parts[{k}] must be Sets; got {type(part).__name__}.")
+            if part.n_features != given[0].n_features:
+                raise ValueError(
+                    f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
+                    f"{given[0].n_features}; all sets need the same."
+                )
+        shifts = np.cumsum([0] + [part.n_vectors for part in given])
+        offsets = [part.offsets[:-1] + shift for part, shift in zip(given, shifts, strict=False)]
+        return cls._of(
+            np.concatenate([part.X for part in given]),
+            np.concatenate([*offsets, shifts[-1:]]).astype(np.intp),
+            _joined([part.labels for part in given]),
+            _joined([part.names for part in given]),
+        )
+
+    # ------------------------------------------------------------------ as a sequence
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """The number of vectors of each set."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_features(self) -> int:
+        """The width of the vectors."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_vectors(self) -> int:
+        """The number of vectors of all sets."""
+        return len(self.X)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of sets, and of features."""
+        return len(self), self.n_features
+
+    def called(self, k: int) -> str:
+        """What messages call set k.
+
+        Parameters
+        ----------
+        k : int
+            Its index.
+        """
+        return _called(k, self.names)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Floats]:
+        for k in range(len(self)):
+            yield self.X[self.offsets[k] : self.offsets[k + 1]]
+
+    @overload
+    def __getitem__(self, key: int) -> Floats: ...
+    @overload
+    def __getitem__(self, key: Any) -> Any: ...
+    def __getitem__(self, key: Any) -> Any:
+        key = _first_axis(key, "Sets")
+        if isinstance(key, Integral) and not isinstance(key, bool):
+            k = _checked_index(int(key), len(self))
+            return self.X[self.offsets[k] : self.offsets[k + 1]]
+        chosen = chosen_rows(key, len(self))
+        sizes = self.sizes[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        if len(chosen) and np.array_equal(chosen, np.arange(chosen[0], chosen[0] + len(chosen))):
+            X = self.X[self.offsets[chosen[0]] : self.offsets[chosen[-1] + 1]]
+        else:
+            rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+            X = self.X[rows]
+        return self._of(
+            X,
+            offsets,
+            None if self.labels is None else self.labels[chosen],
+            None if self.names is None else self.names[chosen],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sets):
+            return NotImplemented
+        theirs = vars(other)
+        return all(
+            (value is None) == (theirs[name] is None) and np.array_equal(value, theirs[name])
+            for name, value in vars(self).items()
+        )
+
+    # Arrays have no hash.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        extras = "".join(
+            f", {name}" for name in ("labels", "names") if getattr(self, name) is not None
+        )
+        sizes = self.sizes
+        span = f", sizes from {sizes.min()} to {sizes.max()}" if len(self) else ""
+        return (
+            f"Sets(n_sets={len(self)}, n_features={self.n_features}, n_vectors={self.n_vectors}"
+            f"{span}{', with' * bool(extras)}{extras.replace(',', '', 1)})"
+        )
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"Sets is immutable; cannot set {name!r}.")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "Sets of vectors are no single array: use .X and .offsets, or a learner of sets."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor: pickled arrays come back writeable.
+        return type(self)._of, (self.X, self.offsets, self.labels, self.names)
+
+
+_NPZ_ARRAYS = ("X", "offsets", "labels", "y", "names")
+
+
+def as_sets(X: Any) -> Sets:
+    """Sets as they are; lists of arrays, and arrays of shape (n, t, p), as sets.
+
+    >>> as_sets(np.zeros((3, 4, 2)))
+    Sets(n_sets=3, n_features=2, n_vectors=12, sizes from 4 to 4)
+    """
+    if isinstance(X, Sets):
+        if not len(X):
+            raise ValueError("X has 0 set(s); at least one is needed.")
+        return X
+    if isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3:
+        raise ValueError(
+            f"X must be Sets, a list of arrays of shape (t, p) or an array of shape (n, t, p); got "
+            f"an array of shape {X.shape}."
+        )
+    if isinstance(X, str | bytes) or not isinstance(X, Iterable) or hasattr(X, "columns"):
+        raise TypeError(
+            f"X must be Sets, a list of arrays of shape (t, p) or an array of shape (n, t, p); got "
+            f"{type(X).__name__}. For a frame use Sets.from_frame."
+        )
+    return Sets.from_list(X)
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
+    """The indices meant by a slice, a mask or an array of indices of n things."""
+    if isinstance(key, slice):
+        return np.arange(*key.indices(n))
+    array = np.asarray(key)
+    if array.size == 0 and array.ndim == 1 and array.dtype != bool:
+        return np.empty(0, np.intp)
+    if array.ndim != 1 or array.dtype.kind not in "biu":
+        raise IndexError(
+            "Index with an integer, a slice, a mask or an array of integers; got "
+            f"{type(key).__name__}."
+        )
+    if array.dtype == bool:
+        if len(array) != n:
+            raise IndexError(f"The mask has {len(array)} entries, but there are {n}.")
+        return np.flatnonzero(array)
+    outside = (array < -n) | (array >= n)
+    if outside.any():
+        raise IndexError(f"Index {array[np.argmax(outside)]} is out of range: there are {n}.")
+    return np.where(array < 0, array + n, array).astype(np.intp)
+
+
+def _first_axis(key: Any, what: str) -> Any:
+    """The key of the first axis; scikit-learn asks for ``X[indices, ...]``."""
+    if isinstance(key, tuple):
+        if len(key) == 2 and key[1] is Ellipsis:
+            return key[0]
+        raise IndexError(f"{what} has one axis to index; got {len(key)} indices.")
+    return key
+
+
+def _checked_index(k: int, n: int) -> int:
+    if not -n <= k < n:
+        raise IndexError(f"Index {k} is out of range: there are {n}.")
+    return k % n
+
+
+def _float_rows(values: Any, called: str, what: str) -> Floats:
+    """Values as an array (t, p) of float64, or of float32 if they are."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "f" or array.dtype.itemsize not in (4, 8):
+            if array.dtype.kind not in "biufO":
+                raise ValueError(array.dtype)
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{called} is not an array of numbers of shape (t, p); {what} has one row a vector."
+        ) from None
+    if array.ndim == 2 and array.shape[1] == 0 and len(array):
+        raise ValueError(f"{called} has vectors of 0 features; at least one is needed.")
+    if array.ndim == 1 and array.size == 0:  # [], a set without vectors
+        raise ValueError(f"{called} is empty: it has no vectors. Leave it out, and its label.")
+    if array.ndim != 2:
+        one = " For a set of one vector v give [v]." if array.ndim == 1 else ""
+        raise ValueError(
+            f"{called} has shape {array.shape}; {what} has shape (t, p), one row a vector.{one}"
+        )
+    return array
+
+
+def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
+    array = np.asarray(offsets)
+    if array.ndim != 1 or len(array) < 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            "offsets must be integers of shape (n_sets + 1,), from 0 to the number of vectors; got "
+            f"shape {array.shape} of {array.dtype}."
+        )
+    starts: NDArray[np.intp] = array.astype(np.intp)
+    if starts[0] != 0 or starts[-1] != n_rows:
+        raise ValueError(
+            f"offsets must run from 0 to the {count(n_rows, 'row')} of X; they run from "
+            f"{starts[0]} to {starts[-1]}."
+        )
+    sizes = np.diff(starts)
+    if (sizes < 1).any():
+        k = int(np.argmax(sizes < 1))
+        raise ValueError(
+            f"Set {k} is empty: offsets[{k}] is {starts[k]} and offsets[{k + 1}] is "
+            f"{starts[k + 1]}. Leave it out, and its label."
+        )
+    return starts
+
+
+def _beside(values: Any, name: str, n: int, *, text: bool = False) -> NDArray[Any] | None:
+    """Labels or names, one for each of n sets."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.ndim != 1 or len(array) != n:
+        raise ValueError(
+            f"{name} must have one entry for each of {count(n, 'set')}; got shape {array.shape}."
+        )
+    return array.astype(str) if text and array.dtype.kind != "U" else array
+
+
+def _called(k: int, names: NDArray[Any] | None) -> str:
+    return f"Set {k}" if names is None else f"Set {k} ({str(names[k])!r})"
+
+
+def _raise_not_finite(called: str, vector: Floats, row: int) -> NoReturn:
+    column = int(np.argmin(np.isfinite(vector)))
+    raise ValueError(
+        f"{called} holds {vector[column]} (vector {row}, feature {column}); sets must be finite. "
+        "Remove or impute it."
+    )
+
+
+def _joined(parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
