@@ -79,7 +79,7 @@ def test_data_that_are_not_there_are_said(run, tiny, tables):
 def test_unknown_parts_are_refused(run, capsys):
     with pytest.raises(SystemExit):
         run("--parts", "9.9")
-    assert "no part ['9.9']" in capsys.readouterr().err
+    assert "['9.9'] is not there" in capsys.readouterr().err
 
 
 def test_larger_measures_are_better(tables):
