@@ -91,15 +91,15 @@ def certificate(row: Numbers) -> str:
     bound = "no bound is proven"
     if row["bound"] is not None:
         size = percent(abs(row["bound"]))
-        bound = f"within {size} of the proven bound"
+        bound = f"{size} from the proven bound"
         if row["bound"] < -1e-3:
-            bound = f"{size} beyond the proven bound, and so not feasible"
+            bound = f"{size} beyond the proven bound and so not feasible"
     return f"{bound}, worst edge off by {percent(row['residual'])}"
 
 
 def percent(share: float) -> str:
     """A share with two digits that mean something, or its size."""
-    return f"{100 * share:.3g} %" if abs(share) >= 1e-5 else "below 0.001 %"
+    return f"{100 * share:.3g} %" if abs(share) >= 1e-5 else "less than 0.001 %"
 
 
 def shares(eigenvalues: Matrix, count: int = N_BARS) -> Matrix:
@@ -199,7 +199,8 @@ def see_noisy_roll(row: Numbers) -> str:
     return (
         f"the noise has a standard deviation of 0.5. Shares of the trace {listed(row['shares'], 4)}"
         f"; the first coordinate follows the length along the roll with a correlation of "
-        f"{row['arc']:.3f}, the second the height with {row['height']:.3f}. {certificate(row)}."
+        f"{row['arc']:.3f}, the second the height with {row['height']:.3f}. "
+        f"Certificate: {certificate(row)}."
     )
 
 
@@ -248,7 +249,7 @@ def see_trefoil(row: Numbers) -> str:
     return (
         f"a ribbon 0.6 wide, inequalities. Shares {listed(row['shares'], 4)}; the points go once "
         f"round the origin ({row['turns']:.2f} turns), and their angle follows the length along "
-        f"the knot with a correlation of {row['angle']:.4f}. {certificate(row)}."
+        f"the knot with a correlation of {row['angle']:.4f}. Certificate: {certificate(row)}."
     )
 
 
@@ -414,8 +415,8 @@ def see_comb(row: Numbers) -> str:
         "a comb of our own, six teeth of 40 points on a spine of 60. Dimensions with more than 1 % "
         f"of the variance: {row['dimensions']} by MVU ({listed(row['shares'], 6)}), "
         f"{row['isomap dimensions']} by Isomap, which has {percent(row['negative'])} of its "
-        f"spectrum below 0 besides. {certificate(row)}. With inequalities teeth fold onto each "
-        f"other instead, {listed(row['less'], 2)}."
+        f"spectrum below 0 besides. Certificate: {certificate(row)}. With inequalities teeth fold "
+        f"onto each other instead, {listed(row['less'], 2)}."
     )
 
 
