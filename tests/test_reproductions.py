@@ -48,7 +48,8 @@ def tiny(tables, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "SETS", few)
     methods = {"PCA": lambda r, k: PCA(r), "MVU (≤)": lambda r, k: MVU(r, n_neighbors=4)}
     monkeypatch.setattr(tables, "METHODS", methods)
-    for name, value in {"PAIRS": ((1, 2),), "N_DIGITS": 60, "N_TEST": 20, "N_SPLITS": 2}.items():
+    small = {"PAIRS": ((1, 2),), "N_DIGITS": 60, "N_TEST": 20, "N_SPLITS": 2, "PRICES": (1.0, 10.0)}
+    for name, value in small.items():
         monkeypatch.setattr(tables, name, value)
 
 
