@@ -1,7 +1,5 @@
 """Places of sensors from noisy distances."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -210,7 +208,9 @@ def test_picture_lies_over_the_true_places():
 
 
 def test_matplotlib_is_asked_for_by_name(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.collections", None)
-    with pytest.raises(ImportError, match="matplotlib"):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name="matplotlib")
+
+    monkeypatch.setattr("nearfar.extras.import_module", missing)
+    with pytest.raises(ImportError, match=r"nearfar\[plot\]"):
         plot_sensors(np.zeros((5, 2)))

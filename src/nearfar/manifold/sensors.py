@@ -187,7 +187,7 @@ def plot_sensors(
     Returns
     -------
     matplotlib axes
-        With the drawing. Needs matplotlib.
+        With the drawing. Needs matplotlib: ``pip install 'nearfar[plot]'``.
 
     Examples
     --------
@@ -200,9 +200,9 @@ def plot_sensors(
     found = np.asarray(getattr(places, "positions", places), dtype=np.float64)
     if found.ndim != 2 or found.shape[1] != 2:
         raise ValueError(f"places must have shape (n_sensors, 2) to be drawn; got {found.shape}.")
-    collections = require("matplotlib.collections", "docs")
+    collections = require("matplotlib.collections", "plot")
     if ax is None:
-        figure = require("matplotlib.figure", "docs").Figure(figsize=(6, 6), layout="constrained")
+        figure = require("matplotlib.figure", "plot").Figure(figsize=(6, 6), layout="constrained")
         ax = figure.add_subplot()
     if true is not None:
         target = np.asarray(true, dtype=np.float64)
