@@ -20,6 +20,7 @@ from .discriminant.oda import ODA as ODA
 from .discriminant.parda import PARDA as PARDA
 from .discriminant.pca import PCA as PCA
 from .discriminant.weighted_lda import WeightedLDA as WeightedLDA
+from .distributions.bag_of_words import BagOfWords as BagOfWords
 from .evaluation.compare import compare as compare
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
@@ -51,8 +52,8 @@ from .neighbors.minimum_mahalanobis import (
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
-from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.gaussians import Gaussians as Gaussians
+from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.sets import Sets as Sets
 from .summaries.supervision import Chunklets as Chunklets
 from .summaries.supervision import Pairs as Pairs
