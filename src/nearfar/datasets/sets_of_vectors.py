@@ -162,7 +162,7 @@ def make_tones(
 ) -> tuple[list[Points], NDArray[np.str_]]:
     """Short recordings of tones with three overtones.
 
-    Pitch (200 to 400 Hz), loudness, and length (up to a quarter more or less) are drawn anew for
+    Pitch (240 to 320 Hz), loudness, and length (up to a quarter more or less) are drawn anew for
     each.
 
     Parameters
@@ -170,8 +170,8 @@ def make_tones(
     n_per_class : int, default=10
         Recordings of each kind.
     tones : list of str, default=("steady", "rising", "trill", "noise")
-        Some of "steady", "rising" and "falling" (by an octave), "trill" (to and fro six times a
-        second) and "noise". As sets, which have no order, rising and falling tones are the same.
+        Some of "steady", "rising" and "falling" (by an octave), "trill" (to and fro twelve times
+        a second) and "noise". As sets, which have no order, rising and falling tones are the same.
     seconds : float, default=0.5
         The mean length.
     sample_rate : int, default=8000
@@ -255,7 +255,7 @@ def _clip(
 
 
 def _tone(kind: str, t: Points, random: np.random.Generator) -> Points:
-    pitch, loud = random.uniform(200, 400), random.uniform(0.3, 0.8)
+    pitch, loud = random.uniform(240, 320), random.uniform(0.3, 0.8)
     if kind == "noise":
         return np.asarray(loud * np.clip(random.normal(size=len(t)) / 3, -1, 1))
     share = t / t[-1]
@@ -265,7 +265,7 @@ def _tone(kind: str, t: Points, random: np.random.Generator) -> Points:
             "steady": np.ones(len(t)),
             "rising": 2**share,
             "falling": 2 ** (1 - share),
-            "trill": 2 ** (0.5 + 0.5 * np.sin(2 * np.pi * 6 * t)),
+            "trill": 2 ** (0.1 * np.sin(2 * np.pi * 12 * t)),
         }[kind]
     )
     # Cycles since the beginning.

@@ -68,6 +68,7 @@ def dtw_distances(
     """
     check_parameter("dtw_distances", "window", window, [none, integer(1)])
     left, right = two_sides(A, B)
+    require("tslearn", "dtw")
     metrics = require("tslearn.metrics", "dtw")
     bound: dict[str, Any] = {}
     if window is not None:

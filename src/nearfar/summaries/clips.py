@@ -71,6 +71,7 @@ def read_clip(path: Path) -> NDArray[Any]:
     """Frames of a video, of a folder of images or of an ``.npy`` file."""
     if path.suffix.lower() in ARRAYS and path.is_file():
         return np.asarray(np.load(path, allow_pickle=False))
+    require("imageio", "video")
     imageio = require("imageio.v3", "video")
     if not path.is_dir():
         if path.suffix.lower() == ".gif":

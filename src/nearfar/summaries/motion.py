@@ -20,7 +20,7 @@ Threshold = float | Literal["otsu", "mean"]
 # Pixels of one batch of frames: some ten arrays of so many are at work.
 _PIXELS = 2_000_000
 # Squared gradients, of intensities from 0 to 1, below which a place has no texture to go by.
-_FLAT = 1e-5
+_FLAT = 3e-5
 # The coarsest image of the pyramid has at least so many pixels a side.
 _SMALLEST = 16
 
@@ -125,13 +125,13 @@ def optical_flow(
 ) -> Floats32:
     r"""Dense optical flow of Lucas and Kanade: where each pixel of an image is in the next.
 
-    In a Gaussian window around each pixel, with gradients :math:`g` of the first image and the
-    difference :math:`I_t` to the second,
+    In a Gaussian window around each pixel, with gradients :math:`g` of the images and the
+    difference :math:`I_t` to the second, seen along the flow :math:`v_0` found so far,
 
-    .. math:: v = - \Big(\sum g g^T + \epsilon I\Big)^{-1} \sum g I_t ,
+    .. math:: v = \Big(\sum g g^T + \epsilon I\Big)^{-1} \sum g (g^T v_0 - I_t) ,
 
-    from the coarsest image of a pyramid to the finest, the second image warped each time by the
-    flow found so far. The small ridge gives zero flow to places without texture.
+    from the coarsest image of a pyramid to the finest. The ridge :math:`\epsilon` gives no flow to
+    places without texture, and to straight edges only the flow across them.
 
     Parameters
     ----------
@@ -224,6 +224,8 @@ def otsu(values: ArrayLike, n_bins: int = 256) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = sums / below - (sums[-1] - sums) / above
         between = np.where((below > 0) & (above > 0), below * above * gap**2, -1.0)
+    if not between.max() > 0:  # all are the same
+        return float(np.max(values))
     # Between two groups the variance is the same along the whole gap: its middle.
     best = np.flatnonzero(between >= between.max() * (1 - 1e-12))
     return float((edges[best[0] + 1] + edges[best[-1] + 1]) / 2)
@@ -249,22 +251,24 @@ def _flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Floats32:
     for level, (x, y) in enumerate(reversed(pyramid)):
         if level:
             v = 2 * _enlarged(v, x.shape[1:])
-        v = v + _step(_smooth(x, 1.0), _warped(_smooth(y, 1.0), v), sigma)
+        v = _improved(v, _smooth(x, 1.0), _warped(_smooth(y, 1.0), v), sigma)
     return v
 
 
-def _step(a: Floats32, b: Floats32, sigma: float) -> Floats32:
-    """The flow that takes a to b, both alike but for a small motion."""
+def _improved(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
+    """The flow that takes a to where b, seen along the flow v, has it."""
     down, right = (np.gradient((a + b) / 2, axis=axis).astype(np.float32) for axis in (1, 2))
     change: Floats32 = b - a
-    m00 = _smooth(down * down, sigma) + _FLAT
-    m11 = _smooth(right * right, sigma) + _FLAT
+    m00, m11 = _smooth(down * down, sigma), _smooth(right * right, sigma)
     m01 = _smooth(down * right, sigma)
-    r0, r1 = _smooth(down * change, sigma), _smooth(right * change, sigma)
-    determinant = m00 * m11 - m01 * m01
-    v = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / determinant
+    r0 = _smooth(down * change, sigma) - m00 * v[0] - m01 * v[1]
+    r1 = _smooth(right * change, sigma) - m01 * v[0] - m11 * v[1]
+    # The ridge is on the whole flow, not on what is added: still ground stays still, whatever the
+    # coarser images saw move nearby.
+    m00, m11 = m00 + _FLAT, m11 + _FLAT
+    better = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / (m00 * m11 - m01 * m01)
     # A step beyond the reach of gradients is an accident of noise.
-    return np.asarray(np.clip(v, -2, 2), np.float32)
+    return np.asarray(np.clip(better, np.minimum(v, 0) - 2, np.maximum(v, 0) + 2), np.float32)
 
 
 def _warped(images: Floats32, v: Floats32) -> Floats32:
