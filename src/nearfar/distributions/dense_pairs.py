@@ -10,30 +10,32 @@ Of one Gaussian a, and many b in a stack:
 
 * traces are inner products of stacked matrices, :math:`tr(\Sigma_a^{-1}\Sigma_b) = \langle
   \Sigma_a^{-1}, \Sigma_b \rangle`: one matrix product for all pairs;
-* eigenvalues are those of :math:`M M^T` with :math:`M = L_a^{-1} L_b`, again one product for all b,
-  and then one ``eigvalsh`` for each;
+* eigenvalues are those of :math:`L_a^{-1} \Sigma_b L_a^{-T}`, one ``eigvalsh`` for each b;
 * :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorisation.
 
-Where the product of the condition numbers exceeds 1e8, all of them come from the singular values of
-M instead, which cannot turn negative: :math:`\lambda = \sigma^2`, :math:`u^T \Gamma^{-1} u = \sum 2
-(U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
+Where the product of the condition numbers exceeds 1e8, traces and eigenvalues come from the
+singular values of :math:`M = L_a^{-1} L_b` instead, whose squares cannot turn negative:
+:math:`\lambda = \sigma^2`. Where :math:`\Gamma` is ill-conditioned too, so does the rest:
+:math:`u^T \Gamma^{-1} u = \sum 2 (U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from nearfar.distributions.pair_terms import (
-    COSTLY,
     ILL,
     Array,
     Indices,
     Terms,
     bordered_cholesky,
+    less,
     log_norm,
     pieces,
 )
@@ -89,15 +91,15 @@ class DenseSide:
     def __len__(self) -> int:
         return len(self.means)
 
+    @property
+    def reach(self) -> float:
+        """How far means lie from the centre, in units of the frame."""
+        return float(np.abs(self.means).max())
+
     @cached_property
     def inverses(self) -> Array:
         """L⁻¹, (n, p, p)."""
         return np.asarray(np.linalg.inv(self.factors))
-
-    @cached_property
-    def transposes(self) -> Array:
-        """The rows of all Lᵀ, one Gaussian after another: (n, p, p)."""
-        return np.ascontiguousarray(self.factors.transpose(0, 2, 1))
 
     @cached_property
     def covariances(self) -> Array:
@@ -110,11 +112,16 @@ class DenseSide:
         return np.asarray(2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1))
 
     @cached_property
-    def condition(self) -> Array:
-        """The condition number of each Σ, (n,)."""
-        sizes = np.linalg.svd(self.factors, compute_uv=False)
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.asarray((sizes[:, 0] / sizes[:, -1]) ** 2)
+    def extremes(self) -> tuple[Array, Array]:
+        """The largest and the smallest eigenvalue of each Σ, (n,) both."""
+        sizes = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
+        return sizes[:, 0] ** 2, sizes[:, -1] ** 2
+
+    @cached_property
+    def condition_bound(self) -> float:
+        """No condition number is larger; costs less than they do."""
+        squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
+        return float((squares[0] * squares[1]).max())
 
     @cached_property
     def flat(self) -> Array:
@@ -134,6 +141,12 @@ def _lower_triangles(stack: Array, off_diagonal: float) -> Array:
     return flat
 
 
+_QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
+_MEANS = frozenset({"quad_mean", "log_mean"})
+_TRACES = frozenset({"trace_ab", "trace_ba"})
+Columns = Sequence[int] | Indices
+
+
 class DensePairs:
     """All pairs of two sides."""
 
@@ -142,6 +155,7 @@ class DensePairs:
         self.n_features = A.means.shape[1]
         # Covariances alone are often compared.
         both = np.concatenate([A.means[:1], B.means])
+        self._any_ill = not A.condition_bound * B.condition_bound < ILL
         self._equal_means = not (np.ptp(both, axis=0).any() or np.ptp(A.means, axis=0).any())
 
     def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
@@ -158,60 +172,76 @@ class DensePairs:
         rest = [name for name in wanted if name not in found]
         found |= {name: np.zeros(shape) for name in rest}
         in_turn = frozenset(rest) if not self._equal_means else frozenset(rest) - _QUADS
-        ill = np.where(A.condition[rows, None] * B.condition[first:] < ILL, False, True)
-        if not in_turn and not ill.any():
+        if not in_turn and not self._any_ill:
             return found
         for k, a in enumerate(range(rows.start, rows.stop)):
-            self._quads(a, k, first, found, in_turn)
-            after = np.arange(a + 1 if upper else first, len(B))
-            bad = ill[k, after - first]
-            if in_turn & COSTLY:
-                self._costly(a, k, first, after[~bad], found, in_turn)
-            if bad.any():
-                self._by_singular_values(a, k, first, after[bad], found, wanted)
+            row = {name: values[k] for name, values in found.items()}
+            self._quads(a, first, row, in_turn)
+            start = a + 1 if upper else first
+            apart: Columns = range(start, len(B))
+            mean: Columns = apart
+            if self._any_ill:
+                # Traces are wanted on both sides of the diagonal.
+                begin = first if wanted & _TRACES else start
+                ill, wild = self._ill(a, begin)
+                columns = np.arange(begin, len(B))
+                apart, mean = (
+                    columns[~ill & (columns >= start)],
+                    columns[~wild & (columns >= start)],
+                )
+                self._by_singular_values(a, first, columns[ill & ~wild], row, wanted - _MEANS)
+                self._by_singular_values(a, first, columns[wild], row, wanted)
+            if "riemann" in in_turn:
+                self._eigenvalues(a, first, apart, row["riemann"])
+            if in_turn & _MEANS:
+                self._means(a, first, mean, row)
         return found
 
-    def _quads(self, a: int, k: int, first: int, found: Terms, wanted: frozenset[str]) -> None:
+    def _ill(self, a: int, start: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which pairs have too large a product of condition numbers; and also too ill a mean."""
+        (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
+        highs, lows = highs[start:], lows[start:]
+        # Multiplied out: the smallest may be zero.
+        ill = high * highs >= ILL * low * lows
+        return ill, ill & (high + highs >= ILL * (low + lows))
+
+    def _quads(self, a: int, first: int, row: Terms, wanted: frozenset[str]) -> None:
         if not wanted & {"quad_a", "quad_b"}:
             return
         U = self.B.means[first:] - self.A.means[a]
         if "quad_a" in wanted:
-            found["quad_a"][k] = _squared_lengths(U @ self.A.inverses[a].T)
+            row["quad_a"][:] = _squared_lengths(U @ self.A.inverses[a].T)
         if "quad_b" in wanted:
             white = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
-            found["quad_b"][k] = _squared_lengths(white)
+            row["quad_b"][:] = _squared_lengths(white)
 
-    def _costly(
-        self, a: int, k: int, first: int, columns: Indices, found: Terms, wanted: frozenset[str]
-    ) -> None:
+    def _eigenvalues(self, a: int, first: int, columns: Columns, into: Array) -> None:
+        root, p = self.A.inverses[a], self.n_features
+        for part in pieces(columns, 16 * p * p):
+            half = (self.B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
+            values = np.asarray(np.linalg.eigvalsh(root @ half), np.float64)
+            into[less(part, first)] = log_norm(values)
+
+    def _means(self, a: int, first: int, columns: Columns, row: Terms) -> None:
         A, B, p = self.A, self.B, self.n_features
-        means = wanted & {"quad_mean", "log_mean"}
         for part in pieces(columns, 16 * (p + 1) ** 2):
-            to = slice(part.start - first, part.stop - first) if _is_slice(part) else part - first
-            if "riemann" in wanted:
-                # Mᵀ of all b in one product.
-                turned = B.transposes[part]
-                turned = (turned.reshape(-1, p) @ A.inverses[a].T).reshape(-1, p, p)
-                values = np.linalg.eigvalsh(turned.transpose(0, 2, 1) @ turned)
-                found["riemann"][k, to] = log_norm(values)
-            if means:
-                covariances = B.covariances[part]
-                G = np.empty((len(covariances), p + 1, p + 1))
-                np.add(covariances, A.covariances[a], out=G[:, :p, :p])
-                G[:, p, :p] = B.means[part] - A.means[a]
-                log_det, quad = bordered_cholesky(G)  # of twice Γ
-                if "quad_mean" in wanted:
-                    found["quad_mean"][k, to] = 2 * quad
-                if "log_mean" in wanted:
-                    logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
-                    found["log_mean"][k, to] = log_det - logs
+            covariances = B.covariances[part]
+            G = np.empty((len(covariances), p + 1, p + 1))
+            np.add(covariances, A.covariances[a], out=G[:, :p, :p])
+            G[:, p, :p] = B.means[part] - A.means[a]
+            log_det, quad = bordered_cholesky(G)  # of twice Γ
+            if "quad_mean" in row:
+                row["quad_mean"][less(part, first)] = 2 * quad
+            if "log_mean" in row:
+                logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
+                row["log_mean"][less(part, first)] = log_det - logs
 
     def _by_singular_values(
-        self, a: int, k: int, first: int, columns: Indices, found: Terms, wanted: frozenset[str]
+        self, a: int, first: int, columns: Indices, row: Terms, wanted: frozenset[str]
     ) -> None:
         A, B, p = self.A, self.B, self.n_features
         for part in pieces(columns, 32 * p * p):
-            to = slice(part.start - first, part.stop - first) if _is_slice(part) else part - first
+            to = less(part, first)
             factors = B.factors[part]
             b = len(factors)
             right = np.empty((p, b, p + 1))
@@ -224,7 +254,7 @@ class DensePairs:
             if "quad_mean" in wanted:
                 axes, sizes, _ = np.linalg.svd(M)
                 along = np.matmul(z[:, None], axes)[:, 0]
-                found["quad_mean"][k, to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
+                row["quad_mean"][to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
             else:
                 sizes = np.linalg.svd(M, compute_uv=False)
             logs = np.log(np.maximum(sizes, 1e-150))
@@ -235,15 +265,8 @@ class DensePairs:
                 "trace_ab": np.sum(np.exp(-2 * logs), axis=1),
             }
             for name in wanted & values.keys():
-                found[name][k, to] = values[name]
-
-
-_QUADS = frozenset({"quad_a", "quad_b", "quad_mean"})
+                row[name][to] = values[name]
 
 
 def _squared_lengths(rows: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
-
-
-def _is_slice(part: object) -> bool:
-    return isinstance(part, slice)

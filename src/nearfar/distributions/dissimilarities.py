@@ -24,6 +24,12 @@ Method = Literal["auto", "dense", "low_rank"]
 
 # Rows of a task at most: enough for fast products, few enough for short work arrays.
 _ROWS = 64
+# Distances whose squares are no trouble.
+_FARTHEST = 1e140
+_TOO_FAR = (
+    "{} between some Gaussians is too large for floating point numbers: their means or covariances "
+    "differ too much. Scale the data, or give a larger ridge."
+)
 
 
 @overload
@@ -263,6 +269,9 @@ def _sides(
             frame = Frame.of(columns, factors)
             right = DenseSide.of(columns, frame, factors)
             left = right if B is None else DenseSide.of(A, frame, A.cholesky())
+    for side in (left, right):
+        if not side.reach < _FARTHEST:
+            raise ValueError(_TOO_FAR.format("The distance"))
     return _Side(A.means, left), _Side(columns.means, right)
 
 
@@ -303,10 +312,7 @@ def _all_pairs(
                 _mirror(D)
             np.fill_diagonal(D, 0.0)
         if not np.isfinite(D).all():
-            raise ValueError(
-                f"{name} between some Gaussians is too large for floating point numbers: their "
-                "means or covariances differ too much. Scale the data, or give a larger ridge."
-            )
+            raise ValueError(_TOO_FAR.format(f"The dissimilarity {name!r}"))
     return found
 
 

@@ -23,8 +23,8 @@ def exponential_kernel(D: ArrayLike, width: float | None = None) -> Array:
 
     With D from :func:`~nearfar.distributions.dissimilarity` these are the kernels :math:`K_J, K_B,
     K_H, K_R, K_{JR}, K_{BR}` of the works, for ``SVC(kernel="precomputed")`` or spectral
-    clustering. At every width only :math:`K_H` is positive semi-definite for certain (and that of "mean");
-    :math:`K_B` is at σ = 1, its width in the works. The others need not be: see
+    clustering. At every width only :math:`K_H` is positive semi-definite for certain (and that of
+    "mean"); :math:`K_B` is at σ = 1, its width in the works. The others need not be: see
     :func:`repair_kernel`.
 
     Parameters
@@ -161,8 +161,8 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
     r"""A positive semi-definite kernel near a symmetric matrix.
 
     With :math:`K = V \Lambda V^T`: "clip" sets negative eigenvalues to zero, which gives the
-    nearest one in the Frobenius norm; "shift" adds :math:`-\lambda_{min} I`, which keeps all entries
-    off the diagonal.
+    nearest one in the Frobenius norm; "shift" adds :math:`-\lambda_{min} I`, which keeps all
+    entries off the diagonal.
 
     Parameters
     ----------

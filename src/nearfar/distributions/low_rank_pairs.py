@@ -11,13 +11,13 @@ so the generalised eigenvalues are those of a matrix of size :math:`r_a + r_b`, 
 :math:`\gamma_b / \gamma_a` for all other directions. Traces, determinants and quadratic forms need
 C and :math:`U^T u` only (Woodbury). All C of a block of rows are one matrix product.
 
-Beyond a product of condition numbers of 1e8 the eigenvalues are squared singular values. Relative
-errors are of the order of the rounding unit times the smaller of the two condition numbers.
+Beyond a product of condition numbers of 1e8 the eigenvalues are squared singular values. Squared
+distances of covariances are right to the rounding unit times the smaller condition number; where
+that would show, R comes from :math:`U_b - U_a C` itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ from nearfar.summaries.gaussians import Gaussians
 
 # Bytes of the products C of a block of rows.
 _BLOCK = 2**24
+# Condition numbers from which on nothing is left of the ridge.
+_SINGULAR = 1e15
+# Squared distances below this, times the smaller condition number, are computed again with care.
+_LOST = 1e9 * np.finfo(np.float64).eps
 
 
 class LowRankSide:
@@ -52,13 +56,26 @@ class LowRankSide:
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, sizes, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
         axes = np.ascontiguousarray(U.transpose(0, 2, 1))
-        return cls(gaussians.means - centre, axes, sizes**2, gaussians.ridge)
+        side = cls(gaussians.means - centre, axes, np.square(sizes), gaussians.ridge)
+        if not side.condition.max(initial=0) < _SINGULAR:
+            k = int(np.argmax(side.condition))
+            raise ValueError(
+                f"The covariance of Gaussian {k} has a ridge of {side.ridge[k]:.3g} beside a "
+                f"variance of {side.squares[k].max():.3g}, and is singular but for rounding. Give "
+                "a larger ridge."
+            )
+        return side
 
     def __getitem__(self, key: slice) -> LowRankSide:
         return LowRankSide(self.means[key], self.axes[key], self.squares[key], self.ridge[key])
 
     def __len__(self) -> int:
         return len(self.means)
+
+    @property
+    def reach(self) -> float:
+        """How far means lie from the centre, in units of the smallest ridge."""
+        return float(np.abs(self.means).max() / np.sqrt(self.ridge.min()))
 
     @property
     def rank(self) -> int:
@@ -121,6 +138,7 @@ class _Row:
         self.ridge, self.squares = float(A.ridge[a]), A.squares[a]
         self.condition = float(A.condition[a])
         self.others = B[first:]
+        self.axes = A.axes[a]
         self.C = C  # (m, r_a, r_b)
         U = self.others.means - A.means[a]
         self.lengths = np.einsum("ij,ij->i", U, U)
@@ -156,7 +174,13 @@ class _Row:
         if "riemann" in into:
             bad = self.condition * self.others.condition[columns] >= ILL
             for chosen, norms in ((columns[~bad], self._eigenvalues), (columns[bad], self._ill)):
-                self._each(chosen, 32 * size * size, norms, into["riemann"])
+                for part in pieces(chosen, 32 * size * size):
+                    into["riemann"][part] = norms(part, self._basis(part))
+            # An angle whose square is lost in rounding counts times the root of the condition.
+            lost = _LOST * np.minimum(self.condition, self.others.condition[columns])
+            close = columns[into["riemann"][columns] ** 2 < lost]
+            for part in pieces(close, 32 * size * self.p):
+                into["riemann"][part] = self._ill(part, self._exact_basis(part))
         if "quad_mean" in into or "log_mean" in into:
             for part in pieces(columns, 16 * (size + 1) ** 2):
                 quad, log_mean = self._mean_terms(part)
@@ -165,12 +189,6 @@ class _Row:
                 if "log_mean" in into:
                     into["log_mean"][part] = log_mean
 
-    def _each(
-        self, columns: Indices, size: int, norms: Callable[[Any], Array], into: Array
-    ) -> None:
-        for part in pieces(columns, size):
-            into[part] = norms(part)
-
     def _basis(self, part: Any) -> Array:
         """F, (m, r_a + r_b, r_b)."""
         C = self.C[part]
@@ -178,13 +196,21 @@ class _Row:
         T = -(turned @ C)
         diagonal = np.arange(T.shape[1])
         # Subspaces that meet leave zeros, which rounding may turn negative.
-        T[:, diagonal, diagonal] += 1 + 8 * len(diagonal) * np.finfo(np.float64).eps
+        T[:, diagonal, diagonal] += 1 + 4 * len(diagonal) * np.finfo(np.float64).eps
         try:
             R = np.linalg.cholesky(T).transpose(0, 2, 1)
         except np.linalg.LinAlgError:
             values, vectors = np.linalg.eigh(T)
             R = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.transpose(0, 2, 1)
         return np.concatenate([C, R], axis=1)
+
+    def _exact_basis(self, part: Any) -> Array:
+        """The same from the part of U_b across U_a itself: small angles keep all their digits."""
+        U = self.others.axes[part]
+        across = U - (U @ self.axes.T) @ self.axes
+        across -= (across @ self.axes.T) @ self.axes
+        R = np.linalg.qr(across.transpose(0, 2, 1), mode="r")
+        return np.concatenate([self.C[part], R], axis=1)
 
     def _variances(self) -> Array:
         own = np.full(len(self.squares) + self.others.rank, self.ridge)
@@ -196,27 +222,25 @@ class _Row:
         left = self.p - len(self.squares) - self.others.rank
         return np.asarray(left * np.log(self.others.ridge[part] / self.ridge) ** 2)
 
-    def _eigenvalues(self, part: Any) -> Array:
+    def _eigenvalues(self, part: Any, F: Array) -> Array:
         b, own = self.others, self._variances()
-        F = self._basis(part)
         F *= np.sqrt(b.squares[part])[:, None]
         F /= np.sqrt(own)[:, None]
         K = F @ F.transpose(0, 2, 1)
         diagonal = np.arange(len(own))
         K[:, diagonal, diagonal] += b.ridge[part][:, None] / own
-        return log_norm(np.linalg.eigvalsh(K), self._rest(part))
+        return log_norm(np.asarray(np.linalg.eigvalsh(K), np.float64), self._rest(part))
 
-    def _ill(self, part: Any) -> Array:
+    def _ill(self, part: Any, F: Array) -> Array:
         b, own = self.others, self._variances()
-        F = self._basis(part)
         root = np.sqrt(b.ridge[part])
         # The square root of Σ_b: F has orthonormal columns.
         M = (F * (np.sqrt(b.variances[part]) - root[:, None])[:, None]) @ F.transpose(0, 2, 1)
         diagonal = np.arange(len(own))
         M[:, diagonal, diagonal] += root[:, None]
         M /= np.sqrt(own)[:, None]
-        sizes = np.linalg.svd(M, compute_uv=False)
-        return log_norm(sizes**2, self._rest(part))
+        sizes = np.asarray(np.linalg.svd(M, compute_uv=False), np.float64)
+        return log_norm(np.square(sizes), self._rest(part))
 
     def _mean_terms(self, part: Any) -> tuple[Array, Array]:
         r"""By :math:`N = 2 \bar\gamma I + \hat S [U_a U_b]^T [U_a U_b] \hat S`."""

@@ -20,7 +20,7 @@ ones and eigenvalues for ``riemann``; only what is wanted is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,13 +52,18 @@ class Pairs(Protocol):
         ...
 
 
-def pieces(indices: Indices, bytes_per_pair: int) -> Iterator[Any]:
+def pieces(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iterator[Any]:
     """Indices in pieces, as slices where they follow one another."""
     size = max(1, _PIECE // bytes_per_pair)
     for start in range(0, len(indices), size):
         part = indices[start : start + size]
         follow = part[-1] - part[0] == len(part) - 1
         yield slice(int(part[0]), int(part[-1]) + 1) if follow else part
+
+
+def less(part: Any, first: int) -> Any:
+    """Indices counted from the first on."""
+    return slice(part.start - first, part.stop - first) if isinstance(part, slice) else part - first
 
 
 def bordered_cholesky(G: Array) -> tuple[Array, Array]:

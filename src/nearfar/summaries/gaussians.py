@@ -561,7 +561,7 @@ def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
         return _Moments(mean, np.zeros((p, 0)))
     centred = rows - mean
     # t - 1 directions across the mean, which rounding left in the rows drops out of.
-    spread = linalg.helmert(t) @ centred if t <= p else np.linalg.qr(centred, mode="r")
+    spread = linalg.helmert(t) @ centred if t <= p else linalg.qr(centred, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 
 

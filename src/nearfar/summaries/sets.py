@@ -34,7 +34,7 @@ class Sets:
     Parameters
     ----------
     X : array-like of shape (n_vectors, n_features)
-        The vectors of all sets, one set after another; finite.
+        The vectors of all sets, one set after another; finite. Arrays of floats are not copied.
     offsets : array-like of int, shape (n_sets + 1,)
         Set i has the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X: from 0 to n_vectors,
         increasing.
@@ -259,7 +259,8 @@ class Sets:
                     f"{_called(k, names)} has more than one label in column {label!r}: "
                     f"{listed(dict.fromkeys(values[codes == k].tolist()), 3)}."
                 )
-        return cls(frame[list(columns)].to_numpy(dtype=np.float64)[order], offsets, labels, names)
+        X = frame[list(columns)].to_numpy(dtype=np.float64, na_value=np.nan)[order]
+        return cls(X, offsets, labels, names)
 
     @classmethod
     def load(
