@@ -208,6 +208,16 @@ def test_order_within_a_set_does_not_matter():
     turned = [rows[::-1] for rows in SETS]
     assert np.array_equal(model.transform(turned), model.transform(SETS))
     assert np.array_equal(model.transform(SETS[[3, 1]]), model.transform(SETS)[[3, 1]])
+    # Nor does that of the training sets.
+    again = BagOfWords(5, random_state=0).fit(SETS[::-1])
+    assert again.words_ == pytest.approx(model.words_)
+
+
+def test_histograms_have_the_dtype_of_their_sets():
+    narrow = Sets(SETS.X.astype(np.float32), SETS.offsets)
+    model = BagOfWords(5, random_state=0).fit(SETS)
+    assert model.transform(narrow).dtype == np.float32
+    assert model.transform(narrow) == pytest.approx(model.transform(SETS))
 
 
 def test_units_of_features_do_not_matter_when_scaled():

@@ -9,7 +9,7 @@ from nearfar.datasets.generators import (
 from nearfar.datasets.sensor_networks import make_sensor_network
 from nearfar.datasets.sets_of_vectors import make_moving_shapes, make_sets, make_tones
 from nearfar.datasets.tables import EMBEDDED, Table, read_table
-from nearfar.summaries.motion import motion_histograms
+from nearfar.summaries.motion import motion_histograms, optical_flow
 from nearfar.summaries.recordings import mfcc
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
     "make_unequal_covariances",
     "mfcc",
     "motion_histograms",
+    "optical_flow",
     "read_table",
 ]

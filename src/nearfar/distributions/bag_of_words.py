@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import Checked
 from nearfar.parameters import boolean, integer, one_of, random_state
-from nearfar.summaries.sets import Sets, as_sets
+from nearfar.summaries.sets import Floats, Sets, as_sets
 
 __all__ = ["BagOfWords"]
 
@@ -152,7 +152,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         self.n_features_in_ = sets.n_features
         return self
 
-    def transform(self, X: Sets | ArrayLike) -> Array:
+    def transform(self, X: Sets | ArrayLike) -> Floats:
         """The histogram of each set.
 
         Parameters
@@ -163,6 +163,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         Returns
         -------
         ndarray of shape (n_sets, n_words)
+            In the dtype of X.
         """
         check_is_fitted(self)
         sets = as_sets(X)
@@ -176,16 +177,17 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         K = len(self.words_)
         owner = np.repeat(np.arange(len(sets)), sets.sizes)
         counts = np.bincount(owner * K + nearest, minlength=K * len(sets))
-        histograms: Array = counts.reshape(len(sets), K).astype(np.float64)
+        histograms: Floats = counts.reshape(len(sets), K).astype(sets.X.dtype)
         if self.weighting != "count":
-            histograms /= sets.sizes[:, None]
+            histograms /= sets.sizes[:, None].astype(histograms.dtype)
         return np.sqrt(histograms) if self.weighting == "root" else histograms
 
 
 def _codebook(rows: Array, n_words: int, n_init: int, seed: Any) -> Array:
-    different = np.unique(rows, axis=0)
+    # Sorted and weighted, so that neither the order of sets nor that of vectors plays a part.
+    different, weights = np.unique(rows, axis=0, return_counts=True)
     if len(different) <= n_words:
         return different
-    kind = KMeans if len(rows) <= _MANY else MiniBatchKMeans
-    means = kind(n_words, n_init=n_init, random_state=check_random_state(seed)).fit(rows)
-    return np.asarray(means.cluster_centers_)
+    kind = KMeans if len(different) <= _MANY else MiniBatchKMeans
+    means = kind(n_words, n_init=n_init, random_state=check_random_state(seed))
+    return np.asarray(means.fit(different, sample_weight=weights).cluster_centers_)

@@ -156,7 +156,7 @@ def optical_flow(
     Examples
     --------
     >>> import numpy as np
-    >>> from nearfar.summaries.motion import optical_flow
+    >>> from nearfar.datasets import optical_flow
     >>> rows, columns = np.mgrid[:32, :32]
     >>> image = np.sin(rows / 3) + np.cos(columns / 4)
     >>> down, right = optical_flow(image[:, 1:], image[:, :-1])
