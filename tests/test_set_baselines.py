@@ -203,6 +203,11 @@ def test_words_are_the_means_of_their_vectors():
         assert word == pytest.approx(rows[nearest == k].mean(axis=0))
 
 
+def test_repeated_vectors_count_as_often_as_they_occur():
+    rows = np.repeat([[0.0], [1.0]], [9, 1], axis=0)
+    assert BagOfWords(1).fit([rows[:5], rows[5:]]).words_ == pytest.approx(np.array([[0.1]]))
+
+
 def test_order_within_a_set_does_not_matter():
     model = BagOfWords(5, random_state=0).fit(SETS)
     turned = [rows[::-1] for rows in SETS]
