@@ -5,6 +5,8 @@ import sys
 import numpy as np
 import pytest
 from scipy import ndimage
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -371,6 +373,21 @@ def test_moving_shapes_are_told_apart_by_their_motion():
     # In one block it does not matter where the shape was.
     only = Sets.from_list([motion_histograms(clip, blocks=(1, 1)) for clip in clips])
     assert left_one_out(only, y) <= 0.1
+
+
+def test_cuboids_of_one_block_are_one_cluster(tmp_path):
+    # After the second experiment of chapter 6: four blocks, each with a motion of its own.
+    top = [moving(0, 1, n=41, seed=0), moving(1, 0, n=41, seed=1)]
+    bottom = [moving(-1, 0, n=41, seed=2), moving(0, -1, n=41, seed=3)]
+    video = np.concatenate([np.concatenate(half, axis=2) for half in (top, bottom)], axis=1)
+    write_clips(tmp_path, [video], [None], ["video.npy"])
+    options = {"bins": 8, "blocks": (2, 2), "threshold": 0.5}
+    sets = Sets.from_clips(tmp_path, vectors_per_set=10, cuboids=True, **options)
+    assert sets.shape == (16, 8)
+    strongest = [rows.mean(axis=0).argmax() for rows in sets]
+    assert strongest == [0, 6, 2, 4] * 4
+    found = KMeans(4, random_state=0).fit_predict(Gaussians.from_sets(sets).means)
+    assert adjusted_rand_score(found, strongest) == 1
 
 
 # ---------------------------------------------------------------------- recordings

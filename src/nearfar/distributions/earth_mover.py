@@ -72,6 +72,13 @@ def emd_distances(
     ----------
     .. [1] Y. Rubner, C. Tomasi, L. J. Guibas, "The earth mover's distance as a metric for image
        retrieval", 2000.
+
+    Examples
+    --------
+    >>> from nearfar.distributions import emd_distances
+    >>> emd_distances([[[0.0], [1.0]], [[2.0], [5.0]]])  # doctest: +SKIP
+    array([[0., 3.],
+           [3., 0.]])
     """
     check_parameter("emd_distances", "power", power, [real(1)])
     check_parameter("emd_distances", "n_clusters", n_clusters, [none, integer(1)])

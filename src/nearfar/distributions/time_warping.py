@@ -65,6 +65,13 @@ def dtw_distances(
     ----------
     .. [1] H. Sakoe, S. Chiba, "Dynamic programming algorithm optimization for spoken word
        recognition", 1978.
+
+    Examples
+    --------
+    >>> from nearfar.distributions import dtw_distances
+    >>> rising, slow, falling = [[0.0], [1.0]], [[0.0], [0.0], [1.0]], [[1.0], [0.0]]
+    >>> dtw_distances([rising], [slow, falling])  # doctest: +SKIP
+    array([[0.        , 1.41421356]])
     """
     check_parameter("dtw_distances", "window", window, [none, integer(1)])
     left, right = two_sides(A, B)

@@ -51,7 +51,7 @@ def sets_of_clips(
 
     def read(member: Any) -> NDArray[np.float64]:
         try:
-            return motion_histograms(_shrunk(read_clip(member.path), shrink), **motion)
+            return motion_histograms(read_clip(member.path, shrink), **motion)
         except ImportError:
             raise
         except Exception as error:
@@ -67,33 +67,39 @@ def sets_of_clips(
     return ClipSets(arrays, None if labels is None else labels[owners], names)
 
 
-def read_clip(path: Path) -> NDArray[Any]:
-    """Frames of a video, of a folder of images or of an ``.npy`` file."""
+def read_clip(path: Path, shrink: int = 1) -> NDArray[Any]:
+    """Frames of a video, of a folder of images or of an ``.npy`` file, shrunk one by one."""
     if path.suffix.lower() in ARRAYS and path.is_file():
-        return np.asarray(np.load(path, allow_pickle=False))
+        return _shrunk(np.asarray(np.load(path, allow_pickle=False)), shrink)
     require("imageio", "video")
     imageio = require("imageio.v3", "video")
-    if not path.is_dir():
-        if path.suffix.lower() == ".gif":
-            return np.asarray(imageio.imread(path, index=None, plugin="pillow", mode="L"))
+    if path.is_dir():
+        frames = _frames_of_images(path, imageio)
+    elif path.suffix.lower() == ".gif":
+        frames = iter(imageio.imread(path, index=None, plugin="pillow", mode="L"))
+    else:
         require("av", "video")
-        frames = list(imageio.imiter(path, plugin="pyav", format="gray"))
-        if not frames:
-            raise ValueError("it has no frames.")
-        return np.stack(frames)
-    images: list[NDArray[Any]] = []
-    for file in _images(path):
+        frames = imageio.imiter(path, plugin="pyav", format="gray")
+    kept = [_shrunk(np.asarray(frame)[None], shrink)[0] for frame in frames]
+    if not kept:
+        raise ValueError("it has no frames.")
+    return np.stack(kept)
+
+
+def _frames_of_images(folder: Path, imageio: Any) -> Iterator[NDArray[Any]]:
+    shape = None
+    for file in _images(folder):
         try:
             image = np.asarray(imageio.imread(file, mode="L"))
         except Exception as error:
             raise ValueError(f"{file.name} cannot be read as an image: {error}") from error
-        if images and image.shape != images[0].shape:
+        shape = shape or image.shape
+        if image.shape != shape:
             raise ValueError(
                 f"{file.name} has {image.shape[0]}×{image.shape[1]} pixels, but the first frame "
-                f"has {images[0].shape[0]}×{images[0].shape[1]}."
+                f"has {shape[0]}×{shape[1]}."
             )
-        images.append(image)
-    return np.stack(images)
+        yield image
 
 
 def _is_clip(folder: Path) -> bool:

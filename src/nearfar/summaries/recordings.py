@@ -64,6 +64,13 @@ def mfcc(
     See Also
     --------
     nearfar.Sets.from_audio : A folder of recordings, each as such a set.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_tones, mfcc
+    >>> recordings, y = make_tones(1, tones=["trill"], random_state=0)
+    >>> mfcc(recordings[0], 8000).shape  # doctest: +SKIP
+    (51, 13)
     """
     _check_options("mfcc", n_coefficients, window, step)
     check_parameter("mfcc", "sample_rate", sample_rate, [integer(_SMALLEST_RATE)])

@@ -485,6 +485,15 @@ class Sets:
         ValueError
             Naming the recording that cannot be read, is shorter than a frame, has another rate, or
             has no label while others have one.
+
+        Examples
+        --------
+        A folder of words, with a sub-folder for each speaker:
+
+        >>> from nearfar import Sets
+        >>> sets = Sets.from_audio("words")  # doctest: +SKIP
+        >>> sets  # doctest: +SKIP
+        Sets(n_sets=270, n_features=13, n_vectors=21042, ..., with labels, names)
         """
         from nearfar.summaries.recordings import sets_of_recordings
 
