@@ -66,7 +66,7 @@ def emd_distances(
 
     Notes
     -----
-    Cost: about :math:`O(t^3)` a pair for sets of t vectors; 20 ms for t = 500.
+    Cost: about :math:`O(t^3)` a pair for sets of t vectors; 50 ms for t = 500.
 
     References
     ----------

@@ -76,7 +76,7 @@ def motion_histograms(
     The reference names the flow of Lucas and Kanade and "an adaptive threshold", but gives neither
     the rule of the threshold, nor where bins begin, nor whether counts are normalised.
 
-    Cost: O(t · height · width), about 30 ms a frame of 160×120.
+    Cost: O(t · height · width), about 8 ms a frame of 160×120.
 
     References
     ----------
