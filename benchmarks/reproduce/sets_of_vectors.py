@@ -464,8 +464,11 @@ def mean_error(rows: list[dict[str, Any]]) -> tuple[float, float]:
     return float(errors[0]), 100 * float(np.sqrt(max(share * (1 - share), 1 / n) / n))
 
 
-def cell(rows: list[dict[str, Any]]) -> str:
-    return "{:.1f} ± {:.1f}".format(*mean_error(rows)) if rows else "-"
+def cell(rows: list[dict[str, Any]], n_splits: int) -> str:
+    if not rows:
+        return "-"
+    part = f" ({len(rows)} of {n_splits} splits)" if len(rows) < n_splits else ""
+    return "{:.1f} ± {:.1f}".format(*mean_error(rows)) + part
 
 
 def as_printed(row: dict[str, Any]) -> str:
@@ -502,9 +505,10 @@ def details(name: str, results: Results) -> list[str]:
             share = np.mean([row["negative_mass"] for row in ours["k-NN, embedded"]])
             mass += f" / {100 * share:.1f}"
         every = [row for kind in ours.values() for row in kind]
-        seconds = np.mean([row["seconds"] for row in every]) if every else np.nan
-        mixed = cell(results.select(set=name, protocol="mixed", measure=measure))
-        body.append((title, as_paper, mixed, *map(cell, ours.values()), mass, f"{seconds:.1f}"))
+        seconds = np.mean([row["seconds"] for row in every or theirs])
+        mixed = results.select(set=name, protocol="mixed", measure=measure)
+        cells = [cell(found, n_splits) for found in (mixed, *ours.values())]
+        body.append((title, as_paper, *cells, mass, f"{seconds:.1f}"))
     head = (
         "measure",
         "paper: k-NN, embedded",
@@ -538,7 +542,8 @@ def claims(results: Results) -> list[str]:
         share = theirs["bhattacharyya_riemann"]["negative_mass"]
         psd = "yes" if share < 1e-6 else f"no ({100 * share:.1f} %)"
         mixed = results.select(set=name, protocol="mixed", measure="bhattacharyya_riemann")
-        gap = f"{mean_error(mixed)[0] - four[3]:+.1f}".replace("-", "−") if mixed else "-"
+        whole = len(mixed) == len(embedded["bhattacharyya_riemann"]) > 0
+        gap = f"{mean_error(mixed)[0] - four[3]:+.1f}".replace("-", "−") if whole else "-"
         if all(embedded.values()):
             found = {measure: mean_error(rows) for measure, rows in embedded.items()}
             best = min(found, key=lambda measure: found[measure][0])
@@ -618,7 +623,8 @@ def page(results: Results) -> list[str]:
     lines += section("What the works claim, set by set") + claims(results)
     lines += of_clips(results)
     for name in CASES:
-        lines += details(name, results) if results.select(set=name) else []
+        there = results.select(set=name, protocol="none") and len(results.select(set=name)) > 1
+        lines += details(name, results) if there else []
     return lines
 
 
