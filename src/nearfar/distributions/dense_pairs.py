@@ -36,6 +36,7 @@ from nearfar.distributions.pair_terms import (
     Terms,
     bordered_cholesky,
     less,
+    log_dets_of,
     log_norm,
     pieces,
 )
@@ -109,7 +110,7 @@ class DenseSide:
     @cached_property
     def log_dets(self) -> Array:
         """ln |Σ|, (n,)."""
-        return np.asarray(2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1))
+        return log_dets_of(self.factors)
 
     @cached_property
     def extremes(self) -> tuple[Array, Array]:
@@ -226,12 +227,15 @@ class DensePairs:
         A, B, p = self.A, self.B, self.n_features
         for part in pieces(columns, 16 * (p + 1) ** 2):
             covariances = B.covariances[part]
-            G = np.empty((len(covariances), p + 1, p + 1))
-            np.add(covariances, A.covariances[a], out=G[:, :p, :p])
-            G[:, p, :p] = B.means[part] - A.means[a]
-            log_det, quad = bordered_cholesky(G)  # of twice Γ
-            if "quad_mean" in row:
-                row["quad_mean"][less(part, first)] = 2 * quad
+            if self._equal_means:
+                log_det = log_dets_of(np.linalg.cholesky(covariances + A.covariances[a]))
+            else:
+                G = np.empty((len(covariances), p + 1, p + 1))
+                np.add(covariances, A.covariances[a], out=G[:, :p, :p])
+                G[:, p, :p] = B.means[part] - A.means[a]
+                log_det, quad = bordered_cholesky(G)  # of twice Γ
+                if "quad_mean" in row:
+                    row["quad_mean"][less(part, first)] = 2 * quad
             if "log_mean" in row:
                 logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
                 row["log_mean"][less(part, first)] = log_det - logs

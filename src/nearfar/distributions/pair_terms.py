@@ -75,8 +75,12 @@ def bordered_cholesky(G: Array) -> tuple[Array, Array]:
     G[:, -1, -1] = 1e300  # positive definite, whatever u is; no other entry reads it
     L = np.linalg.cholesky(G)
     last = L[:, -1, :-1]
-    diagonal = np.diagonal(L, axis1=1, axis2=2)[:, :-1]
-    return 2 * np.log(diagonal).sum(axis=1), np.einsum("ij,ij->i", last, last)
+    return log_dets_of(L[:, :-1, :-1]), np.einsum("ij,ij->i", last, last)
+
+
+def log_dets_of(factors: NDArray[Any]) -> Array:
+    """ln |L Lᵀ| of a stack of triangular factors."""
+    return np.asarray(2 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1))
 
 
 def log_norm(values: Array, extra: Array | float = 0.0) -> Array:
