@@ -23,6 +23,7 @@ from .discriminant.weighted_lda import WeightedLDA as WeightedLDA
 from .distributions.augmented_spectral_clustering import (
     AugmentedSpectralClustering as AugmentedSpectralClustering,
 )
+from .distributions.bag_of_words import BagOfWords as BagOfWords
 from .distributions.euclidean_embedding import EuclideanEmbedding as EuclideanEmbedding
 from .distributions.laplacian_embedding import LaplacianEmbedding as LaplacianEmbedding
 from .distributions.mvem import MVEMClassifier as MVEMClassifier

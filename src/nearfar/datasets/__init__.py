@@ -1,4 +1,4 @@
-"""Embedded sets, readers for tables, arrays and their labels, and generators."""
+"""Embedded sets, readers for tables, clips and recordings, and generators."""
 
 from nearfar.datasets.generators import (
     make_class_separation,
@@ -7,15 +7,24 @@ from nearfar.datasets.generators import (
     make_unequal_covariances,
 )
 from nearfar.datasets.sensor_networks import make_sensor_network
+from nearfar.datasets.sets_of_vectors import make_moving_shapes, make_sets, make_tones
 from nearfar.datasets.tables import EMBEDDED, Table, read_table
+from nearfar.summaries.motion import motion_histograms, optical_flow
+from nearfar.summaries.recordings import mfcc
 
 __all__ = [
     "EMBEDDED",
     "Table",
     "make_class_separation",
     "make_five_classes",
+    "make_moving_shapes",
     "make_multimodal",
     "make_sensor_network",
+    "make_sets",
+    "make_tones",
     "make_unequal_covariances",
+    "mfcc",
+    "motion_histograms",
+    "optical_flow",
     "read_table",
 ]

@@ -1,6 +1,7 @@
 """Distances between distributions, and what they are good for."""
 
 from nearfar.distributions.dissimilarities import dissimilarity
+from nearfar.distributions.earth_mover import emd_distances
 from nearfar.distributions.kernels import (
     KernelRepair,
     exponential_kernel,
@@ -8,11 +9,14 @@ from nearfar.distributions.kernels import (
     repair_kernel,
 )
 from nearfar.distributions.metric_checks import MetricReport, metric_closure, metric_report
+from nearfar.distributions.time_warping import dtw_distances
 
 __all__ = [
     "KernelRepair",
     "MetricReport",
     "dissimilarity",
+    "dtw_distances",
+    "emd_distances",
     "exponential_kernel",
     "metric_closure",
     "metric_report",

@@ -1,0 +1,283 @@
+"""Objects that are sets of vectors, drawn at random: Gaussian sets, clips and recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from nearfar.datasets.generators import Points, Seed
+from nearfar.summaries.sets import Sets
+from nearfar.words import did_you_mean, listed
+
+__all__ = ["make_moving_shapes", "make_sets", "make_tones"]
+
+MOTIONS = ("right", "left", "up", "down", "wave", "bounce", "grow")
+TONES = ("steady", "rising", "falling", "trill", "noise")
+
+
+def make_sets(
+    n_per_class: int = 20,
+    n_classes: int = 3,
+    n_features: int = 4,
+    *,
+    sizes: tuple[int, int] = (15, 40),
+    means: float = 1.0,
+    covariances: float = 0.5,
+    within: float = 0.2,
+    random_state: Seed = None,
+) -> Sets:
+    r"""Sets of vectors from Gaussians that are alike within a class.
+
+    A class has a mean :math:`m_c` and a symmetric matrix :math:`S_c`; a set of it is drawn from
+
+    .. math:: N(m_c + \delta,\; \exp(S_c + \Delta)),
+
+    with :math:`\delta` and :math:`\Delta` drawn for each set.
+
+    Parameters
+    ----------
+    n_per_class : int, default=20
+        Sets of each class.
+    n_classes, n_features : int, default=3 and 4
+        How many.
+    sizes : (int, int), default=(15, 40)
+        The least and the largest number of vectors in a set, all alike likely.
+    means, covariances : float, default=1.0 and 0.5
+        Standard deviations of the entries of :math:`m_c` and :math:`S_c`: with 0 all classes have
+        the same means, or the same covariances.
+    within : float, default=0.2
+        Standard deviation of the entries of :math:`\delta` and :math:`\Delta`.
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    Sets
+        Ordered by class, with ``labels`` from 0.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_sets
+    >>> sets = make_sets(random_state=0)
+    >>> len(sets), sets.labels[[0, 59]]
+    (60, array([0, 2]))
+    """
+    low, high = sizes
+    if min(n_per_class, n_classes, n_features, low) < 1 or high < low:
+        raise ValueError(
+            f"n_per_class={n_per_class}, n_classes={n_classes}, n_features={n_features} and "
+            f"sizes={sizes} must be at least 1, and sizes ascend."
+        )
+    if not min(means, covariances, within) >= 0:
+        raise ValueError(
+            f"means={means}, covariances={covariances} and within={within} must be at least 0."
+        )
+    random = np.random.default_rng(random_state)
+    arrays = []
+    for _ in range(n_classes):
+        m = means * random.normal(size=n_features)
+        S = covariances * _symmetric(n_features, random)
+        for _ in range(n_per_class):
+            centre = m + within * random.normal(size=n_features)
+            root = linalg.expm((S + within * _symmetric(n_features, random)) / 2)
+            t = int(random.integers(low, high, endpoint=True))
+            arrays.append(random.normal(size=(t, n_features)) @ root + centre)
+    return Sets.from_list(arrays, np.repeat(np.arange(n_classes), n_per_class))
+
+
+def make_moving_shapes(
+    n_per_class: int = 10,
+    *,
+    motions: Sequence[str] = ("right", "up", "wave", "bounce"),
+    n_frames: int = 20,
+    shape: tuple[int, int] = (36, 48),
+    noise: float = 0.01,
+    random_state: Seed = None,
+) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
+    """Short clips of a bright, textured disc that moves over a dark ground.
+
+    Place, radius, brightness, texture and speed (one to two pixels a frame) are drawn anew for each
+    clip; what leaves at one side comes in at the other.
+
+    Parameters
+    ----------
+    n_per_class : int, default=10
+        Clips of each motion.
+    motions : list of str, default=("right", "up", "wave", "bounce")
+        Some of "right", "left", "up", "down"; "wave" and "bounce" (to and fro along a row and along
+        a column), and "grow".
+    n_frames : int, default=20
+        Frames of a clip.
+    shape : (int, int), default=(36, 48)
+        Height and width in pixels.
+    noise : float, default=0.01
+        Standard deviation of the noise in each pixel.
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    clips : ndarray of float32, shape (n_clips, n_frames, height, width)
+        Ordered by motion; but for the noise from 0 to 1.
+    y : ndarray of shape (n_clips,)
+        The motion of each.
+
+    See Also
+    --------
+    motion_histograms : A clip as a set of vectors.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_moving_shapes
+    >>> clips, y = make_moving_shapes(random_state=0)
+    >>> clips.shape
+    (40, 20, 36, 48)
+    """
+    _check_kinds("motions", motions, MOTIONS)
+    if n_per_class < 1 or n_frames < 2 or min(shape) < 8:
+        raise ValueError(
+            f"n_per_class={n_per_class} must be at least 1, n_frames={n_frames} at least 2 and "
+            f"shape={shape} at least 8 each."
+        )
+    random = np.random.default_rng(random_state)
+    clips = np.stack(
+        [_clip(motion, n_frames, shape, random) for motion in motions for _ in range(n_per_class)]
+    )
+    clips += noise * random.normal(size=clips.shape)
+    return clips.astype(np.float32), np.repeat(np.array(motions), n_per_class)
+
+
+def make_tones(
+    n_per_class: int = 10,
+    *,
+    tones: Sequence[str] = ("steady", "rising", "trill", "noise"),
+    seconds: float = 0.5,
+    sample_rate: int = 8000,
+    noise: float = 0.01,
+    random_state: Seed = None,
+) -> tuple[list[Points], NDArray[np.str_]]:
+    """Short recordings of tones with three overtones.
+
+    Pitch (240 to 320 Hz), loudness, and length (up to a quarter more or less) are drawn anew for
+    each.
+
+    Parameters
+    ----------
+    n_per_class : int, default=10
+        Recordings of each kind.
+    tones : list of str, default=("steady", "rising", "trill", "noise")
+        Some of "steady", "rising" and "falling" (by an octave), "trill" (to and fro twelve times
+        a second) and "noise". As sets, which have no order, rising and falling tones are the same.
+    seconds : float, default=0.5
+        The mean length.
+    sample_rate : int, default=8000
+        Samples a second.
+    noise : float, default=0.01
+        Standard deviation of the noise that is added to all.
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    recordings : list of ndarrays of shape (n_samples_i,)
+        Between -1 and 1, but for the noise; ordered by kind.
+    y : ndarray of shape (n_recordings,)
+        The kind of each.
+
+    See Also
+    --------
+    mfcc : A recording as a set of vectors.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_tones
+    >>> recordings, y = make_tones(2, tones=["steady", "trill"], random_state=0)
+    >>> len(recordings), y.tolist()
+    (4, ['steady', 'steady', 'trill', 'trill'])
+    """
+    _check_kinds("tones", tones, TONES)
+    if n_per_class < 1 or sample_rate < 4000 or not seconds > 0:
+        raise ValueError(
+            f"n_per_class={n_per_class} must be at least 1, sample_rate={sample_rate} at least "
+            f"4000 and seconds={seconds} above 0."
+        )
+    random = np.random.default_rng(random_state)
+    recordings = []
+    for kind in tones:
+        for _ in range(n_per_class):
+            n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
+            wave = _tone(kind, np.arange(n) / sample_rate, random)
+            recordings.append(wave + noise * random.normal(size=n))
+    return recordings, np.repeat(np.array(tones), n_per_class)
+
+
+def _symmetric(p: int, random: np.random.Generator) -> Points:
+    G = random.normal(size=(p, p))
+    return np.asarray((G + G.T) / 2)
+
+
+def _clip(
+    motion: str, n_frames: int, shape: tuple[int, int], random: np.random.Generator
+) -> Points:
+    height, width = shape
+    speed = random.uniform(1, 2)
+    # Of the centre, in pixels down and right; to and fro in periods of 12 frames.
+    t = np.arange(n_frames)
+    straight, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
+    still = np.zeros(n_frames)
+    down, right = {
+        "right": (still, straight),
+        "left": (still, -straight),
+        "up": (-straight, still),
+        "down": (straight, still),
+        "wave": (still, swing),
+        "bounce": (swing, still),
+        "grow": (still, still),
+    }[motion]
+    radius = np.full(n_frames, random.uniform(0.15, 0.25) * min(shape))
+    if motion == "grow":
+        radius = 0.1 * min(shape) + 0.3 * speed * t
+    start, bright = random.uniform(size=2) * shape, random.uniform(0.6, 1.0)
+    phase, ripple = random.uniform(0, 2 * np.pi, size=2), random.uniform(1.5, 2.5)
+    rows, columns = np.arange(height)[None, :, None], np.arange(width)[None, None]
+    # The nearest way to the centre, over the border if need be.
+    y = (rows - start[0] - down[:, None, None] + height / 2) % height - height / 2
+    x = (columns - start[1] - right[:, None, None] + width / 2) % width - width / 2
+    r = radius[:, None, None]
+    scale = r / r[0] if motion == "grow" else 1.0
+    texture = np.cos(y / (ripple * scale) + phase[0]) + np.cos(x / (ripple * scale) + phase[1])
+    inside = 1 / (1 + np.exp(np.clip(2 * (np.hypot(y, x) - r), -50, 50)))
+    return np.asarray(bright * inside * (0.7 + 0.15 * texture))
+
+
+def _tone(kind: str, t: Points, random: np.random.Generator) -> Points:
+    pitch, loud = random.uniform(240, 320), random.uniform(0.3, 0.8)
+    if kind == "noise":
+        return np.asarray(loud * np.clip(random.normal(size=len(t)) / 3, -1, 1))
+    share = t / t[-1]
+    frequency = (
+        pitch
+        * {
+            "steady": np.ones(len(t)),
+            "rising": 2**share,
+            "falling": 2 ** (1 - share),
+            "trill": 2 ** (0.1 * np.sin(2 * np.pi * 12 * t)),
+        }[kind]
+    )
+    # Cycles since the beginning.
+    phase = 2 * np.pi * np.cumsum(frequency) * t[1]
+    overtones = sum(np.sin(k * phase) / k for k in range(1, 5))
+    return np.asarray(loud * overtones / 2.1)
+
+
+def _check_kinds(name: str, kinds: Any, known: Sequence[str]) -> None:
+    if isinstance(kinds, str) or not len(kinds):
+        raise ValueError(f"{name} must be a list of {listed(known)}; got {kinds!r}.")
+    for kind in kinds:
+        if kind not in known:
+            close = did_you_mean(kind, known)
+            raise ValueError(f"{name} must be some of {listed(known)}; got {kind!r}.{close}")

@@ -1,0 +1,118 @@
+"""The earth mover's distance between sets of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+
+from nearfar.blocks import effective_threads, map_in_order
+from nearfar.distributions.set_pairs import all_pairs, two_sides
+from nearfar.extras import require
+from nearfar.parameters import check_parameter, integer, none, real
+from nearfar.summaries.sets import Floats, Sets
+
+__all__ = ["emd_distances"]
+
+Array = NDArray[np.float64]
+
+
+def emd_distances(
+    A: Sets | ArrayLike,
+    B: Sets | ArrayLike | None = None,
+    *,
+    power: float = 1.0,
+    n_clusters: int | None = None,
+    n_jobs: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> Array:
+    r"""The earth mover's distance between sets, all pairs of one collection or of two.
+
+    Each set is a heap of earth, spread evenly over its vectors; what it costs to move the one heap
+    onto the other is, with :math:`t` and :math:`s` vectors :math:`x_i` and :math:`z_j`,
+
+    .. math:: d = \Big( \min_{T \ge 0} \sum_{ij} T_{ij} \|x_i - z_j\|^q \Big)^{1/q}, \qquad
+              \sum_j T_{ij} = \tfrac1t, \quad \sum_i T_{ij} = \tfrac1s .
+
+    It is a metric between the empirical distributions, with no Gaussian assumed, and no covariance
+    to be estimated: for sets of few vectors, or of several clusters each. It depends on the units
+    of the features: scale them first. POT solves the linear program (``pip install nearfar[ot]``).
+
+    Parameters
+    ----------
+    A : Sets, or list of array-likes
+        The rows.
+    B : Sets, or list of array-likes, default=None
+        The columns; A itself by default.
+    power : float, default=1.0
+        q, at least 1: 1 is the earth mover's distance of the works, 2 weighs long ways more.
+    n_clusters : int, default=None
+        First reduce each set that has more vectors to so many centres of k-means with their
+        shares, its "signature". None takes all vectors.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores.
+    random_state : int, RandomState instance or None, default=None
+        The seed of k-means.
+
+    Returns
+    -------
+    ndarray of shape (n_A, n_B)
+        Exactly symmetric and with a diagonal of zero if there is no B; for scikit-learn's
+        ``KNeighborsClassifier(metric="precomputed")``, or, through
+        :func:`~nearfar.distributions.exponential_kernel`, for ``SVC(kernel="precomputed")``.
+
+    Notes
+    -----
+    Cost: about :math:`O(t^3)` a pair for sets of t vectors; 50 ms for t = 500.
+
+    References
+    ----------
+    .. [1] Y. Rubner, C. Tomasi, L. J. Guibas, "The earth mover's distance as a metric for image
+       retrieval", 2000.
+
+    Examples
+    --------
+    >>> from nearfar.distributions import emd_distances
+    >>> emd_distances([[[0.0], [1.0]], [[2.0], [5.0]]])  # doctest: +SKIP
+    array([[0., 3.],
+           [3., 0.]])
+    """
+    check_parameter("emd_distances", "power", power, [real(1)])
+    check_parameter("emd_distances", "n_clusters", n_clusters, [none, integer(1)])
+    left, right = two_sides(A, B)
+    ot = require("ot", "ot")
+    signatures = _signatures(left, n_clusters, random_state, n_jobs)
+    others = signatures
+    if right is not None:
+        others = _signatures(right, n_clusters, random_state, n_jobs)
+
+    def distance(i: int, j: int) -> float:
+        (x, a), (z, b) = signatures[i], others[j]
+        cost = cdist(x, z)
+        if len(x) == 1 or len(z) == 1:  # one way only
+            return float((a @ cost**power @ b) ** (1 / power))
+        # In units of the largest cost: the solver's tolerance is absolute.
+        top = cost.max() or 1.0
+        value = ot.emd2(a, b, (cost / top) ** power, numItermax=1_000_000)
+        return float(top * max(float(value), 0.0) ** (1 / power))
+
+    return all_pairs(distance, len(left), None if right is None else len(right), n_jobs)
+
+
+def _signatures(
+    sets: Sets, n_clusters: int | None, random_state: Any, n_jobs: int | None
+) -> list[tuple[Floats, Array]]:
+    def signature(rows: Floats) -> tuple[Floats, Array]:
+        rows = np.asarray(rows, np.float64)
+        if n_clusters is None or len(rows) <= n_clusters:
+            return rows, np.full(len(rows), 1 / len(rows))
+        means = KMeans(n_clusters, n_init=1, random_state=random_state).fit(rows)
+        shares = np.bincount(means.labels_, minlength=n_clusters) / len(rows)
+        return means.cluster_centers_[shares > 0], shares[shares > 0]
+
+    # A generator that is shared draws in one order only.
+    shared = isinstance(random_state, np.random.RandomState)
+    return list(map_in_order(signature, sets, 1 if shared else effective_threads(n_jobs)))
