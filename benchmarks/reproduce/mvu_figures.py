@@ -720,13 +720,12 @@ def see_sweep(row: Numbers) -> str:
         "300 points, since at 1000 equalities are not met within minutes and nothing is proven of "
         f"them. For k = {', '.join(map(str, SWEEP))} the trace with equalities is at most "
         f"{', '.join(bounds)} times that of the data, by proof, and with inequalities "
-        f"{ratios(less, 'stretch')} times: the more neighbours, the less "
-        "equalities let the roll unfold, until it is locked. Where they lock is a matter of how "
-        "many points there are. Harmonic means are "
-        f"{ratios(equal, 'harmonic')} with equalities (worst edges off "
-        f"by {', '.join(percent(one['residual']) for one in equal)}) and "
-        f"{ratios(less, 'harmonic')} with inequalities, which never "
-        "lock, and for which more neighbours are better."
+        f"{ratios(less, 'stretch')} times. Locked, with the spectrum of PCA: k = "
+        f"{', '.join(str(k) for k, one in zip(SWEEP, equal, strict=True) if one['locked'])}. So "
+        "few points have neighbours on the next layer, which hold inequalities, too, and harmonic "
+        f"means are low: {ratios(equal, 'harmonic')} with equalities (worst edges off by "
+        f"{', '.join(percent(one['residual']) for one in equal)}), {ratios(less, 'harmonic')} with "
+        "inequalities."
     )
 
 
