@@ -247,8 +247,8 @@ def draw_trefoil(a: Arrays) -> Any:
 
 def see_trefoil(row: Numbers) -> str:
     return (
-        "a ribbon 0.6 wide, spread evenly (drawn at random, its graph had gaps, and became a line), "
-        f"inequalities. Shares {listed(row['shares'], 4)}; the points go once "
+        "a ribbon 0.6 wide, spread evenly (drawn at random, its graph had gaps, and became a "
+        f"line), inequalities. Shares {listed(row['shares'], 4)}; the points go once "
         f"round the origin ({row['turns']:.2f} turns), and their angle follows the length along "
         f"the knot with a correlation of {row['angle']:.4f}. Certificate: {certificate(row)}."
     )
@@ -413,8 +413,8 @@ def draw_comb(a: Arrays) -> Any:
 
 def see_comb(row: Numbers) -> str:
     return (
-        "a comb of our own, six teeth of 40 points on a spine of 60 (seven to nine teeth gave as many "
-        "dimensions by MVU as teeth, and one less by Isomap). Dimensions with more than 1 % "
+        "a comb of our own, six teeth of 40 points on a spine of 60 (seven to nine teeth gave as "
+        "many dimensions by MVU as teeth, and one less by Isomap). Dimensions with more than 1 % "
         f"of the variance: {row['dimensions']} by MVU ({listed(row['shares'], 6)}), "
         f"{row['isomap dimensions']} by Isomap, which has {percent(row['negative'])} of its "
         f"spectrum below 0 besides. Certificate: {certificate(row)}. With inequalities teeth fold "

@@ -375,8 +375,9 @@ automatic. Seconds are CPU time of one fit.
 ABOUT_MACHINES = f"""
 Error of a support vector machine in percent, USPS digits. {N_DIGITS} images of each pair, drawn
 once, of mean squared length 1 about their mean; {N_SPLITS} times {N_TEST} of them are to test. The
-polynomial is of degree 2, σ of the Gaussian is 1. MVU (≤, k = 4) sees all images and no labels. The
-thesis names neither its images nor the price C of errors, here the best of {len(PRICES)} (1 to
+polynomial is of degree 2, σ of the Gaussian is 1. MVU (k = 4;
+inequalities, where the thesis presumably has equalities) sees all images and no labels. The thesis
+names neither its images nor the price C of errors, here the best of {len(PRICES)} (1 to
 1000) by five folds within the training rows, kernels having mean diagonal 1. The verdict allows for
 two standard errors of the difference of two counts.
 """
