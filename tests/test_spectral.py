@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import linalg, sparse
 from scipy.sparse import csgraph
 from scipy.spatial import procrustes
@@ -518,7 +519,7 @@ def test_hessian_lle_lays_a_sheet_with_a_hole_flat():
     X = np.column_stack([np.sin(flat[:, 0]), np.cos(flat[:, 0]), flat[:, 1]])
     learner = HessianLLE().fit(X[:600])
     both = flat[:600] - flat[:600].mean(axis=0)
-    fit, *_ = np.linalg.lstsq(learner.embedding_, both)
+    fit, *_ = np.linalg.lstsq(learner.embedding_, both, rcond=None)
     assert np.linalg.norm(both - learner.embedding_ @ fit) < 0.01 * np.linalg.norm(both)
     new = flat[600:] - flat[:600].mean(axis=0)
     assert np.linalg.norm(new - learner.transform(X[600:]) @ fit) < 0.03 * np.linalg.norm(new)
@@ -818,6 +819,7 @@ def test_stress_is_no_worse_than_that_of_scikit_learn():
     assert np.median(np.linalg.norm(moved - mds.embedding_, axis=1)) < 0.05 * np.median(D)
 
 
+@pytest.mark.skipif(int(sklearn.__version__.split(".")[1]) < 7, reason="it stops too early there")
 def test_order_of_distances_is_all_that_non_metric_scaling_needs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))

@@ -75,7 +75,7 @@ class HessianLLE(_LocalEmbedding):
     >>> rolled = np.column_stack([np.cos(sheet[:, 0]), np.sin(sheet[:, 0]), sheet[:, 1]])
     >>> Y = HessianLLE().fit_transform(rolled)
     >>> flat = sheet - sheet.mean(axis=0)
-    >>> rest = flat - Y @ np.linalg.lstsq(Y, flat)[0]
+    >>> rest = flat - Y @ np.linalg.lstsq(Y, flat, rcond=None)[0]
     >>> bool(np.linalg.norm(rest) < 0.01 * np.linalg.norm(flat))
     True
     """

@@ -45,7 +45,8 @@ class MDS(_Embedding):
     n_components : int, default=2
         Dimension q of the embedding.
     metric : bool, default=True
-        Whether to fit distances, or their order only.
+        Whether to fit distances, or their order only (scikit-learn before 1.7 stops too early
+        then).
     max_iter : int, default=300
         Steps at most.
     tol : float, default=1e-6

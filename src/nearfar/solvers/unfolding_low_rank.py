@@ -464,7 +464,9 @@ def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
     """
     n = edges.n_points
     lengths = np.sqrt(edges.squared)
-    graph = sparse.coo_array((lengths, (edges.first, edges.second)), shape=(n, n)).tocsr()
+    # SciPy before 1.13 has paths over short indices only.
+    ends = edges.first.astype(np.int32), edges.second.astype(np.int32)
+    graph = sparse.coo_array((lengths, ends), shape=(n, n)).tocsr()
     graph = (graph + graph.T).tocsr()
     place = int(np.argmax(csgraph.dijkstra(graph, indices=0)))
     paths, landmarks = np.empty((min(n_landmarks, n), n)), []
