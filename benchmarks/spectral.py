@@ -157,6 +157,10 @@ def differs(name: str, short: bool) -> float | None:
     return float(np.linalg.norm(A - B) / np.linalg.norm(A))
 
 
+def _short(number: float | None) -> str:
+    return "-" if number is None else f"{number:.1e}"
+
+
 def table(results: dict[str, Any]) -> list[dict[str, Any]]:
     lines = []
     for name, case in CASES.items():
@@ -176,7 +180,7 @@ def table(results: dict[str, Any]) -> list[dict[str, Any]]:
             "its CPU s": f"{theirs['CPU s']:.2f}" if theirs else "-",
             "its MB": f"{theirs['MB']:.0f}" if theirs else "-",
             "times faster": f"{theirs['CPU s'] / ours['CPU s']:.2f}" if theirs else "-",
-            "difference": "-" if found["difference"] is None else f"{found['difference']:.1e}",
+            "difference": _short(found.get("difference")),
             "target": case.target,
         }
         lines.append(line)

@@ -27,6 +27,16 @@ class Comparison:
         Everything, as plain data; what :meth:`to_json` writes.
     """
 
+    _of_each_fold: tuple[str, ...] = (
+        "error",
+        "inner_error",
+        "setting",
+        "k",
+        "fit_seconds",
+        "tune_seconds",
+        "peak_mb",
+    )
+
     def __init__(self, document: dict[str, Any], *, complete: bool = True) -> None:
         self.document = document
         #: Whether every method ended by itself; if not, a journal can go on.
@@ -54,14 +64,13 @@ class Comparison:
         """A pandas DataFrame with a row for each method and fold; needs pandas."""
         pandas = require("pandas", "app")
         folds = self.document["folds"]
-        keys = ("error", "inner_error", "setting", "k", "fit_seconds", "tune_seconds", "peak_mb")
         return pandas.DataFrame(
             [
                 {
                     "method": method["name"],
                     "repeat": folds[result["fold"]]["repeat"],
                     "fold": folds[result["fold"]]["fold"],
-                    **{key: result[key] for key in keys},
+                    **{key: result[key] for key in self._of_each_fold},
                 }
                 for method in self.document["methods"]
                 for result in method["results"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from nearfar.evaluation.comparison import Comparison, Row, cut_label, fit_seconds, with_interval
-from nearfar.extras import require
 from nearfar.words import p_text, points
 
 
@@ -17,24 +16,16 @@ class EmbeddingComparison(Comparison):
     clearly more neighbours. Numbers are shares of neighbours kept: the higher, the better.
     """
 
-    @property
-    def folds(self) -> Any:
-        """A pandas DataFrame with a row for each method and fold; needs pandas."""
-        pandas = require("pandas", "app")
-        folds = self.document["folds"]
-        keys = ("kept", "kept_fitted", "trust", "continuity", "rank_trust", "gap", "fit_seconds")
-        return pandas.DataFrame(
-            [
-                {
-                    "method": method["name"],
-                    "repeat": folds[result["fold"]]["repeat"],
-                    "fold": folds[result["fold"]]["fold"],
-                    **{key: result[key] for key in (*keys, "peak_mb")},
-                }
-                for method in self.document["methods"]
-                for result in method["results"]
-            ]
-        )
+    _of_each_fold = (
+        "kept",
+        "kept_fitted",
+        "trust",
+        "continuity",
+        "rank_trust",
+        "gap",
+        "fit_seconds",
+        "peak_mb",
+    )
 
     def _rows(self) -> list[dict[str, Any]]:
         keys = (
