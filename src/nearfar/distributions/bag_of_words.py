@@ -27,7 +27,7 @@ _MANY = 20_000
 class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
     r"""Sets of vectors as histograms of words: how often each word of a codebook occurs in a set.
 
-    The codebook :math:`w_1, \dots, w_K` is found by k-means over the vectors of all training sets,
+    The codebook :math:`w_1, \ldots, w_K` is found by k-means over the vectors of all training sets,
 
     .. math:: \min_w \sum_{i,j} \min_k \|x_{ij} - w_k\|^2 ,
 

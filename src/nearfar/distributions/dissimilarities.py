@@ -79,8 +79,9 @@ def dissimilarity(
     "jeffreys_riemann"        :math:`d_{JR} = \sqrt{u^T \Psi u} + d_R`
     "bhattacharyya_riemann"   :math:`d_{BR} = \sqrt{u^T \Gamma^{-1} u} + d_R`
     "mean"                    :math:`\|u\|`, of the means only
-    "sqrt_kl", "sqrt_jeffreys", "sqrt_bhattacharyya"
-                              the square roots of these three
+    "sqrt_kl",                the square roots of these three
+    "sqrt_jeffreys",
+    "sqrt_bhattacharyya"
     ========================  ================================================================
 
     All but "mean" stay the same when all Gaussians go through one invertible affine map. Only

@@ -34,7 +34,7 @@ def emd_distances(
     Each set is a heap of earth, spread evenly over its vectors; what it costs to move the one heap
     onto the other is, with :math:`t` and :math:`s` vectors :math:`x_i` and :math:`z_j`,
 
-    .. math:: d = \Big( \min_{T \ge 0} \sum_{ij} T_{ij} \|x_i - z_j\|^q \Big)^{1/q}, \qquad
+    .. math:: d = \left( \min_{T \ge 0} \sum_{ij} T_{ij} \|x_i - z_j\|^q \right)^{1/q}, \qquad
               \sum_j T_{ij} = \tfrac1t, \quad \sum_i T_{ij} = \tfrac1s .
 
     It is a metric between the empirical distributions, with no Gaussian assumed, and no covariance

@@ -230,7 +230,7 @@ def _sampled_triples(
 def metric_closure(D: ArrayLike) -> Array:
     r"""The largest metric below D: lengths of shortest paths over all objects.
 
-    .. math:: \bar D_{ij} = \min_{i = k_0, \dots, k_s = j} \sum_t D_{k_{t-1} k_t} .
+    .. math:: \bar D_{ij} = \min_{i = k_0, \ldots, k_s = j} \sum_t D_{k_{t-1} k_t} .
 
     Parameters
     ----------

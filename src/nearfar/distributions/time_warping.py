@@ -30,7 +30,7 @@ def dtw_distances(
     :math:`\pi` that begins with both first vectors, ends with both last ones and goes on by one
     vector in either sequence or in both:
 
-    .. math:: d = \Big( \min_\pi \sum_{(i, j) \in \pi} \|x_i - z_j\|^2 \Big)^{1/2} .
+    .. math:: d = \left( \min_\pi \sum_{(i, j) \in \pi} \|x_i - z_j\|^2 \right)^{1/2} .
 
     It sees the order that sets forget, a rising tone from a falling one, whatever their speeds. It
     is no metric: the triangle inequality fails. It depends on the units of the features, and adds

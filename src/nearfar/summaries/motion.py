@@ -80,7 +80,7 @@ def motion_histograms(
 
     References
     ----------
-    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 6.4.1.
+    .. [1] Abou-Moustafa, K. T., "Metric Learning Revisited", 2011, section 6.4.1.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def optical_flow(
     In a Gaussian window around each pixel, with gradients :math:`g` of the images and the
     difference :math:`I_t` to the second, seen along the flow :math:`v_0` found so far,
 
-    .. math:: v = \Big(\sum g g^T + \epsilon I\Big)^{-1} \sum g (g^T v_0 - I_t) ,
+    .. math:: v = \left(\sum g g^T + \epsilon I\right)^{-1} \sum g (g^T v_0 - I_t) ,
 
     from the coarsest image of a pyramid to the finest. The ridge :math:`\epsilon` gives no flow to
     places without texture, and to straight edges only the flow across them.
