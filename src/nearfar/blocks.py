@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import current_thread
 from typing import Any, TypeVar
@@ -36,8 +36,7 @@ def row_blocks(n_rows: int, bytes_per_row: int, *, at_most: int | None = None) -
 
 def blas_threads() -> int:
     """The number of threads BLAS would use now; honours the user's limits."""
-    counts = [lib["num_threads"] for lib in _libraries().info() if lib["user_api"] == "blas"]
-    return max(counts, default=1)
+    return max((library.get_num_threads() for library in _blas()), default=1)
 
 
 def map_in_order(
@@ -50,8 +49,24 @@ def map_in_order(
     if n_threads <= 1 or current_thread().name.startswith(_POOL):
         yield from map(function, tasks)
         return
-    with _libraries().limit(limits=1):
-        yield from _pool(n_threads, os.getpid()).map(function, tasks)
+    todo = list(tasks)
+    with one_blas_thread():
+        futures = [_pool(n_threads - 1, os.getpid()).submit(function, task) for task in todo]
+        # This thread takes tasks that no other has begun: to sleep and be woken takes as long as a
+        # small one.
+        own: dict[int, Result] = {}
+        free = iter(range(len(todo)))
+        try:
+            for k, future in enumerate(futures):
+                while k not in own and not future.done():
+                    taken = next((j for j in free if futures[j].cancel()), None)
+                    if taken is None:
+                        break
+                    own[taken] = function(todo[taken])
+                yield own.pop(k) if k in own else future.result()
+        finally:
+            for future in futures:
+                future.cancel()
 
 
 @cache
@@ -65,20 +80,32 @@ def blas_for(flops: float) -> AbstractContextManager[object]:
     return one_blas_thread() if flops < 1e8 else nullcontext()
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """BLAS on one thread."""
-    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
-    return limited
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS on one thread.
+
+    As threadpoolctl's own limits, which ask each library for more than its number of threads: that
+    takes as long as a small batch.
+    """
+    libraries = [(library, library.get_num_threads()) for library in _blas()]
+    try:
+        for library, _ in libraries:
+            library.set_num_threads(1)
+        yield
+    finally:
+        for library, before in libraries:
+            library.set_num_threads(before)
 
 
-def _libraries() -> ThreadpoolController:
-    return _found_libraries("scipy.linalg" in sys.modules)
+def _blas() -> list[Any]:
+    return _found_blas("scipy.linalg" in sys.modules)
 
 
 @cache
-def _found_libraries(with_scipy: bool) -> ThreadpoolController:
+def _found_blas(with_scipy: bool) -> list[Any]:
     # To look for them takes 2 ms. NumPy's BLAS is loaded; SciPy has one of its own.
-    return ThreadpoolController()
+    controllers = ThreadpoolController().lib_controllers
+    return [library for library in controllers if library.user_api == "blas"]
 
 
 def effective_threads(n_jobs: int | None) -> int:

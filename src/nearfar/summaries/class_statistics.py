@@ -25,7 +25,8 @@ from nearfar.summaries.second_moment import Floats, SecondMoment
 _THREADED_FEATURES = 256
 _THREADED_SIZE = 2**18
 _UNCHECKED_SIZE = 2**17
-_COPIED_BYTES = 2**24
+_HELD_BYTES = 2**24
+_LOT = 16
 _OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 _TASK_ROWS = 32_768
 
@@ -160,13 +161,14 @@ class ClassStatistics:
         if not len(X):
             return self
         self._drop_origin()
-        # The sums tell of NaN and infinity without a pass of their own, if what they were added to
-        # can be had back. That copy is worth while for many rows and a state of modest size.
-        state = 8 * len(self._seconds) * X.shape[1] ** 2
-        copied = X.size >= _UNCHECKED_SIZE and state <= min(_COPIED_BYTES, X.nbytes // 2)
-        before = deepcopy(vars(self)) if copied else {}
-        if not copied:
+        # The sums tell of NaN and infinity without a pass of their own if they are added only once
+        # they are known to be finite; to hold them back is worth while for a state of modest size.
+        n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
+        state = 8 * n_seconds * X.shape[1] ** 2
+        held_back = X.size >= _UNCHECKED_SIZE and state <= _HELD_BYTES
+        if not held_back:
             _check_finite(X)
+        before = self._without_sums()
         present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
         slots = np.full(len(classes), -1, dtype=np.intp)
         slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
@@ -174,12 +176,35 @@ class ClassStatistics:
         self._precision = max(self._precision, float(np.finfo(X.dtype).eps))
         self._counts += np.bincount(codes, minlength=self.n_classes)
         self._weights += np.bincount(codes, weights=weight, minlength=self.n_classes)
-        self._add_moments(X, codes, None if weight is None else np.sqrt(weight))
-        if not np.isfinite(self._firsts).all():
+        sums: dict[int, Moments] = {}
+        for slot, moments in self._moments(X, codes, None if weight is None else np.sqrt(weight)):
+            if slot in sums:
+                for total, term in zip(sums[slot], moments, strict=True):
+                    total += term
+            else:
+                sums[slot] = moments
+            if not held_back:
+                self._add_sums(sums)
+                sums = {}
+        firsts = [self._firsts, *(first for first, _ in sums.values())]
+        if not all(np.isfinite(first).all() for first in firsts):
             vars(self).update(before)
             assert_all_finite(X, input_name="X")
             raise ValueError(_OVERFLOW)
+        self._add_sums(sums)
         return self
+
+    def _without_sums(self) -> dict[str, Any]:
+        """The state, to go back to; dense sums are shared."""
+        return {
+            name: value.copy() if isinstance(value, np.ndarray | list) else value
+            for name, value in vars(self).items()
+        } | {"_seconds": [second.snapshot() for second in self._seconds]}
+
+    def _add_sums(self, sums: dict[int, Moments]) -> None:
+        for slot, (first, second) in sums.items():
+            self._firsts[slice(None) if slot < 0 else [slot]] += first
+            self._seconds[0 if self.pooled else slot].add_dense(second)
 
     def _open_classes(
         self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
@@ -204,7 +229,10 @@ class ClassStatistics:
                     self._seconds.append(SecondMoment(X.shape[1], self.storage))
         return [known[label] for label in labels]
 
-    def _add_moments(self, X: Floats, codes: NDArray[np.intp], root: Floats | None) -> None:
+    def _moments(
+        self, X: Floats, codes: NDArray[np.intp], root: Floats | None
+    ) -> Iterator[tuple[int, Moments]]:
+        """Sums of the rows by class, or of slot -1 for rows of several; few rows are kept."""
         # Radix sort of small integers; the rows of a class keep their order.
         small = codes.astype(np.uint16) if self.n_classes < 2**16 else codes
         order = np.argsort(small, kind="stable")
@@ -222,11 +250,13 @@ class ClassStatistics:
             kept = {s for s, rows in groups.items() if self._keep_rows(s, X, rows, codes, root)}
             groups = {slot: rows for slot, rows in groups.items() if slot not in kept}
 
-        def moments(task: tuple[int, NDArray[np.intp]]) -> tuple[int, Moments]:
-            slot, rows = task
-            if slot < 0:
-                return slot, mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact)
-            return slot, moments_about(X, rows, self._shifts[slot], root, exact=self.exact)
+        def moments(tasks: list[tuple[int, NDArray[np.intp]]]) -> list[tuple[int, Moments]]:
+            return [
+                (slot, mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact))
+                if slot < 0
+                else (slot, moments_about(X, rows, self._shifts[slot], root, exact=self.exact))
+                for slot, rows in tasks
+            ]
 
         # Enough tasks for some threads; how many there are decides on none of the sums.
         size = min(max(block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
@@ -234,11 +264,13 @@ class ClassStatistics:
         tasks += [(-1, part) for part in _parts(mixed, size)]
         narrow = X.dtype == np.float32 and root is None and not self.exact
         self._rounded = self._rounded or (narrow and bool(tasks))
-        threads = _threads(X, len(tasks))
-        with blas_for(2.0 * block_rows(X) * X.shape[1] ** 2):
-            for slot, (first, second) in map_in_order(moments, tasks, threads):
-                self._firsts[slice(None) if slot < 0 else [slot]] += first
-                self._seconds[0 if self.pooled else slot].add_dense(second)
+        lots = list(_lots(tasks, size))
+        threads = _threads(X, len(lots))
+        # Own threads limit BLAS themselves.
+        flops = np.inf if threads > 1 else 2.0 * block_rows(X) * X.shape[1] ** 2
+        with blas_for(flops):
+            for found in map_in_order(moments, lots, threads):
+                yield from found
 
     def _keep_rows(
         self,
@@ -656,6 +688,22 @@ def _check_divisor(divisor: float, weight: float, ddof: float) -> None:
 def _parts(rows: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
+
+
+def _lots(
+    tasks: list[tuple[int, NDArray[np.intp]]], size: int
+) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
+    """Small tasks together: to hand over one takes as long as the sums of a hundred rows."""
+    lot: list[tuple[int, NDArray[np.intp]]] = []
+    rows = 0
+    for task in tasks:
+        lot.append(task)
+        rows += len(task[1])
+        if rows >= size or len(lot) == _LOT:
+            yield lot
+            lot, rows = [], 0
+    if lot:
+        yield lot
 
 
 def _threads(X: Floats, n_tasks: int) -> int:

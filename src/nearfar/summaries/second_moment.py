@@ -37,6 +37,13 @@ class SecondMoment:
         self.roots.append(np.asarray(roots, dtype=np.float64))
         self.slots.append(slots)
 
+    def snapshot(self) -> SecondMoment:
+        """What is kept now, to go back to. It shares the matrix, but not the lists of rows."""
+        image = SecondMoment(self.n_features, self.storage)
+        image.dense = self.dense
+        image.rows, image.roots, image.slots = self.rows[:], self.roots[:], self.slots[:]
+        return image
+
     def make_dense(self) -> None:
         """From rows to the matrix, for good."""
         if self.dense is None:
