@@ -64,18 +64,20 @@ def megabytes_beyond(work: Callable[[], Any]) -> float:
     return (peak - before) / 1e6
 
 
-def versions() -> str:
+def versions(*peers: str) -> str:
     from importlib.metadata import version
 
-    names = ("nearfar", "numpy", "scipy", "scikit-learn")
+    names = ("nearfar", "numpy", "scipy", "scikit-learn", *peers)
     packages = ", ".join(f"{name} {version(name)}" for name in names)
     return f"Python {platform.python_version()}, {packages}; {os.cpu_count()} cores"
 
 
-def write_table(path: Path, title: str, notes: str, rows: list[dict[str, Any]]) -> None:
-    """A Markdown table, one column a key."""
+def write_table(
+    path: Path, title: str, notes: str, rows: list[dict[str, Any]], *peers: str
+) -> None:
+    """A Markdown table, one column a key; ``peers`` are the packages compared with."""
     columns = list(rows[0])
-    lines = [f"# {title}", "", notes, "", versions(), ""]
+    lines = [f"# {title}", "", notes, "", versions(*peers), ""]
     lines.append("| " + " | ".join(columns) + " |")
     lines.append("|" + "---|" * len(columns))
     lines += ["| " + " | ".join(str(row.get(name, "")) for name in columns) + " |" for row in rows]

@@ -231,9 +231,8 @@ def main() -> None:
             "the root of twice the Bhattacharyya divergence of covariances, its `kullback_sym` the "
             "Jeffreys divergence. Made by `python benchmarks/distributions.py`."
         )
-        write_table(
-            RESULTS / "distributions.md", "Distances between distributions", notes, table(results)
-        )
+        path, title = RESULTS / "distributions.md", "Distances between distributions"
+        write_table(path, title, notes, table(results), "pyriemann")
 
 
 if __name__ == "__main__":
