@@ -5,13 +5,21 @@ import sys
 import numpy as np
 import pytest
 from scipy import ndimage
+from scipy.io import wavfile
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from nearfar import Gaussians, Sets
-from nearfar.datasets import make_moving_shapes, make_sets, make_tones, mfcc, motion_histograms
+from nearfar.datasets import (
+    make_moving_shapes,
+    make_sets,
+    make_tones,
+    mfcc,
+    motion_histograms,
+    write_tones,
+)
 from nearfar.distributions import dissimilarity
 from nearfar.summaries.motion import optical_flow, otsu
 from nearfar.summaries.recordings import resampled
@@ -459,7 +467,7 @@ def test_resampling_keeps_a_tone_and_drops_what_is_above():
     assert np.abs(at_8000 - wanted)[100:-100].max() < 0.02
 
 
-def write_tones(folder, n_per_class=2, rate=8000, suffix=".wav", **options):
+def write_recordings(folder, n_per_class=2, rate=8000, suffix=".wav", **options):
     soundfile = pytest.importorskip("soundfile")
     recordings, y = make_tones(n_per_class, sample_rate=rate, random_state=0, **options)
     for k, (wave, label) in enumerate(zip(recordings, y, strict=True)):
@@ -470,14 +478,14 @@ def write_tones(folder, n_per_class=2, rate=8000, suffix=".wav", **options):
 
 def test_folder_of_recordings_gives_labels_and_names(tmp_path):
     pytest.importorskip("kaldi_native_fbank")
-    recordings, _ = write_tones(tmp_path / "wav", 6)
+    recordings, _ = write_recordings(tmp_path / "wav", 6)
     sets = Sets.from_audio(tmp_path / "wav")
     assert sets.n_features == 13 and len(sets) == 24
     assert sets.names[:2].tolist() == ["noise/18.wav", "noise/19.wav"]
     assert sets.names[6:8].tolist() == ["rising/6.wav", "rising/7.wav"]
     # Sixteen bits on disk are all that is lost.
     assert sets[6] == pytest.approx(mfcc(0.9 * recordings[6], 8000), abs=0.1)
-    write_tones(tmp_path / "flac", 6, suffix=".flac")
+    write_recordings(tmp_path / "flac", 6, suffix=".flac")
     flac = Sets.from_audio(tmp_path / "flac", n_jobs=2)
     assert np.abs(flac.X - sets.X).max() < 0.1
     assert left_one_out(sets, sets.labels, "riemann") <= 0.15  # by chance 0.75
@@ -485,8 +493,8 @@ def test_folder_of_recordings_gives_labels_and_names(tmp_path):
 
 def test_recordings_of_two_rates_are_refused_or_resampled(tmp_path):
     pytest.importorskip("kaldi_native_fbank")
-    write_tones(tmp_path, tones=["steady"])
-    write_tones(tmp_path, tones=["trill"], rate=16000)
+    write_recordings(tmp_path, tones=["steady"])
+    write_recordings(tmp_path, tones=["trill"], rate=16000)
     with pytest.raises(ValueError, match=r"'trill/0.wav' has 16000 .*'steady/0.wav' has 8000"):
         Sets.from_audio(tmp_path)
     sets = Sets.from_audio(tmp_path, sample_rate=8000)
@@ -496,7 +504,7 @@ def test_recordings_of_two_rates_are_refused_or_resampled(tmp_path):
 def test_bad_recordings_of_a_folder_are_named(tmp_path):
     soundfile = pytest.importorskip("soundfile")
     pytest.importorskip("kaldi_native_fbank")
-    write_tones(tmp_path, 1)
+    write_recordings(tmp_path, 1)
     soundfile.write(tmp_path / "noise" / "short.wav", np.zeros(50), 8000)
     with pytest.raises(ValueError, match="Recording 'noise/short.wav': .*shorter than one frame"):
         Sets.from_audio(tmp_path)
@@ -546,3 +554,44 @@ def test_generators_repeat_with_a_seed_and_refuse_nonsense():
         make_moving_shapes(n_frames=1)
     with pytest.raises(ValueError, match="sample_rate=10"):
         make_tones(sample_rate=10)
+
+
+def test_written_tones_lie_by_kind_and_player(tmp_path):
+    folder = write_tones(tmp_path / "new", n_players=3, n_takes=2, random_state=0)
+    assert folder == tmp_path / "new"
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.wav"))
+    assert len(found) == 4 * 3 * 2
+    assert found[:2] == ["noise/player1/take1.wav", "noise/player1/take2.wav"]
+    again = write_tones(tmp_path / "again", n_players=3, n_takes=2, random_state=0)
+    assert all((folder / name).read_bytes() == (again / name).read_bytes() for name in found)
+
+
+def test_written_tones_of_one_player_are_alike_in_pitch_and_never_clipped(tmp_path):
+    folder = write_tones(tmp_path, n_players=6, tones=["steady"], seconds=1.0, random_state=1)
+    pitches = {}
+    for path in folder.rglob("*.wav"):
+        rate, wave = wavfile.read(path)
+        assert rate == 8000 and wave.dtype == np.int16 and np.abs(wave.astype(int)).max() < 32767
+        peak = np.argmax(np.abs(np.fft.rfft(wave))) * rate / len(wave)
+        pitches.setdefault(path.parent.name, []).append(peak)
+    spread = {player: max(found) / min(found) for player, found in pitches.items()}
+    middle = [np.median(found) for found in pitches.values()]
+    assert max(spread.values()) < 1.25 < 1.5 < max(middle) / min(middle)
+
+
+def test_sets_of_written_tones_depend_on_the_player_in_their_means(tmp_path):
+    pytest.importorskip("kaldi_native_fbank")
+    pytest.importorskip("soundfile")
+    sets = Sets.from_audio(write_tones(tmp_path, tones=["steady", "trill"], random_state=0))
+    players = np.array([name.split("/")[1] for name in sets.names])
+    steady = sets.labels == "steady"
+    assert left_one_out(sets[steady], players[steady], "mean") < 0.6  # by chance 0.9
+    assert left_one_out(sets, sets.labels, "riemann") < 0.1
+
+
+@pytest.mark.parametrize("wrong", [{"n_players": 0}, {"n_takes": 0}, {"sample_rate": 10}])
+def test_nonsense_is_refused_before_anything_is_written(tmp_path, wrong):
+    name, value = next(iter(wrong.items()))
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        write_tones(tmp_path / "folder", **wrong)
+    assert not (tmp_path / "folder").exists()

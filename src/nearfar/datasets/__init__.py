@@ -7,7 +7,12 @@ from nearfar.datasets.generators import (
     make_unequal_covariances,
 )
 from nearfar.datasets.sensor_networks import make_sensor_network
-from nearfar.datasets.sets_of_vectors import make_moving_shapes, make_sets, make_tones
+from nearfar.datasets.sets_of_vectors import (
+    make_moving_shapes,
+    make_sets,
+    make_tones,
+    write_tones,
+)
 from nearfar.datasets.tables import EMBEDDED, Table, read_table
 from nearfar.summaries.motion import motion_histograms, optical_flow
 from nearfar.summaries.recordings import mfcc
@@ -27,4 +32,5 @@ __all__ = [
     "motion_histograms",
     "optical_flow",
     "read_table",
+    "write_tones",
 ]

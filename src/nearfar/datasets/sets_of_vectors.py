@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.io import wavfile
 
 from nearfar.datasets.generators import Points, Seed
 from nearfar.summaries.sets import Sets
 from nearfar.words import did_you_mean, listed
 
-__all__ = ["make_moving_shapes", "make_sets", "make_tones"]
+__all__ = ["make_moving_shapes", "make_sets", "make_tones", "write_tones"]
 
 MOTIONS = ("right", "left", "up", "down", "wave", "bounce", "grow")
 TONES = ("steady", "rising", "falling", "trill", "noise")
@@ -191,6 +194,7 @@ def make_tones(
     See Also
     --------
     mfcc : A recording as a set of vectors.
+    write_tones : Such recordings in a folder, by several players.
 
     Examples
     --------
@@ -199,20 +203,80 @@ def make_tones(
     >>> len(recordings), y.tolist()
     (4, ['steady', 'steady', 'trill', 'trill'])
     """
-    _check_kinds("tones", tones, TONES)
-    if n_per_class < 1 or sample_rate < 4000 or not seconds > 0:
-        raise ValueError(
-            f"n_per_class={n_per_class} must be at least 1, sample_rate={sample_rate} at least "
-            f"4000 and seconds={seconds} above 0."
-        )
+    _check_tones(tones, seconds, sample_rate, n_per_class=n_per_class)
     random = np.random.default_rng(random_state)
     recordings = []
     for kind in tones:
         for _ in range(n_per_class):
             n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
-            wave = _tone(kind, np.arange(n) / sample_rate, random)
+            t = np.arange(n) / sample_rate
+            wave = _tone(kind, t, random.uniform(240, 320), random.uniform(0.3, 0.8), 1.0, random)
             recordings.append(wave + noise * random.normal(size=n))
     return recordings, np.repeat(np.array(tones), n_per_class)
+
+
+def write_tones(
+    folder: str | os.PathLike[str],
+    *,
+    n_players: int = 8,
+    n_takes: int = 5,
+    tones: Sequence[str] = ("steady", "rising", "trill", "noise"),
+    seconds: float = 0.5,
+    sample_rate: int = 8000,
+    noise: float = 0.01,
+    random_state: Seed = None,
+) -> Path:
+    """Recordings of tones as WAV files in a folder, to try out what reads recordings.
+
+    They are those of :func:`make_tones`, but each by one of several players, who differ in pitch
+    (150 to 400 Hz), loudness and the strength of their overtones, so that recordings of one player
+    are alike whatever is played.
+
+    Parameters
+    ----------
+    folder : path
+        Is made if it does not exist. Files are ``kind/player/take.wav`` in it; of the same name
+        they are written over.
+    n_players, n_takes : int, default=8 and 5
+        How many players, and how many recordings of each kind by each of them.
+    tones, seconds, sample_rate, noise
+        As in :func:`make_tones`.
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    See Also
+    --------
+    nearfar.Sets.from_audio : Reads such a folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nearfar.datasets import write_tones
+    >>> folder = write_tones(tempfile.mkdtemp(), n_players=2, n_takes=1, random_state=0)
+    >>> [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.wav"))][:3]
+    ['noise/player1/take1.wav', 'noise/player2/take1.wav', 'rising/player1/take1.wav']
+    """
+    _check_tones(tones, seconds, sample_rate, n_players=n_players, n_takes=n_takes)
+    random, root = np.random.default_rng(random_state), Path(folder)
+    for player in range(1, n_players + 1):
+        pitch, loud = random.uniform(150, 400), random.uniform(0.3, 0.7)
+        decay = random.uniform(0.5, 2)
+        for kind in tones:
+            place = root / kind / f"player{player}"
+            place.mkdir(parents=True, exist_ok=True)
+            for take in range(1, n_takes + 1):
+                n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
+                own = pitch * random.uniform(0.9, 1.1), loud * random.uniform(0.8, 1.2)
+                wave = _tone(kind, np.arange(n) / sample_rate, *own, decay, random)
+                wave += noise * random.normal(size=n)
+                numbers = (32767 * np.clip(wave, -1, 1)).round().astype(np.int16)
+                wavfile.write(place / f"take{take}.wav", sample_rate, numbers)
+    return root
 
 
 def _symmetric(p: int, random: np.random.Generator) -> Points:
@@ -254,8 +318,10 @@ def _clip(
     return np.asarray(bright * inside * (0.7 + 0.15 * texture))
 
 
-def _tone(kind: str, t: Points, random: np.random.Generator) -> Points:
-    pitch, loud = random.uniform(240, 320), random.uniform(0.3, 0.8)
+def _tone(
+    kind: str, t: Points, pitch: float, loud: float, decay: float, random: np.random.Generator
+) -> Points:
+    """A tone at these times, whose overtone k has the strength k to the power -decay."""
     if kind == "noise":
         return np.asarray(loud * np.clip(random.normal(size=len(t)) / 3, -1, 1))
     share = t / t[-1]
@@ -270,8 +336,20 @@ def _tone(kind: str, t: Points, random: np.random.Generator) -> Points:
     )
     # Cycles since the beginning.
     phase = 2 * np.pi * np.cumsum(frequency) * t[1]
-    overtones = sum(np.sin(k * phase) / k for k in range(1, 5))
-    return np.asarray(loud * overtones / 2.1)
+    strengths = np.arange(1.0, 5.0) ** -decay
+    overtones = sum(a * np.sin(k * phase) for k, a in enumerate(strengths, 1))
+    # Nearly 1 at the loudest.
+    return np.asarray(loud * overtones / (1.008 * strengths.sum()))
+
+
+def _check_tones(tones: Any, seconds: float, sample_rate: int, **counts: int) -> None:
+    _check_kinds("tones", tones, TONES)
+    if min(counts.values()) < 1 or sample_rate < 4000 or not seconds > 0:
+        given = " and ".join(f"{name}={number}" for name, number in counts.items())
+        raise ValueError(
+            f"{given} must be at least 1, sample_rate={sample_rate} at least 4000 and "
+            f"seconds={seconds} above 0."
+        )
 
 
 def _check_kinds(name: str, kinds: Any, known: Sequence[str]) -> None:
