@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.cli.files import check_place, write_coordinates
-from nearfar.cli.options import DATA_HELP, add_scale, add_target, number
+from nearfar.cli.options import (
+    DATA_HELP,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+    of_sets,
+    read_data,
+    refuse_for_sets,
+)
 
 
 def add_embed(commands: Any) -> None:
@@ -27,10 +36,10 @@ def add_embed(commands: Any) -> None:
     add("data", metavar="DATA", help=DATA_HELP)
     add(
         "--method",
-        default="mvu",
         metavar="NAME",
         help="mvu (default), variational-mvu, landmark-mvu, isomap, lle, laplacian-eigenmaps, pca "
-        "...; a wrong name lists all",
+        "...; a wrong name lists all. For sets of vectors: set-embedding, whose dissimilarity is "
+        "--set metric=hellinger, for instance (default bhattacharyya_riemann)",
     )
     add(
         "--components",
@@ -49,6 +58,8 @@ def add_embed(commands: Any) -> None:
         help="another parameter of the method, such as constraints=equality",
     )
     add_target(command)
+    add_sets(command)
+    add("--groups", metavar="COL", help="of sets: a column that is no feature, for --color")
     add("--color", metavar="COL", help="the column to colour by (default: the labels)")
     add("--images", type=_shape, metavar="HxW", help="rows are images of this height and width")
     add_scale(command, "auto", "auto standardises columns of unlike spread (default)")
@@ -71,52 +82,73 @@ def _embed(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise ImportError("the page needs jinja2; run: pip install 'nearfar[app]'")
     _check_embed_places(options)
-    from nearfar.datasets.tables import read_table
     from nearfar.evaluation.embedding import embed_table, make_embedder
+    from nearfar.evaluation.set_embeddings import embed_sets
     from nearfar.extras import require
     from nearfar.report.embedding import write_embedding_document
 
-    learner = make_embedder(options.method, options.components, options.neighbors, options.settings)
+    sets = of_sets(options, options.data)
+    options.method = options.method or ("set-embedding" if sets else "mvu")
+    if sets:
+        refuse_for_sets(options, "keep", "images")
+    elif options.groups is not None:
+        raise ValueError("--groups is for sets of vectors here; to leave a column out, use --drop.")
+    learner = make_embedder(
+        options.method, options.components, options.neighbors, options.settings, sets=sets
+    )
     if options.save is not None:
         require("skops.io", "app")
-    table = read_table(
-        options.data,
+    table = read_data(
+        options,
         target=options.target,
         labels=options.labels,
+        groups=options.groups,
         need_target=False,
         guess_target=True,
     )
-    result = embed_table(
-        table,
-        learner,
-        scale=options.scale,
-        keep=options.keep,
-        drop=options.drop,
-        color=options.color,
-        image_shape=options.images,
-        show_rows=not options.no_rows,
+    shared: dict[str, Any] = {
+        "scale": options.scale,
+        "color": options.color,
+        "show_rows": not options.no_rows,
         # A saved learner has the components that were asked for, and no more.
-        whole_spectrum=options.save is None,
-        progress=_fit_progress(),
-        argv=options.argv,
-    )
+        "whole_spectrum": options.save is None,
+        "progress": _fit_progress(),
+        "argv": options.argv,
+    }
+    if sets:
+        result = embed_sets(table, learner, **shared)  # type: ignore[arg-type]
+    else:
+        result = embed_table(
+            table,
+            learner,
+            keep=options.keep,
+            drop=options.drop,
+            image_shape=options.images,
+            **shared,
+        )
     if result.stopped:
         print("Stopped: writing the best so far. Ctrl-C once more ends without it.")
     write_embedding_document(result.document, options.out, force=True)
     if options.csv is not None:
         names = [f"component_{i}" for i in range(result.coordinates.shape[1])]
-        write_coordinates(dict(zip(names, result.coordinates.T, strict=True)), options.csv)
+        columns = dict(zip(names, result.coordinates.T, strict=True))
+        write_coordinates(columns, options.csv, table.X.names if sets else None)
     if options.save is not None:
         from nearfar.persistence import save
 
         metadata = {"method": options.method, "data": table.name, "target": table.target}
+        if sets:
+            metadata["features"] = table.feature_names
         save(result.chain, options.save, force=True, metadata=metadata)
     _print_embedding(result.document)
     print(f"\nPage: {options.out}")
     if options.csv is not None:
         print(f"Coordinates: {options.csv}")
     if options.save is not None:
-        print(f"Saved: {options.save} (it holds the training rows, as they are or mapped)")
+        kept = (
+            "means and covariances of the sets" if sets else "training rows, as they are or mapped"
+        )
+        print(f"Saved: {options.save} (it holds the {kept})")
     return 130 if result.stopped else 0
 
 

@@ -43,14 +43,14 @@ def check_output(options: argparse.Namespace, suffixes: tuple[str, ...]) -> None
     check_place(path, "-o", options.force)
 
 
-def write_coordinates(columns: dict[str, Any], path: Path) -> None:
-    """Columns of numbers by the ending of the name."""
+def write_coordinates(columns: dict[str, Any], path: Path, names: Any = None) -> None:
+    """Columns of numbers by the ending of the name; in a table behind the names of the rows."""
     import numpy as np
 
     if path.suffix.lower() == ".npy":
         np.save(path, np.column_stack(list(columns.values())))
     else:
-        write_columns(columns, path)
+        write_columns(columns if names is None else {"set": names, **columns}, path)
 
 
 def write_columns(columns: dict[str, Any], path: Path) -> None:

@@ -6,6 +6,8 @@ import argparse
 import re
 from typing import Any
 
+from nearfar.words import listed
+
 
 def add_methods(commands: Any) -> None:
     """Add the command."""
@@ -15,6 +17,8 @@ def add_methods(commands: Any) -> None:
 
 def _methods(options: argparse.Namespace) -> int:
     from nearfar.evaluation.methods import DEFAULT, baselines, known_learners
+    from nearfar.evaluation.set_methods import DEFAULT as OF_SETS
+    from nearfar.evaluation.set_methods import SET_METHODS, set_baselines
 
     found = known_learners()
     width = max(map(len, found))
@@ -35,6 +39,14 @@ def _methods(options: argparse.Namespace) -> int:
     for method in baselines():
         print(f"  {method.name:<{width}} {method.label}")
     print(f"  {'reference':<{width}} the best of these, as tuning finds it")
+    print("\nsets of vectors, for `nearfar compare --set-id COL --methods` (* what it tries):")
+    wide = max(map(len, SET_METHODS))
+    for name, method in SET_METHODS.items():
+        star = "*" if name in OF_SETS else " "
+        print(f"{star} {name:<{wide}} {method.text} [sets, labels]")
+    print(f"  {'distributions':<{wide}} all of these that need no extra package")
+    names = listed([method.name for method in set_baselines()], quoted=False)
+    print(f"They are held against k-NN by the means alone: {names}.")
     return 0
 
 

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.cli.files import check_output, check_place, write_columns, write_coordinates, write_csv
-from nearfar.cli.options import DATA_HELP, add_scale, add_target, number
+from nearfar.cli.options import (
+    DATA_HELP,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+    of_sets,
+    read_data,
+)
 
 
 def add_model_commands(commands: Any) -> None:
@@ -44,6 +52,7 @@ def add_model_commands(commands: Any) -> None:
         metavar="FILE",
         help=".parquet, .csv, .tsv, .npy",
     )
+    add_sets(transform)
     transform.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
     neighbors = commands.add_parser(
@@ -55,12 +64,14 @@ def add_model_commands(commands: Any) -> None:
     neighbors.add_argument("model", type=Path, metavar="MODEL")
     neighbors.add_argument("--index", required=True, metavar="FILE", help="rows to find")
     neighbors.add_argument("--query", required=True, metavar="FILE", help="rows to find them for")
+    add_sets(neighbors)
     neighbors.add_argument("-k", type=number(int, 1), default=5, metavar="N", help="how many (5)")
     neighbors.add_argument("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv, .parquet")
     neighbors.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
 
 def _fit(options: argparse.Namespace) -> int:
+    from nearfar.datasets.set_tables import holds_sets
     from nearfar.datasets.tables import read_table
     from nearfar.evaluation.chain import find_method, fit_chain
     from nearfar.extras import require
@@ -70,6 +81,11 @@ def _fit(options: argparse.Namespace) -> int:
     check_place(options.save, "--save", options.force)
     find_method(options.method, options.scale)
     require("skops.io", "app")
+    if holds_sets(options.data):
+        raise ValueError(
+            f"{options.data} holds sets of vectors, and fit learns from rows. nearfar embed --save "
+            "keeps an embedding of sets; nearfar.SetKNeighborsClassifier classifies them."
+        )
     table = read_table(
         options.data,
         target=options.target,
@@ -101,14 +117,34 @@ def _load_chain(path: Path) -> Any:
     return chain
 
 
+def _new_rows(options: argparse.Namespace, chain: Any, source: str) -> Any:
+    """Rows, or sets where the model takes sets: by the features it was fitted on."""
+    from nearfar.evaluation.chain import takes_sets
+    from nearfar.persistence import describe
+
+    sets = of_sets(options, source)
+    if takes_sets(chain) and not sets:
+        raise ValueError(
+            f"{options.model} maps sets of vectors, and {source} holds rows: say with --set-id COL "
+            "which of them are one set."
+        )
+    if sets and not takes_sets(chain):
+        raise ValueError(f"{options.model} maps rows of a table, and {source} holds sets.")
+    given: dict[str, Any] = {"need_target": False}
+    if sets and options.set_id is not None:
+        given["features"] = describe(options.model)["metadata"].get("features")
+    return read_data(options, source, **given)
+
+
 def _transform(options: argparse.Namespace) -> int:
-    from nearfar.datasets.tables import read_table
     from nearfar.evaluation.chain import map_rows
 
     check_output(options, (".parquet", ".csv", ".tsv", ".npy"))
     chain = _load_chain(options.model)
-    points = map_rows(chain, read_table(options.input, need_target=False), str(options.input))
-    write_coordinates({f"component_{i}": part for i, part in enumerate(points.T)}, options.output)
+    table = _new_rows(options, chain, options.input)
+    points = map_rows(chain, table, str(options.input))
+    columns = {f"component_{i}": part for i, part in enumerate(points.T)}
+    write_coordinates(columns, options.output, getattr(table.X, "names", None))
     print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.output}")
     return 0
 
@@ -116,15 +152,14 @@ def _transform(options: argparse.Namespace) -> int:
 def _neighbors(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from nearfar.datasets.tables import read_table
     from nearfar.evaluation.chain import map_rows
     from nearfar.summaries.exact_search import kneighbors
 
     if options.output is not None:
         check_output(options, (".csv", ".tsv", ".parquet"))
     chain = _load_chain(options.model)
-    index = map_rows(chain, read_table(options.index, need_target=False), str(options.index))
-    queries = map_rows(chain, read_table(options.query, need_target=False), str(options.query))
+    index = map_rows(chain, _new_rows(options, chain, options.index), str(options.index))
+    queries = map_rows(chain, _new_rows(options, chain, options.query), str(options.query))
     if not 1 <= options.k <= len(index):
         raise ValueError(
             f"-k {options.k}: it must be from 1 to the {len(index)} rows of the index."

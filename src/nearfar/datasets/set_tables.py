@@ -50,6 +50,7 @@ def read_sets(
     labels: str | os.PathLike[str] | None = None,
     groups: str | None = None,
     drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
     need_target: bool = True,
     min_vectors: int = 1,
 ) -> Table:
@@ -78,6 +79,8 @@ def read_sets(
         Column, or key, with the groups (speakers, subjects), the same in all rows of a set.
     drop : sequence of str
         Columns that are no features.
+    features : sequence of str, optional
+        Of a long table, the columns that are features, in their order, and no others.
     need_target : bool, default=True
         Raise when there is no target, and leave out sets without one.
     min_vectors : int, default=1
@@ -107,7 +110,7 @@ def read_sets(
     elif by is None:
         table = _from_lists(path, asked)
     else:
-        table = _from_long(path, by, asked, drop, guess=labels is None)
+        table = _from_long(path, by, asked, drop, features, guess=labels is None)
     if by is None and drop:
         _leave_out_features(table, drop)
     if labels is not None:
@@ -177,7 +180,13 @@ def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
 
 
 def _from_long(
-    path: Path, by: str, asked: dict[str, str | None], drop: Sequence[str], *, guess: bool
+    path: Path,
+    by: str,
+    asked: dict[str, str | None],
+    drop: Sequence[str],
+    wanted: Sequence[str] | None,
+    *,
+    guess: bool,
 ) -> Table:
     sides = {"target": asked["target"], "groups": asked["groups"]}
     long = read_table(path, **sides, need_target=False, guess_target=guess)
@@ -194,6 +203,14 @@ def _from_long(
                 f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
             )
     features = [name for name in frame.columns if name != by and name not in drop]
+    if wanted is not None:
+        lacking = [name for name in wanted if name not in features]
+        if lacking:
+            raise ValueError(
+                f"{path.name} lacks {listed(lacking)}.{did_you_mean(lacking[0], features)} It has "
+                f"{listed(features)}."
+            )
+        features = list(wanted)
     text = [name for name in features if frame[name].dtype.kind not in "biuf"]
     if text:
         raise ValueError(

@@ -395,9 +395,10 @@ def compare_tables(
     if show_rows:
         document |= contents(document, problem.X, columns, table.image_shape)
     if of_sets:
-        best = summary.rows[summary.best]
-        shown = shown_dissimilarity(best.method, best.results)
+        told = summary.rows[summary.judgement.method or summary.best]
+        shown = shown_dissimilarity(told.method, told.results)
         document["sets"] = picture_of_sets(problem.X, shown, seed, show_rows=show_rows)
+        document["sets"]["method"] = None if shown is None else told.method.label
     complete = all(run.status != "unfinished" for run in schedule.runs.values())
     return Comparison(document, complete=complete)
 

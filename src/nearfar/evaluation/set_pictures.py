@@ -145,6 +145,13 @@ def principal_plane(rows: Array) -> tuple[Array, Array]:
     return axes * np.where(signs == 0, 1.0, signs), shares
 
 
+def pairs_of(neighbors: Rows) -> Rows:
+    """Edges from each set to its neighbours, each once."""
+    n, k = neighbors.shape
+    ends = np.column_stack([np.repeat(np.arange(n), k), neighbors.ravel()])
+    return np.asarray(np.unique(np.sort(ends, axis=1), axis=0))
+
+
 def symmetric_pairs(gaussians: Gaussians, metric: str) -> Array:
     """Dissimilarities of all pairs; of one that is not symmetric, the mean of both ways."""
     D = dissimilarity(gaussians, metric=metric, n_jobs=-1)

@@ -59,7 +59,13 @@
         transform: `rotate(${(-s.turn * 180 / Math.PI).toFixed(2)} ${px(s.x).toFixed(1)} ${py(s.y).toFixed(1)})`,
       }));
       if (first) group.append(make("circle", { cx: px(s.x).toFixed(1), cy: py(s.y).toFixed(1), r: 4 }));
-      else group.append(make("text", { x: px(s.x).toFixed(1), y: (py(s.y) + 4).toFixed(1), "text-anchor": "middle" }, shapes.indexOf(s)));
+      else {
+        // Its number on the rim, at a place of its own.
+        const rank = shapes.indexOf(s), t = 0.6 + 2 * Math.PI * rank / shapes.length;
+        const [u, v] = [s.long * Math.cos(t), s.short * Math.sin(t)];
+        const [x, y] = [s.x + u * Math.cos(s.turn) - v * Math.sin(s.turn), s.y + u * Math.sin(s.turn) + v * Math.cos(s.turn)];
+        group.append(make("text", { x: px(x).toFixed(1), y: (py(y) + 4).toFixed(1), "text-anchor": "middle" }, rank));
+      }
       plot.append(group);
     });
   };

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nearfar.evaluation.set_pictures import pairs_of
 from nearfar.report.comparison import Comparison
 from nearfar.report.ellipses import metric_words
 from nearfar.report.embedding import picture_view
@@ -43,22 +44,15 @@ def sets_view(comparison: Comparison) -> dict[str, Any] | None:
         "contents": {"columns": columns, "n_ids": 0} if comparison.shows_rows else None,
         "sets": sets,
     }
+    whose = f", the dissimilarity of {sets['method']}" if sets.get("method") else ""
     rule = (
-        f"Each mark is a set, placed so that distances in the picture are near to {_by(sets)}, the "
-        "dissimilarity of the method that the answer speaks for. Labels colour it and place "
-        "nothing; no error of this report was measured on it."
+        f"Each mark is a set, placed so that distances in the picture are near to {_by(sets)}"
+        f"{whose}. Labels colour it and place nothing; no error of this report was measured on it."
     )
     few = len(rows) < sets["n_sets"]
     if few:
         rule += f" A random {len(rows):,} of {count(sets['n_sets'], 'set')} are drawn."
     return {"rule": rule, "picture": picture_view(document)}
-
-
-def pairs_of(neighbors: Any) -> Any:
-    """Edges from each set to its neighbours, each once."""
-    n, k = neighbors.shape
-    ends = np.column_stack([np.repeat(np.arange(n), k), neighbors.ravel()])
-    return np.unique(np.sort(ends, axis=1), axis=0)
 
 
 def _by(sets: dict[str, Any]) -> str:
