@@ -239,9 +239,7 @@ def test_going_on_is_advised_with_time_enough(here, capsys):
     more = "nearfar compare 'a b' --out report.html --time-budget 60 --resume"
     assert cli.resume_command(options, out, 2.0) == more
     options.argv = ["nearfar", "compare", "x", "--time-budget", "100", "--force"]
-    assert "x --out report.html --time-budget 400 --resume" in cli.resume_command(
-        options, out, 100
-    )
+    assert "x --out report.html --time-budget 400 --resume" in cli.resume_command(options, out, 100)
     assert run("compare", "digits", "--time-budget", "1") == 0  # imports alone take longer
     assert "--time-budget 60 --resume" in capsys.readouterr().out
 

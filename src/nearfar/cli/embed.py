@@ -116,7 +116,7 @@ def _embed(options: argparse.Namespace) -> int:
         "argv": options.argv,
     }
     if sets:
-        result = embed_sets(table, learner, **shared)  # type: ignore[arg-type]
+        result = embed_sets(table, learner, **shared)
     else:
         result = embed_table(
             table,

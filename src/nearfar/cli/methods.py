@@ -41,12 +41,12 @@ def _methods(options: argparse.Namespace) -> int:
     print(f"  {'reference':<{width}} the best of these, as tuning finds it")
     print("\nsets of vectors, for `nearfar compare --set-id COL --methods` (* what it tries):")
     wide = max(map(len, SET_METHODS))
-    for name, method in SET_METHODS.items():
+    for name, one in SET_METHODS.items():
         star = "*" if name in OF_SETS else " "
-        print(f"{star} {name:<{wide}} {method.text} [sets, labels]")
+        print(f"{star} {name:<{wide}} {one.text} [sets, labels]")
     print(f"  {'distributions':<{wide}} all of these that need no extra package")
-    names = listed([method.name for method in set_baselines()], quoted=False)
-    print(f"They are held against k-NN by the means alone: {names}.")
+    plain = listed([method.name for method in set_baselines()], quoted=False)
+    print(f"They are held against k-NN by the means alone: {plain}.")
     return 0
 
 

@@ -395,12 +395,24 @@ def compare_tables(
     if show_rows:
         document |= contents(document, problem.X, columns, table.image_shape)
     if of_sets:
-        told = summary.rows[summary.judgement.method or summary.best]
-        shown = shown_dissimilarity(told.method, told.results)
-        document["sets"] = picture_of_sets(problem.X, shown, seed, show_rows=show_rows)
-        document["sets"]["method"] = None if shown is None else told.method.label
+        document["sets"] = _picture(problem, summary, seed, show_rows, document["warnings"])
     complete = all(run.status != "unfinished" for run in schedule.runs.values())
     return Comparison(document, complete=complete)
+
+
+def _picture(
+    problem: Problem, summary: Summary, seed: int, show_rows: bool, warned: list[dict[str, str]]
+) -> dict[str, Any] | None:
+    """The picture of sets, by the dissimilarity of the method that the answer speaks of."""
+    told = summary.rows[summary.judgement.method or summary.best]
+    shown = shown_dissimilarity(told.method, told.results)
+    try:
+        found = picture_of_sets(problem.X, shown, seed, show_rows=show_rows)
+    except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
+        # What was compared stands, with or without a picture.
+        warned.append({"kind": "picture", "text": f"The sets could not be drawn: {error}"})
+        return None
+    return found | {"method": None if shown is None else told.method.label}
 
 
 def _problem(

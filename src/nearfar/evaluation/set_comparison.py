@@ -38,7 +38,7 @@ def set_columns(table: Table, keep: Sequence[Any], drop: Sequence[Any]) -> Colum
 def all_sets(table: Table, test: Table | None) -> Sets:
     """The sets to train on, and after them those of the test set."""
     if test is None:
-        return table.X  # type: ignore[no-any-return]
+        return table.X
     if not isinstance(test.X, Sets):
         raise ValueError(f"{test.name} holds rows, but {table.name} sets of vectors.")
     if test.X.n_features != table.X.n_features:

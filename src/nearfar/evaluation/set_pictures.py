@@ -23,7 +23,7 @@ SHOWN_NEIGHBOURS = 5
 _MOST_SETS, _FEW_SETS, _SECONDS = 1000, 150, 15.0
 # Vectors from which the plane is found at most.
 _PLANE_VECTORS = 20_000
-_DEFAULT = {"metric": "bhattacharyya_riemann", "ridge": "auto", "standardize": True}
+_DEFAULT: dict[str, Any] = {"metric": "bhattacharyya_riemann", "ridge": "auto", "standardize": True}
 
 
 def picture_of_sets(
@@ -162,8 +162,8 @@ def plane_words(shares: list[float], standardized: bool) -> str:
     """What plane the ellipses lie in."""
     units = "standardised " if standardized else ""
     return (
-        "Ellipses are those of the sets' Gaussians, two standard deviations wide, ridge included, "
-        f"in the plane of the first two principal directions of all {units}vectors, which hold "
+        "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
+        f"the plane of the first two principal directions of all {units}vectors, which hold "
         f"{percent(sum(shares))} of their variance."
     )
 

@@ -65,8 +65,8 @@ def _predicted(comparison: Comparison, rows: list[int]) -> dict[str, list[str]]:
     """What held-out sets were taken for, by the reference and by the best method."""
     held, found = comparison.held_out, {}
     for method in (comparison.reference, comparison.best):
-        guesses = held["predicted"].get(method["name"]) if method else None
-        if guesses:
+        guesses = None if method is None else held["predicted"].get(method["name"])
+        if method is not None and guesses:
             by_row = dict(zip(held["rows"], guesses, strict=False))
             texts = [comparison.class_name(by_row.get(row)) for row in rows]
             found[f"by {comparison.label(method['name'])}"] = texts
