@@ -354,3 +354,22 @@ def test_a_picture_that_fails_leaves_the_comparison(sets, monkeypatch):
     from nearfar.report import render
 
     assert "There is no map" in render(result.document)
+
+
+def test_the_page_of_a_learner_fitted_in_python(sets, tmp_path):
+    pytest.importorskip("jinja2")
+    from nearfar.report import write_embedding
+
+    learner = SetEmbedding(3, metric="jeffreys", standardize=True).fit(sets)
+    chain = make_pipeline(learner, SVC()).fit(sets, sets.labels)
+    for one, given in ((learner, {"color": sets.labels}), (chain, {})):
+        page = write_embedding(one, sets, tmp_path / "p.html", name="mine", force=True, **given)
+        text = page.read_text("utf-8")
+        assert "SetEmbedding drew 36 sets in 3 dimensions" in text
+        assert "Jeffreys&#39; divergence" in text and "all standardised vectors" in text
+    with pytest.raises(ValueError, match="fitted to 36"):
+        write_embedding(learner, sets[:10], tmp_path / "q.html")
+    with pytest.raises(ValueError, match="color has 3 values for 36 sets"):
+        write_embedding(learner, sets, tmp_path / "q.html", color=[1, 2, 3])
+    with pytest.raises(ValueError, match="no SetEmbedding"):
+        write_embedding(SetKNeighborsClassifier(), sets, tmp_path / "q.html")

@@ -324,7 +324,7 @@ def coordinates_of(learner: Learner, X: Any) -> Floats:
 
 def describe(
     learner: Learner,
-    X: Floats,
+    X: Any,
     coordinates: Floats,
     *,
     name: str = "data",
@@ -346,7 +346,7 @@ def describe(
     ----------
     learner : Learner
         Fitted.
-    X : ndarray of shape (n, p)
+    X : ndarray of shape (n, p), or Sets
         What it was fitted to.
     coordinates : ndarray of shape (n, q)
         Where the rows are.

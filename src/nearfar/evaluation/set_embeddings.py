@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from nearfar.datasets.tables import Table
 from nearfar.distributions.set_embedding import SetEmbedding
@@ -81,40 +82,83 @@ def embed_sets(
     if whole_spectrum and learner.embedding == "euclidean":
         wide = max(asked, min(_SPECTRUM, len(sets) - 1))
     began = perf_counter()
-    learner.set_params(n_components=wide)
+    n_jobs = learner.n_jobs
+    # All cores for the fit; what is saved says nothing of this machine.
+    learner.set_params(n_components=wide, n_jobs=n_jobs or -1)
     warned, stopped = fit_watched(learner, sets, progress, asked=asked)
+    learner.set_params(n_jobs=n_jobs)
+    learner.embedder_.set_params(n_jobs=n_jobs)
     seconds = perf_counter() - began
     coordinates = np.asarray(learner.embedding_)[:, :asked]
-    D = symmetric_pairs(learner.gaussians_, learner.metric)
-    vectors = sets if not learner.standardize else Sets(sets.X / _spread(sets), sets.offsets)
-    found: dict[str, Any] = {
-        **ellipses_of(learner.gaussians_, vectors, D),
-        "metric": learner.metric,
-        "standardized": learner.standardize,
-        "sizes": sizes,
-        "names": sets.names if show_rows else None,
-    }
-    if not show_rows:
-        found["ellipses"] = None
-    document = describe(
+    document = describe_sets(
         learner,
         sets,
         coordinates,
+        show_rows=show_rows,
         name=table.name,
         color=shade,
         warned=warned,
         stopped=stopped,
         seconds=seconds,
         messages=notes,
-        n_features=sets.n_features,
-        contents=_contents(sizes) if show_rows else None,
         argv=argv,
         code=_code_lines(table, learner, asked),
-        sets=found,
-        pairs=D,
     )
     document["warnings"] = [_in_options(text, all_of_them=True) for text in document["warnings"]]
     return Embedded(document, Pipeline([("learner", learner)]), coordinates, stopped)
+
+
+def describe_sets(
+    learner: SetEmbedding,
+    sets: Sets,
+    coordinates: NDArray[Any],
+    *,
+    show_rows: bool = True,
+    **options: Any,
+) -> dict[str, Any]:
+    """What the page shows of sets; ``options`` are those of :func:`describe`."""
+    D = symmetric_pairs(learner.gaussians_, learner.metric)
+    vectors = sets if not learner.standardize else Sets(sets.X / _spread(sets), sets.offsets)
+    found: dict[str, Any] = {
+        **ellipses_of(learner.gaussians_, vectors, D),
+        "metric": learner.metric,
+        "standardized": learner.standardize,
+        "sizes": sets.sizes,
+        "names": sets.names if show_rows else None,
+    }
+    if not show_rows:
+        found["ellipses"] = None
+    contents = _contents(sets.sizes) if show_rows else None
+    return describe(learner, sets, coordinates, contents=contents, sets=found, pairs=D, **options)
+
+
+def describe_fitted_sets(
+    learner: Any,
+    sets: Sets,
+    *,
+    color: Any = None,
+    color_name: str | None = None,
+    name: str = "data",
+    show_rows: bool = True,
+) -> dict[str, Any]:
+    """What the page shows of a SetEmbedding, alone or first in a Pipeline, fitted elsewhere."""
+    learner = learner[0] if isinstance(learner, Pipeline) else learner
+    if not isinstance(learner, SetEmbedding):
+        raise ValueError(f"X are sets, and {type(learner).__name__} is no SetEmbedding.")
+    check_is_fitted(learner)
+    if len(learner.gaussians_) != len(sets):
+        raise ValueError(
+            f"X has {count(len(sets), 'set')}; the learner was fitted to "
+            f"{len(learner.gaussians_)}. Give those it was fitted to."
+        )
+    shade = None
+    if color is not None:
+        shade = colors(color, str(color_name or getattr(color, "name", None) or "label"))
+        size = len(shade["codes"] if shade["kind"] == "classes" else shade["values"])
+        if size != len(sets):
+            raise ValueError(f"color has {size} values for {count(len(sets), 'set')}.")
+    places = np.asarray(learner.embedding_)
+    return describe_sets(learner, sets, places, show_rows=show_rows, name=name, color=shade)
 
 
 def _set_scale(learner: SetEmbedding, sets: Sets, scale: Scale, notes: list[str]) -> None:
@@ -168,7 +212,7 @@ def _contents(sizes: NDArray[np.intp]) -> Any:
 
 def _code_lines(table: Table, learner: SetEmbedding, n_components: int) -> str:
     """Lines of Python that fit the same learner."""
-    given = {**learner.get_params(deep=False), "n_components": n_components, "n_jobs": None}
+    given = {**learner.get_params(deep=False), "n_components": n_components}
     lines = ["from nearfar import SetEmbedding"]
     if table.source is None:
         lines += ["", "# sets: the sets of vectors"]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.evaluation.embedding import FORMAT, describe_fitted
 from nearfar.evaluation.embedding_facts import small_percent
+from nearfar.evaluation.set_embeddings import describe_fitted_sets
 from nearfar.report import charts
 from nearfar.report.comparison import is_picture
 from nearfar.report.ellipses import ellipses_for_script, ellipses_view, packed
@@ -28,6 +29,7 @@ from nearfar.report.words import (
     significant,
     unbroken,
 )
+from nearfar.summaries.sets import Sets
 from nearfar.words import count
 
 #: Shades from the least number to the largest, as many as the style sheet has.
@@ -65,8 +67,9 @@ def write_embedding(
     learner : learner or Pipeline
         Fitted to X: any with ``embedding_`` or ``transform``. Of a Pipeline the last step is the
         learner.
-    X : array-like or DataFrame of shape (n_samples, n_features)
-        What it was fitted to.
+    X : array-like or DataFrame of shape (n_samples, n_features), or Sets
+        What it was fitted to. Of sets the page shows the ellipses too, and the learner is a
+        ``SetEmbedding``.
     path : path-like
         Where the page goes.
     color : array-like of shape (n_samples,), optional
@@ -100,15 +103,18 @@ def write_embedding(
     ...     "Isomap drew 150 rows in 2 dimensions" in page.read_text("utf-8")
     True
     """
-    document = describe_fitted(
-        learner,
-        X,
-        color=color,
-        color_name=color_name,
-        name=name,
-        image_shape=image_shape,
-        show_rows=show_rows,
-    )
+    options: dict[str, Any] = {
+        "color": color,
+        "color_name": color_name,
+        "name": name,
+        "show_rows": show_rows,
+    }
+    if isinstance(X, Sets):
+        if image_shape is not None:
+            raise ValueError("image_shape is for rows that are images, and X are sets.")
+        document = describe_fitted_sets(learner, X, **options)
+    else:
+        document = describe_fitted(learner, X, image_shape=image_shape, **options)
     return write_embedding_document(document, path, force=force)
 
 
