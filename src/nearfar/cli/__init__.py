@@ -22,6 +22,7 @@ examples:
   nearfar compare table.csv --target kind   ... for your own table
   nearfar embed table.csv --method mvu      what does it look like, unfolded?
   nearfar compare table.csv --unlabelled    which embedding, when there are no labels?
+  nearfar compare frames.csv --set-id utterance --target vowel --groups speaker
   nearfar fit table.csv --target kind --method lmnn --save model.nf
   nearfar neighbors model.nf --index table.csv --query new.csv -k 5
 """
