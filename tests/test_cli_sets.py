@@ -56,6 +56,7 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         "long.csv: 36 sets of 8 to 20 vectors",
         "3 features, 3 classes (12 to 12 sets each)",
         "Groups: 9; none is on both sides of any of the 5 folds (checked).",
+        "What is said of rows below is said of sets.",
         "Means only, standardised",
         "k-NN, d_BR",
         "SetEmbedding + SVM",
@@ -75,6 +76,7 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         assert not set(speaker[fold["test"]]) & set(speaker[trained])
     assert document["data"]["features"] == ["f0", "f1", "f2"]
     page = (here / "a.html").read_text()
+    assert "<dt>Sets</dt><dd>36</dd>" in page and "<dt>Of a set</dt><dd>8 to 20</dd>" in page
     assert 'id="ellipse-panel"' in page and "The page stores 36 ellipses" in page
     assert "u07" in page and 'href="#maps">Sets<' in page
     points = json.loads(re.search(r'id="points">(.*?)</script>', page)[1])

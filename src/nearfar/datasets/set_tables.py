@@ -129,7 +129,6 @@ def read_sets(
         n = len(np.unique(table.groups))
         table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
     _refuse_small(table, min_vectors)
-    table.messages.append("What is said of rows below is said of sets.")
     options = {"by": by, "target": target, "labels": labels, "groups": groups}
     given = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
     given += [f", drop={list(drop)!r}"] * bool(drop) + [", need_target=False"] * (not need_target)

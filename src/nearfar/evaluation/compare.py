@@ -336,10 +336,12 @@ def compare_tables(
     warned = _warnings(problem, columns, once, table)
     data = describe(table, test, columns, _class_names(table, problem.classes), problem.codes)
     data["sets"] = facts_of_sets(problem.X) if of_sets else None
+    if of_sets:
+        data["messages"].insert(0, "What is said of rows below is said of sets.")
     left_out = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
     for line in [
         data_line(data),
-        *table.messages,
+        *data["messages"],
         *left_out,
         *(f"Warning: {trap.text}" for trap in warned),
         problem.measure.note,
