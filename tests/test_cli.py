@@ -190,22 +190,22 @@ def test_two_runs_in_one_folder_take_different_names(here):
 
 
 def test_a_name_is_claimed_when_it_is_chosen(here, monkeypatch):
-    from nearfar import cli
+    from nearfar.cli import compare as cli
 
     def options(**more):
         rest = {"out": None, "json": None, "resume": False, "force": False, "data": "iris"}
         return argparse.Namespace(**rest | more)
 
-    assert cli._places(options())[0] == Path("report.html")
-    assert cli._places(options())[0] == Path("report-2.html")
+    assert cli.places(options())[0] == Path("report.html")
+    assert cli.places(options())[0] == Path("report-2.html")
     # A run that ends just now: its journal goes when its report has come.
     (here / "report.journal").unlink()
     (here / "report.html").touch()
-    assert cli._places(options())[0] == Path("report-3.html")
+    assert cli.places(options())[0] == Path("report-3.html")
     assert not (here / "report.journal").exists()
     with pytest.raises(ValueError, match="unfinished or still running"):
-        cli._places(options(out=Path("report-3.html")))
-    assert cli._places(options(out=Path("report-3.html"), force=True))[0].stem == "report-3"
+        cli.places(options(out=Path("report-3.html")))
+    assert cli.places(options(out=Path("report-3.html"), force=True))[0].stem == "report-3"
 
 
 def test_another_tuning_is_not_mixed_into_what_is_there(here, capsys, monkeypatch):
@@ -231,17 +231,15 @@ def test_another_tuning_is_not_mixed_into_what_is_there(here, capsys, monkeypatc
 
 def test_going_on_is_advised_with_time_enough(here, capsys):
     options = argparse.Namespace(out=None, argv=["nearfar", "compare", "a b", "--time-budget=2"])
-    from nearfar import cli
+    from nearfar.cli import compare as cli
 
     out = Path("report.html")
     same = "nearfar compare 'a b' --time-budget=2 --out report.html --resume"
-    assert cli._resume_command(options, out, None) == same
+    assert cli.resume_command(options, out, None) == same
     more = "nearfar compare 'a b' --out report.html --time-budget 60 --resume"
-    assert cli._resume_command(options, out, 2.0) == more
+    assert cli.resume_command(options, out, 2.0) == more
     options.argv = ["nearfar", "compare", "x", "--time-budget", "100", "--force"]
-    assert "x --out report.html --time-budget 400 --resume" in cli._resume_command(
-        options, out, 100
-    )
+    assert "x --out report.html --time-budget 400 --resume" in cli.resume_command(options, out, 100)
     assert run("compare", "digits", "--time-budget", "1") == 0  # imports alone take longer
     assert "--time-budget 60 --resume" in capsys.readouterr().out
 

@@ -7,6 +7,7 @@ from nearfar.datasets.generators import (
     make_unequal_covariances,
 )
 from nearfar.datasets.sensor_networks import make_sensor_network
+from nearfar.datasets.set_tables import read_sets
 from nearfar.datasets.sets_of_vectors import (
     make_moving_shapes,
     make_sets,
@@ -31,6 +32,7 @@ __all__ = [
     "mfcc",
     "motion_histograms",
     "optical_flow",
+    "read_sets",
     "read_table",
     "write_tones",
 ]

@@ -17,6 +17,7 @@ from nearfar.evaluation.measures import choose_measure
 from nearfar.evaluation.methods import Method, Scale, baselines, learners
 from nearfar.evaluation.traps import check_target
 from nearfar.neighbors.knn import KNNClassifier
+from nearfar.summaries.sets import Sets
 from nearfar.words import listed, percent
 
 
@@ -72,8 +73,21 @@ def fit_chain(
     return chain.fit(X, classes[codes]), notes
 
 
+def takes_sets(chain: Pipeline) -> bool:
+    """Whether what is mapped are sets of vectors."""
+    learner = chain.named_steps.get("learner")
+    return getattr(getattr(learner, "learner_tags", None), "input", "vectors") == "sets"
+
+
 def map_rows(chain: Pipeline, table: Table, name: str) -> NDArray[np.floating[Any]]:
     """Rows of a table in the space of the learned distance."""
+    if isinstance(table.X, Sets):
+        if table.X.n_features != chain.n_features_in_:
+            raise ValueError(
+                f"{name} has vectors of {table.X.n_features} features; the model was fitted on "
+                f"{chain.n_features_in_}."
+            )
+        return np.asarray(map_through(chain, table.X))
     prepare = chain.named_steps.get("prepare")
     is_table = isinstance(prepare, ColumnTransformer) and hasattr(prepare, "feature_names_in_")
     if is_table and not hasattr(table.X, "iloc"):

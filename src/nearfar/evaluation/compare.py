@@ -34,9 +34,24 @@ from nearfar.evaluation.measures import choose_measure
 from nearfar.evaluation.methods import Scale, baselines, context_methods, learners
 from nearfar.evaluation.progress import PlainProgress, Progress
 from nearfar.evaluation.schedule import MAX_REPEATS, Schedule
+from nearfar.evaluation.set_comparison import (
+    all_sets,
+    facts_of_sets,
+    set_columns,
+    set_warnings,
+    shown_dissimilarity,
+)
+from nearfar.evaluation.set_methods import (
+    plain_setting,
+    set_baselines,
+    set_context,
+    set_learners,
+)
+from nearfar.evaluation.set_pictures import picture_of_sets
 from nearfar.evaluation.splits import TUNINGS, Scheme, Tuning, make_scheme
 from nearfar.evaluation.summary import Summary
 from nearfar.evaluation.unlabelled import compare_embeddings
+from nearfar.summaries.sets import Sets
 
 DEFAULT_BUDGET = 120.0
 
@@ -73,6 +88,9 @@ def compare(
     Without labels it compares embeddings: by the neighbours of held-out rows that they keep, PCA
     being the reference. See the guide, "Without labels".
 
+    Of sets of vectors it compares dissimilarities of their Gaussians, embeddings and bags of words,
+    neighbours by the means alone being the reference. See the guide, "Sets of vectors".
+
     Every method is tested on the same held-out folds. k and a few settings are tuned inside each
     training fold, for the plain distances as for the learners. The *reference* is the best of four
     plain distances (raw, standardised, cosine, whitened), chosen inside each training fold. A
@@ -82,17 +100,21 @@ def compare(
 
     Parameters
     ----------
-    X : array-like or DataFrame
+    X : array-like, DataFrame or Sets
         Rows and features; images as (n, height, width) or (n, height, width, 3). In a DataFrame
         missing values are imputed and categories encoded inside each fold; identifiers, dates, free
-        text and categories of hundreds of levels are left out, and said.
+        text and categories of hundreds of levels are left out, and said. Of ``Sets`` each set is
+        what below is called a row.
     y : array-like of shape (n_samples,), optional
-        Labels; a continuous target is refused. None compares embeddings.
+        Labels; a continuous target is refused. None compares embeddings; for ``Sets`` it takes
+        their own labels.
     methods : mapping, sequence, str, learner or None
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
         them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
         of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. Without labels,
-        embeddings with a ``transform`` for new rows; None chooses by the number of rows.
+        embeddings with a ``transform`` for new rows; None chooses by the number of rows. For
+        ``Sets``, the names that ``nearfar methods`` lists under "sets of vectors", or estimators
+        that take ``Sets``.
     cv : int, splitter or iterable, optional
         Folds of your own: how many, a splitter of scikit-learn, or pairs of row numbers to train on
         and to test; None is repeated, shuffled, stratified 5-fold.
@@ -107,7 +129,8 @@ def compare(
         are unbalanced.
     scale : {"auto", "none", "standard", "unit"}, default="auto"
         Scaling before the learners; "auto" tunes it. Without labels it is also the scaling of
-        what is measured, and "auto" standardises columns of very unequal spread.
+        what is measured, and "auto" standardises columns of very unequal spread. For ``Sets``
+        "standard" divides features by their standard deviations over all training vectors.
     repeats : int, optional
         How often all rows are split anew; None is as many as the time allows, at most 5.
     time_budget : float, optional
@@ -160,6 +183,10 @@ def compare(
     'pca'
     """
     progress = PlainProgress() if verbose else Progress()
+    if isinstance(X, Sets) and y is None:
+        if X.labels is None:
+            raise ValueError("y is None, and the sets have no labels: sets are compared by them.")
+        y = X.labels
     if y is None:
         for name, given in {
             "groups": groups,
@@ -285,13 +312,18 @@ def compare_tables(
         time_budget = DEFAULT_BUDGET
     seed, cv = int(random_state), folds_given(cv)
     keep, drop = names_asked(keep), names_asked(drop)
-    columns = choose_columns(
-        table.X, feature_names=table.feature_names, keep=keep, drop=drop, show_cells=show_rows
-    )
+    of_sets = isinstance(table.X, Sets)
+    if of_sets:
+        columns = set_columns(table, keep, drop)
+        compared = [*set_baselines(), *set_learners(methods, scale, seed)]
+        compared += set_context(seed) if context else []
+    else:
+        columns = choose_columns(
+            table.X, feature_names=table.feature_names, keep=keep, drop=drop, show_cells=show_rows
+        )
+        compared = [*baselines(), *learners(methods, scale)]
+        compared += context_methods(seed) if context else []
     problem, columns = _problem(table, test, columns, scoring)
-    compared = [*baselines(), *learners(methods, scale)]
-    if context:
-        compared += context_methods(seed)
     n_test = 0 if test is None else len(test.X)
     scheme_for = partial(_scheme, problem, n_test=n_test, seed=seed, cv=cv)
     once = scheme_for(1)
@@ -303,10 +335,13 @@ def compare_tables(
         repeats = 1
     warned = _warnings(problem, columns, once, table)
     data = describe(table, test, columns, _class_names(table, problem.classes), problem.codes)
+    data["sets"] = facts_of_sets(problem.X) if of_sets else None
+    if of_sets:
+        data["messages"].insert(0, "What is said of rows below is said of sets.")
     left_out = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
     for line in [
         data_line(data),
-        *table.messages,
+        *data["messages"],
         *left_out,
         *(f"Warning: {trap.text}" for trap in warned),
         problem.measure.note,
@@ -361,8 +396,25 @@ def compare_tables(
     )
     if show_rows:
         document |= contents(document, problem.X, columns, table.image_shape)
+    if of_sets:
+        document["sets"] = _picture(problem, summary, seed, show_rows, document["warnings"])
     complete = all(run.status != "unfinished" for run in schedule.runs.values())
     return Comparison(document, complete=complete)
+
+
+def _picture(
+    problem: Problem, summary: Summary, seed: int, show_rows: bool, warned: list[dict[str, str]]
+) -> dict[str, Any] | None:
+    """The picture of sets, by the dissimilarity of the method that the answer speaks of."""
+    told = summary.rows[summary.judgement.method or summary.best]
+    shown = shown_dissimilarity(told.method, told.results)
+    try:
+        found = picture_of_sets(problem.X, shown, seed, show_rows=show_rows)
+    except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
+        # What was compared stands, with or without a picture.
+        warned.append({"kind": "picture", "text": f"The sets could not be drawn: {error}"})
+        return None
+    return found | {"method": None if shown is None else told.method.label}
 
 
 def _problem(
@@ -370,8 +422,11 @@ def _problem(
 ) -> tuple[Problem, Columns]:
     """The rows of training and test set, prepared for comparison."""
     classes, codes = traps.check_target(all_labels(table, test), table.target or "y")
-    rows = all_rows(table, test, columns)
-    columns = columns.knowing(rows)
+    if isinstance(table.X, Sets):
+        rows = all_sets(table, test)
+    else:
+        rows = all_rows(table, test, columns)
+        columns = columns.knowing(rows)
     # Two rows of each class, to try the scorer on.
     firsts = np.unique(codes, return_index=True)[1]
     lasts = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
@@ -386,13 +441,15 @@ def _problem(
         rows,
         classes,
         codes,
-        columns.preprocessor(),
+        "passthrough" if isinstance(rows, Sets) else columns.preprocessor(),
         measure,
         all_groups(table, test),
         table.time if test is None else None,
         columns.origins,
         len(columns.names),
     )
+    if isinstance(rows, Sets):
+        problem.plainest = plain_setting()
     return problem, columns
 
 
@@ -414,6 +471,8 @@ def _same(scheme: Scheme, repeats: int) -> Scheme:
 
 
 def _warnings(problem: Problem, columns: Columns, scheme: Scheme, table: Table) -> list[traps.Trap]:
+    if isinstance(problem.X, Sets):
+        return set_warnings(problem, scheme)
     classes = problem.classes.tolist()
     counts = np.bincount(problem.codes, minlength=len(classes))
     folds = [(fold.train, fold.test) for fold in scheme.folds]

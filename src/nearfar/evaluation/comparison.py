@@ -201,13 +201,19 @@ class Comparison:
 
 def data_line(data: dict[str, Any]) -> str:
     """The data in one line."""
-    counts = data["class_counts"]
-    text = f"{data['name']}: {data['n_rows']:,} rows, {data['n_features']:,} features"
+    counts, sets = data["class_counts"], data.get("sets")
+    what = "rows" if sets is None else "sets"
+    text = f"{data['name']}: {data['n_rows']:,} {what}"
+    if sets is not None:
+        text += f" of {sets['least']:,} to {sets['most']:,} vectors ({sets['n_vectors']:,} in all)"
+    text += f", {data['n_features']:,} features"
     if counts:
-        sizes = f"{min(counts):,} to {max(counts):,} rows each"
+        sizes = f"{min(counts):,} to {max(counts):,} {what} each"
         text += f", {len(counts):,} classes ({sizes})"
     if data["test"]:
-        text += f"; {data['test']['n_rows']:,} of the rows are the test set {data['test']['name']}"
+        text += (
+            f"; {data['test']['n_rows']:,} of the {what} are the test set {data['test']['name']}"
+        )
     return text + "."
 
 

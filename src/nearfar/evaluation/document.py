@@ -17,9 +17,11 @@ from nearfar.datasets.tables import Table
 from nearfar.evaluation.columns import Columns
 from nearfar.evaluation.images import pictures
 from nearfar.evaluation.schedule import TUNING_WORDS, Schedule, without_folds
+from nearfar.evaluation.set_comparison import contents_of_sets
 from nearfar.evaluation.summary import Summary
 from nearfar.evaluation.traps import Trap
 from nearfar.extras import require
+from nearfar.summaries.sets import Sets
 
 FORMAT = 1
 #: Columns whose values are kept for the rows that the report shows.
@@ -55,6 +57,7 @@ def make_document(
         "weights": kept_weights(found["weights"], data["features"]),
         "rows": None,
         "images": None,
+        "sets": None,
     }
 
 
@@ -147,6 +150,8 @@ def contents(
     """Values, or pictures, of the rows that the report of the document shows."""
     # By name, since the report stands above: it alone knows which rows it draws.
     chosen = require("nearfar.report", "app").rows_to_show(document)
+    if isinstance(rows, Sets):
+        return contents_of_sets(rows, chosen)
     names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)

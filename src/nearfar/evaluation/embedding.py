@@ -27,6 +27,7 @@ from nearfar.evaluation.images import pictures
 from nearfar.evaluation.lines import code_of
 from nearfar.evaluation.methods import Scale
 from nearfar.evaluation.progress import FitProgress
+from nearfar.evaluation.set_pictures import pairs_of
 from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
 from nearfar.words import count, did_you_mean, listed
 
@@ -75,8 +76,8 @@ class Embedded:
 # The learners
 
 
-def embedders() -> dict[str, type[Learner]]:
-    """The embedding learners by the names that the command takes.
+def embedders(*, sets: bool = False) -> dict[str, type[Learner]]:
+    """The embedding learners by the names that the command takes, of rows or of sets.
 
     >>> embedders()["hessian-lle"].__name__, "lda" in embedders()
     ('HessianLLE', False)
@@ -84,22 +85,34 @@ def embedders() -> dict[str, type[Learner]]:
     found = {
         _hyphened(name): learner
         for name, learner in all_learners().items()
-        if learner.__module__.startswith("nearfar.manifold.") or name == "PCA"
+        if (
+            name == "SetEmbedding"
+            if sets
+            else learner.__module__.startswith("nearfar.manifold.") or name == "PCA"
+        )
     }
     return dict(sorted(found.items()))
 
 
-def find_embedder(name: str) -> type[Learner]:
+def find_embedder(name: str, *, sets: bool = False) -> type[Learner]:
     """An embedding learner by its name, whatever the case and the hyphens.
 
     >>> find_embedder("VariationalMVU").__name__, find_embedder("landmark_isomap").__name__
     ('VariationalMVU', 'LandmarkIsomap')
     """
-    known = embedders()
-    by_letters = {key.replace("-", ""): learner for key, learner in known.items()}
     letters = re.sub(r"[-_ ]", "", name.lower())
-    if letters in by_letters:
-        return by_letters[letters]
+    for of_sets in (sets, not sets):
+        known = embedders(sets=of_sets)
+        by_letters = {key.replace("-", ""): learner for key, learner in known.items()}
+        if letters in by_letters and of_sets == sets:
+            return by_letters[letters]
+        if letters in by_letters:
+            what = ("rows of a table", "sets of vectors")
+            raise ValueError(
+                f"--method {name}: it embeds {what[of_sets]}, and the data are {what[sets]}. "
+                f"Known for them: {_all(embedders(sets=sets))}."
+            )
+    known = embedders(sets=sets)
     hint = did_you_mean(name.strip().replace("_", "-"), known).replace("'", "")
     raise ValueError(f"--method {name}: there is no such embedding.{hint} Known: {_all(known)}.")
 
@@ -118,6 +131,8 @@ def make_embedder(
     n_components: int,
     n_neighbors: int | None = None,
     settings: Sequence[str] = (),
+    *,
+    sets: bool = False,
 ) -> Learner:
     """A learner as the options ask for.
 
@@ -129,8 +144,10 @@ def make_embedder(
         ``--components`` and ``--neighbors``.
     settings : sequence of str
         Further parameters as "name=value".
+    sets : bool
+        Whether it is to embed sets of vectors.
     """
-    kind = find_embedder(method)
+    kind = find_embedder(method, sets=sets)
     name = _hyphened(kind.__name__)
     known = kind().get_params(deep=False)
     given: dict[str, Any] = {"n_components": n_components}
@@ -307,7 +324,7 @@ def coordinates_of(learner: Learner, X: Any) -> Floats:
 
 def describe(
     learner: Learner,
-    X: Floats,
+    X: Any,
     coordinates: Floats,
     *,
     name: str = "data",
@@ -320,6 +337,8 @@ def describe(
     contents: Callable[[NDArray[np.intp]], dict[str, Any]] | None = None,
     argv: Sequence[str] | None = None,
     code: str = "",
+    sets: dict[str, Any] | None = None,
+    pairs: Floats | None = None,
 ) -> dict[str, Any]:
     """Everything that the page of an embedding shows, as plain data and arrays.
 
@@ -327,7 +346,7 @@ def describe(
     ----------
     learner : Learner
         Fitted.
-    X : ndarray of shape (n, p)
+    X : ndarray of shape (n, p), or Sets
         What it was fitted to.
     coordinates : ndarray of shape (n, q)
         Where the rows are.
@@ -347,16 +366,29 @@ def describe(
         From row numbers to what a hover shows of them.
     argv, code : sequence of str and str
         How to repeat it.
+    sets, pairs : dict and ndarray of shape (n, n), optional
+        Of sets of vectors: what their ellipses are, and their dissimilarities.
     """
     n, q = coordinates.shape
+    noun = "row" if sets is None else "set"
     n_drawn = min(q, 3)
     proof = facts.certificate(learner, stopped=stopped)
     values = facts.spectrum(learner, n_drawn)
-    judged = facts.quality(X, coordinates[:, :n_drawn])
+    judged = facts.quality(
+        X if pairs is None else pairs,
+        coordinates[:, :n_drawn],
+        pairs=pairs is not None,
+        noun=noun,
+    )
     drawn = np.arange(n)
-    if n > MOST_POINTS:
+    if n > MOST_POINTS and sets is None:
         drawn = np.sort(np.random.default_rng(0).choice(n, MOST_POINTS, replace=False))
-    edges, n_neighbors = _edges(learner, X, drawn)
+    if sets is None:
+        edges, n_neighbors = _edges(learner, X, drawn)
+        copies = _duplicates(X)
+    else:
+        near = np.asarray(sets["neighbors"])
+        edges, n_neighbors, copies = pairs_of(near), near.shape[1], []
     return {
         "format": FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -371,8 +403,8 @@ def describe(
         "method": type(learner).__name__,
         "parameters": _parameters(learner, q),
         "messages": list(messages),
-        "warnings": [*_duplicates(X), *_told(learner, warned)],
-        "answer": facts.answer(learner, n, n_drawn, proof, values, judged, stopped),
+        "warnings": [*copies, *_told(learner, warned)],
+        "answer": facts.answer(learner, n, n_drawn, proof, values, judged, stopped, noun),
         "certificate": proof,
         "spectrum": values,
         "quality": judged,
@@ -382,6 +414,7 @@ def describe(
         "edges": edges,
         "n_neighbors": n_neighbors,
         "contents": None if contents is None else contents(drawn),
+        "sets": sets,
     }
 
 

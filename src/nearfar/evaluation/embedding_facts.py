@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.base import Learner
-from nearfar.evaluation.quality import embedding_quality, rank_trustworthiness
+from nearfar.evaluation.quality import embedding_quality, pairs_quality, rank_trustworthiness
 from nearfar.manifold.mvu import intrinsic_dimension
 from nearfar.words import count, percent
 
@@ -150,6 +150,7 @@ def _without_proof(learner: Learner) -> dict[str, str]:
         "objective. How true the picture is that does not say: judge it by the quality below."
     )
     share = _number(learner, "negative_share_")
+    share = _number(learner, "negative_mass_") if share is None else share  # of dissimilarities
     if share is not None and share > 0.01:
         text += (
             f" Its distances fit into no space: negative eigenvalues carry {percent(share)} of "
@@ -206,6 +207,7 @@ def spectrum(learner: Learner, n_drawn: int) -> dict[str, Any]:
     of_variance = name in (*NESTED, *_UNFOLDING) or (
         name == "EigenEmbedding" and learner.method in ("mds", "isomap")
     )
+    of_variance = of_variance or (name == "SetEmbedding" and learner.embedding == "euclidean")
     kept = {"values": values[:_MOST_VALUES].tolist(), "more": max(0, len(values) - _MOST_VALUES)}
     if not of_variance or not values.max() > 0:
         return {
@@ -280,10 +282,11 @@ def _coordinates(number: int) -> str:
 # The quality
 
 
-def quality(X: Floats, Y: Floats) -> dict[str, Any]:
+def quality(X: Floats, Y: Floats, *, pairs: bool = False, noun: str = "row") -> dict[str, Any]:
     """How well neighbourhoods are kept, each measure from 0 to 1.
 
     Beyond 10,000 rows a random 10,000 are judged, by the neighbours they have among themselves.
+    With ``pairs``, X are the dissimilarities of all pairs; ``noun`` says what a row is.
 
     Returns
     -------
@@ -294,25 +297,30 @@ def quality(X: Floats, Y: Floats) -> dict[str, Any]:
     n = len(X)
     if n > _MOST_ROWS:
         kept = np.sort(np.random.default_rng(0).choice(n, _MOST_ROWS, replace=False))
-        X, Y = X[kept], Y[kept]
+        X, Y = X[np.ix_(kept, kept)] if pairs else X[kept], Y[kept]
     k = min(_NEIGHBORS, (len(X) - 1) // 2)
     found: dict[str, Any] = {"n_neighbors": k, "n_rows": len(X), "measures": []}
     if k < 1 or not np.ptp(Y, axis=0).any():
-        return {**found, "text": "There are too few rows, or all in one place, to judge by."}
-    values = embedding_quality(X, Y, n_neighbors=k)
+        return {**found, "text": f"There are too few {noun}s, or all in one place, to judge by."}
+    values = (pairs_quality if pairs else embedding_quality)(X, Y, n_neighbors=k)
     chance = k / (len(X) - 1)
-    if len(X) <= _MOST_RANKED and 2 * k < len(X):
+    if not pairs and len(X) <= _MOST_RANKED and 2 * k < len(X):
         values["trustworthiness"] = rank_trustworthiness(X, Y, n_neighbors=k)
     measures = [
-        {"name": name, "label": label, "value": float(values[name]), "text": text}
+        {
+            "name": name,
+            "label": label,
+            "value": float(values[name]),
+            "text": text.replace(" rows", f" {noun}s"),
+        }
         for name, (label, text) in _measures(k, chance).items()
         if name in values
     ]
     kept_share = values["intersection"]
-    judged = f" Judged on a random {len(X):,} of {n:,} rows." if n > len(X) else ""
+    judged = f" Judged on a random {len(X):,} of {n:,} {noun}s." if n > len(X) else ""
     text = (
-        f"Of the {count(k, 'nearest row')} of a row, {percent(kept_share)} are among its nearest "
-        f"in the picture; at random it would be {percent(chance)}.{judged}"
+        f"Of the {count(k, f'nearest {noun}')} of a {noun}, {percent(kept_share)} are among its "
+        f"nearest in the picture; at random it would be {percent(chance)}.{judged}"
     )
     return {**found, "measures": measures, "text": text}
 
@@ -355,11 +363,12 @@ def answer(
     values: dict[str, Any],
     judged: dict[str, Any],
     stopped: bool,
+    noun: str = "row",
 ) -> dict[str, Any]:
     """The sentence at the top: what was drawn, how much of it is seen, how good it is."""
     name = type(learner).__name__
     verb = "unfolded" if proof["gap"] is not None else "drew"
-    lead = f"{name} {verb} {count(n_rows, 'row')} in {n_drawn} dimensions"
+    lead = f"{name} {verb} {count(n_rows, noun)} in {n_drawn} dimensions"
     parts = []
     if values["drawn"] is not None and values["text"].startswith("The"):
         of = "the variance" if "of the variance" in values["text"] else "the spectrum"

@@ -57,6 +57,8 @@ class Problem:
     #: For each output of a fitted ``prepare``, the raw column it comes from; None if one to one.
     origins: Callable[[Any], list[int]] | None = None
     n_columns: int = 0
+    #: What all methods do, done once before any is measured.
+    plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
 
     def rows(self, rows: Rows) -> Any:
         """Some rows of X."""
@@ -103,7 +105,12 @@ def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -
         began = perf_counter()
         steps = setting.steps(problem.prepare)
         labels = problem.labels(train)
-        chain = Pipeline(steps).fit(problem.rows(train), labels) if steps else None
+        largest = min(MAX_K, len(train))
+        chain = Pipeline(steps) if steps else None
+        if chain is not None and setting.neighbours:
+            chain.set_params(learner__n_neighbors=largest)
+        if chain is not None:
+            chain.fit(problem.rows(train), labels)
         if not setting.votes:
             assert chain is not None
             fit_seconds = perf_counter() - began
@@ -118,11 +125,17 @@ def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -
                 perf_counter() - began - fit_seconds,
             )
         else:
-            points = _mapped(chain, problem.rows(train))
-            fit_seconds = perf_counter() - began
-            queries = _mapped(chain, problem.rows(test))
-            largest = min(MAX_K, len(train))
-            _, nearest = kneighbors(points, queries, n_neighbors=largest)
+            mapped = None
+            if setting.neighbours:
+                assert chain is not None
+                fit_seconds = perf_counter() - began
+                nearest = chain[-1].kneighbors(map_through(chain[:-1], problem.rows(test)))[1]
+            else:
+                points = _mapped(chain, problem.rows(train))
+                fit_seconds = perf_counter() - began
+                queries = _mapped(chain, problem.rows(test))
+                _, nearest = kneighbors(points, queries, n_neighbors=largest)
+                mapped = (points, queries)
             voters, n_classes = problem.codes[train][nearest], len(problem.classes)
             ks = list(range(1, largest + 1))
             predicted = np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1)
@@ -134,7 +147,7 @@ def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -
                 chain,
                 fit_seconds,
                 perf_counter() - began - fit_seconds,
-                (points, queries),
+                mapped,
             )
     result.caught = sorted(
         {
@@ -298,7 +311,7 @@ def warm_up(problem: Problem) -> None:
     """Do once, with the plainest method, what all do, so that its memory is no method's own."""
     few = np.arange(min(30, len(problem.codes)))
     with suppress(Exception):  # too few rows, say: it is not asked for anything
-        predict_all_k(problem, Setting("", "passthrough", "passthrough"), few, few)
+        predict_all_k(problem, problem.plainest, few, few)
 
 
 def _guides(problem: Problem, rows: Rows) -> tuple[Any, Any]:

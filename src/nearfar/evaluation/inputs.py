@@ -16,6 +16,7 @@ from nearfar.datasets.tables import Table
 from nearfar.evaluation.columns import Columns
 from nearfar.evaluation.splits import UNKNOWN_GROUP
 from nearfar.extras import require
+from nearfar.summaries.sets import Sets
 
 
 def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
@@ -31,7 +32,7 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
             "X is a sparse matrix, but distances are compared on dense data. Reduce it first, for "
             "example with sklearn.decomposition.TruncatedSVD."
         )
-    if not hasattr(X, "iloc"):
+    if not hasattr(X, "iloc") and not isinstance(X, Sets):
         X = _without_mask(X)
         if X.ndim in (3, 4):
             image_shape = X.shape[1:]

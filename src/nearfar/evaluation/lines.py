@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -19,7 +20,7 @@ from nearfar.evaluation.splits import N_SPLITS, Scheme, Tuning, inner_splits, in
 # What the lines use besides the estimators of the method.
 _TOOLS = {
     "nearfar": ("KNNClassifier",),
-    "nearfar.datasets": ("read_table",),
+    "nearfar.datasets": ("read_sets", "read_table"),
     "nearfar.evaluation": ("held_out_quality",),
     "nearfar.evaluation.columns": ("choose_columns",),
     "nearfar.evaluation.splits": ("inner_splits", "make_scheme"),
@@ -61,9 +62,9 @@ def repeat_lines(
     settings = (
         method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
     )
-    votes = settings[0].votes
+    votes = settings[0].votes and not settings[0].neighbours
     steps = [("scale", "'passthrough'"), ("learner", "'passthrough'")]
-    prepare = columns.preprocessor()
+    prepare = problem.prepare
     if not isinstance(prepare, str):
         steps.insert(0, ("prepare", _prepare(prepare)))
     if votes:
@@ -76,7 +77,8 @@ def repeat_lines(
         k_values = f"list(range(1, {most + 1}))"
     else:
         k_values = "list(range(1, most + 1))"  # in each fold as many as its smallest part has rows
-    ks = f", 'knn__n_neighbors': {k_values}" if votes else ""
+    own = "knn" if votes else "learner"
+    ks = f", '{own}__n_neighbors': {k_values}" if settings[0].votes else ""
     grid = [
         "settings = [",
         *(
@@ -179,7 +181,8 @@ def _homes(value: Any) -> list[tuple[str, str]]:
         return []
     # sklearn.preprocessing._data is sklearn.preprocessing to the public.
     home = re.split(r"\._", type(value).__module__)[0]
-    home = "nearfar" if home.startswith("nearfar.") else home
+    if home.startswith("nearfar.") and hasattr(import_module("nearfar"), type(value).__name__):
+        home = "nearfar"
     inside = _homes(list(_changed(value).values()))
     return [(type(value).__name__, home), *inside]
 

@@ -39,16 +39,20 @@ class Setting:
         First step.
     estimator : learner, classifier or "passthrough"
         What learns. One that predicts by itself gets no vote of neighbours after it.
+    neighbours : bool
+        Whether the neighbours that vote are those that its ``kneighbors`` finds, ``n_neighbors`` of
+        them; otherwise those that are nearest after its map.
     """
 
     label: str
     scale: Any
     estimator: Any
+    neighbours: bool = False
 
     @property
     def votes(self) -> bool:
-        """Whether neighbours vote after it."""
-        return not hasattr(self.estimator, "predict")
+        """Whether neighbours vote, and k is to be tuned."""
+        return self.neighbours or not hasattr(self.estimator, "predict")
 
     def steps(self, prepare: Any) -> list[tuple[str, Any]]:
         """Named steps, unfitted, that do something."""
@@ -180,7 +184,8 @@ def by_name(methods: Any, made: Callable[[type[Learner]], Any]) -> dict[str, Any
     return found
 
 
-def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
+def check_estimators(name: str, estimators: list[Any]) -> None:
+    """Refuse settings of a method that are too many, or cannot be compared."""
     if not 1 <= len(estimators) <= MAX_SETTINGS:
         raise ValueError(
             f"methods[{name!r}] has {len(estimators)} settings; give 1 to {MAX_SETTINGS}, so that "
@@ -198,6 +203,10 @@ def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
             raise ValueError(
                 f"methods[{name!r}] is {estimator!r}, which has no fit with transform or predict."
             )
+
+
+def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
+    check_estimators(name, estimators)
     own_scaling = any(isinstance(e, Pipeline) or hasattr(e, "predict") for e in estimators)
     if own_scaling and scale == "auto":
         pairs: list[tuple[str, Any]] = [("none", estimator) for estimator in estimators]

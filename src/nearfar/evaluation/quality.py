@@ -275,6 +275,47 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
     }
 
 
+def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
+    """The measures of :func:`embedding_quality` for objects known by their dissimilarities.
+
+    Parameters
+    ----------
+    D : array-like of shape (n_samples, n_samples)
+        Dissimilarities, zero on the diagonal.
+    Y : array-like of shape (n_samples, n_components)
+        Outputs.
+    n_neighbors : int, default=15
+        Neighbours of each object.
+
+    Returns
+    -------
+    dict
+        As :func:`embedding_quality`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.spatial.distance import cdist
+    >>> from nearfar.evaluation.quality import pairs_quality
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> pairs_quality(cdist(X, X), 2 * X)["intersection"]
+    1.0
+    """
+    pairs = np.array(D, dtype=np.float64)
+    _, outputs = _check(pairs, Y, n_neighbors)
+    np.fill_diagonal(pairs, np.inf)
+    near = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
+    of_outputs, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
+    there = _lengths(outputs, near)
+    of_inputs = np.take_along_axis(pairs, near, axis=1)
+    return {
+        "continuity": _agreement(of_inputs, there, 0.0),
+        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
+        "trust": _agreement(of_outputs, np.take_along_axis(pairs, near_outputs, axis=1), 0.0),
+        "intersection": float(_shared(near, near_outputs).mean()),
+    }
+
+
 def held_out_quality(
     X: ArrayLike,
     Y: ArrayLike,

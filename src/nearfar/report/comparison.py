@@ -39,6 +39,7 @@ _EMPTY: dict[str, Any] = {
         "test": None,
         "image_shape": None,
         "messages": [],
+        "sets": None,
     },
     "warnings": [],
     "protocol": {
@@ -77,6 +78,7 @@ _EMPTY: dict[str, Any] = {
     "colour": {"name": None, "kind": "scale", "codes": [], "names": [], "ends": None},
     "rows": None,
     "images": None,
+    "sets": None,
 }
 _EMPTY_METHOD: Method = {
     "name": "",

@@ -34,7 +34,7 @@
     zoom: 1, x: 0, y: 0, turn: times(tilted(data.turn[1]), turned(data.turn[0])),
   });
   resetView();
-  let showEdges = false, showPictures = false, only = null, at = -1;
+  let showEdges = false, showPictures = false, only = null, at = -1, chosen = -1;
   let width = 0, height = 0, ratio = 1, moving = false;
 
   // Half the size of all there is, to fit it in.
@@ -291,6 +291,7 @@
       context.drawImage(sheetCanvas, 0, 0, width, height);
     }
     canvas.dataset.pictures = showPictures ? drawPictures() : 0;
+    if (chosen >= 0 && chosen !== at) ring(chosen, size + 3);
     if (at >= 0) drawChosen(size);
     drawAxes();
     canvas.dataset.points = n;
@@ -312,9 +313,13 @@
       const w = image.width / ratio;
       context.drawImage(image, sx[i] - w / 2, sy[i] - w / 2, w, w);
     }
+    ring(at, size + 4);
+  };
+  const ring = (i, radius) => {
+    context.strokeStyle = ink.text;
     context.lineWidth = 2;
     context.beginPath();
-    context.arc(sx[at], sy[at], size + 4, 0, 2 * Math.PI);
+    context.arc(sx[i], sy[i], radius, 0, 2 * Math.PI);
     context.stroke();
   };
   let asked = false;
@@ -335,7 +340,7 @@
     at = i;
     tip.replaceChildren();
     const title = document.createElement("strong");
-    title.textContent = `Row ${rows ? rows[i] : i}`;
+    title.textContent = data.titles ? data.titles[i] : `${data.noun} ${rows ? rows[i] : i}`;
     tip.append(title);
     if (data.images[i]) {
       const image = document.createElement("img");
@@ -369,7 +374,7 @@
   };
 
   // The mouse, a pen or a finger.
-  let held = null;
+  let held = null, dragged = false;
   const placeOf = (event) => {
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -393,6 +398,7 @@
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     held = placeOf(event);
+    dragged = false;
     stopSpin();
     canvas.setPointerCapture(event.pointerId);
   });
@@ -400,7 +406,7 @@
     const [x, y] = placeOf(event);
     if (held) {
       if (!moving && Math.hypot(x - held[0], y - held[1]) < 3) return;
-      moving = true;
+      moving = dragged = true;
       hideTip();
       move(x - held[0], y - held[1]);
       held = [x, y];
@@ -417,7 +423,11 @@
   canvas.addEventListener("click", (event) => {  // a finger does not hover
     const found = nearest(...placeOf(event));
     if (found >= 0) showRow(found);
+    if (found >= 0 && !dragged) choose(found);
   });
+  // What stands beside the picture hears which mark was chosen, and may choose one itself.
+  const choose = (i) => stage.dispatchEvent(new CustomEvent("choose", { detail: i }));
+  stage.addEventListener("choose", (event) => { chosen = data.ellipses ? event.detail : -1; redraw(); });
   canvas.addEventListener("dblclick", (event) => zoom(1.8, ...placeOf(event)));
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;  // the page scrolls
@@ -441,7 +451,8 @@
         if (!dimmed(walked)) break;
       }
       showRow(walked);
-    } else if (event.key === "+" || event.key === "=") zoom(1.3);
+    } else if (event.key === "Enter" && at >= 0) choose(at);
+    else if (event.key === "+" || event.key === "=") zoom(1.3);
     else if (event.key === "-") zoom(1 / 1.3);
     else if (event.key === "0") { resetView(); hideTip(); redraw(); }
     else return;

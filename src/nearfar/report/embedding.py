@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.evaluation.embedding import FORMAT, describe_fitted
 from nearfar.evaluation.embedding_facts import small_percent
+from nearfar.evaluation.set_embeddings import describe_fitted_sets
 from nearfar.report import charts
 from nearfar.report.comparison import is_picture
+from nearfar.report.ellipses import ellipses_for_script, ellipses_view, packed
 from nearfar.report.markup import Markup, script_json, tag
 from nearfar.report.page import render_page, write_page
 from nearfar.report.words import (
@@ -28,6 +29,7 @@ from nearfar.report.words import (
     significant,
     unbroken,
 )
+from nearfar.summaries.sets import Sets
 from nearfar.words import count
 
 #: Shades from the least number to the largest, as many as the style sheet has.
@@ -65,8 +67,9 @@ def write_embedding(
     learner : learner or Pipeline
         Fitted to X: any with ``embedding_`` or ``transform``. Of a Pipeline the last step is the
         learner.
-    X : array-like or DataFrame of shape (n_samples, n_features)
-        What it was fitted to.
+    X : array-like or DataFrame of shape (n_samples, n_features), or Sets
+        What it was fitted to. Of sets the page shows the ellipses too, and the learner is a
+        ``SetEmbedding``.
     path : path-like
         Where the page goes.
     color : array-like of shape (n_samples,), optional
@@ -100,15 +103,18 @@ def write_embedding(
     ...     "Isomap drew 150 rows in 2 dimensions" in page.read_text("utf-8")
     True
     """
-    document = describe_fitted(
-        learner,
-        X,
-        color=color,
-        color_name=color_name,
-        name=name,
-        image_shape=image_shape,
-        show_rows=show_rows,
-    )
+    options: dict[str, Any] = {
+        "color": color,
+        "color_name": color_name,
+        "name": name,
+        "show_rows": show_rows,
+    }
+    if isinstance(X, Sets):
+        if image_shape is not None:
+            raise ValueError("image_shape is for rows that are images, and X are sets.")
+        document = describe_fitted_sets(learner, X, **options)
+    else:
+        document = describe_fitted(learner, X, image_shape=image_shape, **options)
     return write_embedding_document(document, path, force=force)
 
 
@@ -141,8 +147,9 @@ def render_embedding(document: dict[str, Any]) -> str:
     """
     if document.get("format") != FORMAT or "coordinates" not in document:
         raise ValueError("document should be what describe() of an embedding returned.")
+    script = ["embedding.js", *(["ellipses.js"] if document.get("sets") else [])]
     return render_page(
-        "embedding.html.jinja", _page(document), style="embedding.css", script="embedding.js"
+        "embedding.html.jinja", _page(document), style="embedding.css", script=script
     )
 
 
@@ -184,7 +191,7 @@ def _page(document: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
-        ("Rows", f"{document['n_rows']:,}"),
+        ("Sets" if document.get("sets") else "Rows", f"{document['n_rows']:,}"),
         ("Features", f"{document['n_features']:,}"),
         ("Method", f"{document['method']}({cut(document['parameters'], 200)})"),
     ]
@@ -302,7 +309,9 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
     edges = document["edges"]
     total = document["n_rows"]
     by = "" if color is None else f", coloured by {cut(color['name'], 40)}"
-    label = f"{document['method']}: {count(n, 'row')} in {q} dimensions{by}"
+    sets = document.get("sets")
+    noun = "row" if sets is None else "set"
+    label = f"{document['method']}: {count(n, noun)} in {q} dimensions{by}"
     return {
         "label": label,
         "flat": q < 3,
@@ -318,6 +327,8 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
         "total": total,
         "images": bool(_images(document)),
         "hidden": document["contents"] is None,
+        "noun": noun,
+        "ellipses": None if sets is None else ellipses_view(sets),
         "data": script_json(_for_script(document, places, codes)),
     }
 
@@ -451,24 +462,30 @@ def _for_script(
         "q": places.shape[1],
         "turn": [TURN, TILT],
         "size": mark_size(n),
-        "places": _packed(places.astype("<f4")),
-        "codes": _packed(codes),
-        "rows": None if n == document["n_rows"] else _packed(drawn.astype("<u4")),
+        "places": packed(places.astype("<f4")),
+        "codes": packed(codes),
+        "rows": None if n == document["n_rows"] else packed(drawn.astype("<u4")),
         "numbers": color is not None and color["kind"] == "numbers",
         "color": None if color is None else cut(color["name"], 40),
         "names": [],
         "values": None,
-        "edges": None if edges is None else _packed(np.asarray(edges).astype("<u4")),
+        "edges": None if edges is None else packed(np.asarray(edges).astype("<u4")),
         "columns": [],
         "cells": [],
         "n_ids": (document["contents"] or {}).get("n_ids", 0),
         "images": _images(document),
         "shapes": list(charts.SHAPES),
+        "noun": "Row",
+        "titles": None,
+        "ellipses": None,
     }
+    sets = document.get("sets")
+    if sets is not None:
+        found |= ellipses_for_script(sets)
     if color is not None and color["kind"] == "classes":
         found["names"] = [cut(name, 40) for name in color["classes"]]
     elif color is not None:
-        found["values"] = _packed(np.asarray(color["values"]).astype("<f4"))
+        found["values"] = packed(np.asarray(color["values"]).astype("<f4"))
     if document["contents"] is not None and "columns" in document["contents"]:
         used = 0
         for name, cells in document["contents"]["columns"].items():
@@ -487,7 +504,3 @@ def _images(document: dict[str, Any]) -> list[str | None]:
         return []
     images = contents.get("images") or []
     return [image if is_picture(image) else None for image in images]
-
-
-def _packed(array: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")

@@ -12,6 +12,7 @@ from nearfar.report.embeddings import embeddings_view
 from nearfar.report.maps import chosen_points, maps_view
 from nearfar.report.neighbours import neighbours_view, sampled_rows
 from nearfar.report.page import render_page, write_page
+from nearfar.report.sets import sets_view
 from nearfar.report.words import cut, moment
 
 
@@ -45,7 +46,10 @@ def render(document: dict[str, Any]) -> str:
         template, view = "embeddings.html.jinja", embeddings_view(comparison)
     else:
         template, view = "report.html.jinja", _report(comparison)
-    return render_page(template, _frame(comparison) | view, style="report.css", script="report.js")
+    style, script = ["report.css"], ["report.js"]
+    if comparison["sets"]:
+        style, script = [*style, "embedding.css"], [*script, "embedding.js", "ellipses.js"]
+    return render_page(template, _frame(comparison) | view, style=style, script=script)
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -114,7 +118,8 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "paired": sections.paired_view(comparison),
         "neighbours": neighbours_view(comparison),
         "classes": sections.classes_view(comparison),
-        "maps": maps_view(comparison),
+        "maps": {} if comparison["sets"] else maps_view(comparison),
+        "sets": sets_view(comparison),
         "weights": sections.weights_view(comparison),
         "cost": sections.cost_view(comparison),
         "protocol": sections.protocol_view(comparison),

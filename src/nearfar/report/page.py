@@ -13,7 +13,9 @@ from nearfar.extras import require
 from nearfar.report.markup import Markup, breakable
 
 
-def render_page(template: str, content: dict[str, Any], *, style: str, script: str) -> str:
+def render_page(
+    template: str, content: dict[str, Any], *, style: str | list[str], script: str | list[str]
+) -> str:
     """A page that needs no network.
 
     Parameters
@@ -22,7 +24,7 @@ def render_page(template: str, content: dict[str, Any], *, style: str, script: s
         Name of the template.
     content : dict
         What it asks for.
-    style, script : str
+    style, script : str or list of str
         Names of the files that go into the page after those all pages share.
     """
     jinja2 = require("jinja2", "app")
@@ -35,12 +37,16 @@ def render_page(template: str, content: dict[str, Any], *, style: str, script: s
     )
     environment.filters["breakable"] = breakable
     inside = {
-        "style": Markup("".join(_asset(name) for name in dict.fromkeys(["report.css", style]))),
-        "script": Markup(_asset("page.js") + _asset(script)),
+        "style": Markup("".join(_asset(name) for name in _each("report.css", style))),
+        "script": Markup("".join(_asset(name) for name in _each("page.js", script))),
     }
     page = environment.get_template(template).render(content | inside)
     # Last of all: no half of a surrogate pair may reach the file.
     return str(page).encode("utf-8", "replace").decode("utf-8")
+
+
+def _each(first: str, others: str | list[str]) -> list[str]:
+    return list(dict.fromkeys([first, *([others] if isinstance(others, str) else others)]))
 
 
 def write_page(

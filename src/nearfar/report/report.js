@@ -53,7 +53,7 @@
   });
 
   // A class of the legend alone.
-  const legend = all("button.class-button");
+  const legend = maps.length ? all("button.class-button") : [];
   legend.forEach((button) => button.addEventListener("click", () => {
     const alone = button.getAttribute("aria-pressed") !== "true";
     legend.forEach((other) => other.setAttribute("aria-pressed", String(alone && other === button)));

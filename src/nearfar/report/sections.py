@@ -137,12 +137,16 @@ def _said_interval(level: str, ends: str) -> str:
 def data_view(comparison: Comparison) -> View:
     """Size, columns left out, messages and warnings."""
     data = comparison.data
+    sets = data["sets"]
     facts = [
-        ("Rows", _whole(data["n_rows"])),
+        ("Rows" if sets is None else "Sets", _whole(data["n_rows"])),
         ("Features", _whole(data["n_features"])),
         ("Classes", _whole(len(data["classes"]) or None)),
         ("Target", cut(data["target"]) or NONE),
     ]
+    if sets is not None:
+        facts.insert(1, ("Vectors", _whole(sets["n_vectors"])))
+        facts.insert(2, ("Of a set", f"{_whole(sets['least'])} to {_whole(sets['most'])}"))
     if data["groups"]:
         facts.append(("Groups", f"{cut(data['groups']['name'])} ({_whole(data['groups']['n'])})"))
     if data["time"]:

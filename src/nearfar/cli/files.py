@@ -1,0 +1,73 @@
+"""Files that the commands write: refused before the work where they could not be."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any
+
+
+def check_place(path: Path, option: str, replaced: bool) -> None:
+    """Refuse a file that is there, or could not be written."""
+    if path.is_dir():
+        raise ValueError(f"{option} {path} is a folder; name a file in it.")
+    if path.exists() and not replaced:
+        raise ValueError(f"{path} exists; choose another {option}, or add --force.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{option}: there is no folder {path.parent}.")
+    there = path.exists()
+    try:
+        with open(path, "ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(cannot_write(path, option, error)) from error
+
+
+def cannot_write(path: Path, option: str, error: OSError) -> str:
+    """Why a file cannot be written, and what would do."""
+    return (
+        f"{path} cannot be written ({error.strerror}); choose with {option} a file in a folder "
+        "where you may write."
+    )
+
+
+def check_output(options: argparse.Namespace, suffixes: tuple[str, ...]) -> None:
+    """Refuse an output of an unknown ending, or that could not be written."""
+    path = options.output
+    if path.suffix.lower() not in suffixes:
+        names = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise ValueError(f"{path}: end the name with {names}.")
+    check_place(path, "-o", options.force)
+
+
+def write_coordinates(columns: dict[str, Any], path: Path, names: Any = None) -> None:
+    """Columns of numbers by the ending of the name; in a table behind the names of the rows."""
+    import numpy as np
+
+    if path.suffix.lower() == ".npy":
+        np.save(path, np.column_stack(list(columns.values())))
+    else:
+        write_columns(columns if names is None else {"set": names, **columns}, path)
+
+
+def write_columns(columns: dict[str, Any], path: Path) -> None:
+    """A table by the ending of its name."""
+    if path.suffix.lower() == ".parquet":
+        from nearfar.extras import require
+
+        require("pyarrow", "app")
+        require("pandas", "app").DataFrame(columns).to_parquet(path, index=False)
+        return
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        write_csv(file, columns, "\t" if path.suffix.lower() == ".tsv" else ",")
+
+
+def write_csv(stream: Any, columns: dict[str, Any], separator: str) -> None:
+    """Columns as text."""
+    writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
+    writer.writerow(columns)
+    # As Python's own numbers: the shortest text that gives the same number again.
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))

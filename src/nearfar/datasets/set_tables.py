@@ -1,0 +1,383 @@
+"""Sets of vectors as users have them: long tables with a column of set names, and NumPy files.
+
+As for other tables, what had to be decided while reading is kept in ``Table.messages``. A row of
+the table is a set, and its X is a :class:`~nearfar.Sets`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.datasets.tables import (
+    _ARRAYS,
+    _PARQUET,
+    Table,
+    _check_groups,
+    _is_missing,
+    _locate,
+    _missing,
+    _pick,
+    _read_arrays,
+    _read_labels,
+    _strings,
+    _tidy,
+    _vector,
+    read_table,
+)
+from nearfar.extras import require
+from nearfar.summaries.sets import Sets
+from nearfar.words import count, did_you_mean, listed
+
+__all__ = ["holds_sets", "read_sets", "refuse_unfolded"]
+
+#: Names of columns by which a long table of sets is known, whatever stands between their words.
+_SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
+
+
+def read_sets(
+    source: str | os.PathLike[str],
+    *,
+    by: str | None = None,
+    target: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    groups: str | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    need_target: bool = True,
+    min_vectors: int = 1,
+) -> Table:
+    """Read sets of vectors from a file.
+
+    A long table (CSV, TSV, Parquet) has a row for each vector, and a column ``by`` that says to
+    which set it belongs; the rows of a set need not follow one another, and sets come in the order
+    of their first rows. All other columns but those named here are features. An ``.npz`` file has
+    the arrays ``X`` (the vectors of all sets, one set after another) and ``offsets`` (where each
+    set begins, and the number of vectors), and may have ``y`` or ``labels``, ``groups`` and
+    ``names`` with a value for each set, and ``feature_names``. Parquet may also have a row for each
+    set and a column of lists, as :meth:`nearfar.Sets.save` writes it.
+
+    Parameters
+    ----------
+    source : str or path
+        The file.
+    by : str, optional
+        The column of a long table that names the sets.
+    target : str, optional
+        Column, or key, with the labels, which must be the same in all rows of a set. None takes the
+        one named target, label, class or y.
+    labels : str or path, optional
+        A file with a label for each set instead.
+    groups : str, optional
+        Column, or key, with the groups (speakers, subjects), the same in all rows of a set.
+    drop : sequence of str
+        Columns that are no features.
+    features : sequence of str, optional
+        Of a long table, the columns that are features, in their order, and no others.
+    need_target : bool, default=True
+        Raise when there is no target, and leave out sets without one.
+    min_vectors : int, default=1
+        Refuse a set of fewer vectors.
+
+    Returns
+    -------
+    Table
+        Its X are the ``Sets``, whose names are the values of ``by``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nearfar.datasets import make_sets
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     make_sets(random_state=0).save(Path(folder) / "sets.npz")
+    ...     table = read_sets(Path(folder) / "sets.npz")
+    >>> table.X.shape, table.y[:2].tolist()
+    ((60, 4), [0, 0])
+    """
+    path = _locate(source)
+    if path is None:
+        raise ValueError(f"--set-id {by}: the embedded set '{source}' holds rows, not sets.")
+    asked = {"target": None if labels is not None else target, "groups": groups}
+    if path.suffix.lower() in _ARRAYS:
+        table = _from_arrays(path, by, asked)
+    elif by is None:
+        table = _from_lists(path, asked)
+    else:
+        table = _from_long(path, by, asked, drop, features, guess=labels is None)
+    if by is None and drop:
+        _leave_out_features(table, drop)
+    if labels is not None:
+        if table.y is not None:
+            table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
+        table.y, table.target = _read_labels(labels, len(table.X), target, table.messages)
+    if table.y is None and need_target:
+        _ask(table)
+    kept = np.arange(len(table.X))
+    if table.y is not None and need_target:
+        kept = _leave_out_unlabelled(table)
+        table.y = _tidy(table.y)
+    if table.groups is not None:
+        where = f"{table.name}: the groups '{table.groups_name}'"
+        table.groups = _check_groups(table.groups, where, kept)
+        n = len(np.unique(table.groups))
+        table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
+    _refuse_small(table, min_vectors)
+    options = {"by": by, "target": target, "labels": labels, "groups": groups}
+    given = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
+    given += [f", drop={list(drop)!r}"] * bool(drop) + [", need_target=False"] * (not need_target)
+    table.source = f"read_sets({os.fspath(source)!r}{''.join(given)})"
+    return table
+
+
+def holds_sets(source: str | os.PathLike[str]) -> bool:
+    """Whether a file says by itself that it holds sets: offsets, or a column of lists."""
+    path = Path(source).expanduser()
+    kind = path.suffix.lower()
+    if not path.is_file() or kind not in (".npz", *_PARQUET):
+        return False
+    if kind == ".npz":
+        return "offsets" in _read_arrays(path)
+    arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+    try:
+        schema = parquet.read_schema(path)
+    except (OSError, arrow.ArrowException):
+        return False  # which the reader of tables says
+    return any(
+        arrow.types.is_list(one.type) or arrow.types.is_large_list(one.type) for one in schema
+    )
+
+
+def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
+    """Refuse a table of vectors whose columns say that it is a long table of sets.
+
+    Parameters
+    ----------
+    table : Table
+        As :func:`read_table` gave it.
+    named : sequence of str
+        Columns that the user has spoken about (``--keep``, ``--drop``).
+    """
+    for name in getattr(table.X, "columns", ()):
+        if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in named:
+            continue
+        different = table.X[name].nunique(dropna=False)
+        if different <= len(table.X) / 2:
+            raise ValueError(
+                f"{table.name} looks like sets of vectors: {different:,} values of '{name}' in "
+                f"{count(len(table.X), 'row')}. To take the rows of each as one set, add --set-id "
+                f"{name}; to take every row by itself, --drop {name}."
+            )
+
+
+# Long tables
+
+
+def _from_long(
+    path: Path,
+    by: str,
+    asked: dict[str, str | None],
+    drop: Sequence[str],
+    wanted: Sequence[str] | None,
+    *,
+    guess: bool,
+) -> Table:
+    sides = {"target": asked["target"], "groups": asked["groups"]}
+    long = read_table(path, **sides, need_target=False, guess_target=guess)
+    frame = long.X
+    if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
+        by = f"column {int(by)}"
+    for option, name in (("--target", long.target), ("--groups", long.groups_name)):
+        if name == by:
+            raise ValueError(f"Column '{by}' cannot be the --set-id and the {option} at once.")
+    for option, name in (("--set-id", by), *(("--drop", name) for name in drop)):
+        if name not in frame.columns:
+            raise ValueError(
+                f"{option} {name}: {path.name} has no such column."
+                f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
+            )
+    features = [name for name in frame.columns if name != by and name not in drop]
+    if wanted is not None:
+        lacking = [name for name in wanted if name not in features]
+        if lacking:
+            raise ValueError(
+                f"{path.name} lacks {listed(lacking)}.{did_you_mean(lacking[0], features)} It has "
+                f"{listed(features)}."
+            )
+        features = list(wanted)
+    text = [name for name in features if frame[name].dtype.kind not in "biuf"]
+    if text:
+        raise ValueError(
+            f"{path.name}: the vectors of sets must be numbers, but {listed(text, 5)} "
+            f"{'holds' if len(text) == 1 else 'hold'} text; leave out what is no feature with "
+            f"--drop {shlex.quote(text[0])}."
+        )
+    if not features:
+        raise ValueError(f"{path.name} has no column left for the features beside '{by}'.")
+    table = Table(path.name, Sets.from_frame(frame, by, columns=features), feature_names=features)
+    table.messages = [text for text in long.messages if not text.startswith("Groups: ")]
+    table.messages += [f"Left out: {listed(drop)}, as asked."] * bool(drop)
+    codes = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
+    if long.y is not None:
+        table.y = _one_each(long.y, codes, table.X, f"label in column '{long.target}'")
+        table.target = long.target
+    if long.groups is not None:
+        words = f"group in column '{long.groups_name}'"
+        table.groups = _one_each(long.groups, codes, table.X, words)
+        table.groups_name = long.groups_name
+    return table
+
+
+def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: str) -> NDArray[Any]:
+    """The value that all rows of a set share."""
+    values = np.asarray(values)
+    first = np.unique(codes, return_index=True)[1]
+    missing = _missing(values)
+    other = (values != values[first][codes]) & ~(missing & missing[first][codes])
+    other = np.asarray(other, bool) | (missing != missing[first][codes])
+    if other.any():
+        k = int(codes[np.argmax(other)])
+        found = dict.fromkeys(
+            "none" if _is_missing(value) else str(value) for value in values[codes == k].tolist()
+        )
+        raise ValueError(
+            f"{sets.called(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
+            "must have the same."
+        )
+    return np.asarray(values[first])
+
+
+# Files that know their sets
+
+
+def _from_arrays(path: Path, by: str | None, asked: dict[str, str | None]) -> Table:
+    arrays = _read_arrays(path)
+    if "offsets" not in arrays:
+        hint = "; --set-id is for tables" if by is not None else ""
+        raise ValueError(
+            f"{path.name} has no key 'offsets', where each set begins{hint}. It has "
+            f"{listed(arrays)}; nearfar.Sets.save writes such a file."
+        )
+    if by is not None:
+        raise ValueError(
+            f"--set-id {by}: {path.name} says with its own offsets where each set begins; leave "
+            "--set-id out."
+        )
+    x = _pick(arrays, "X", None, path.name)
+    if x is None:
+        raise ValueError(f"{path.name} has no key 'X' or 'data'; it has {listed(arrays)}.")
+    names = None if "names" not in arrays else _strings(arrays["names"])
+    try:
+        sets = Sets(arrays[x], arrays["offsets"], names=names)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    table = Table(path.name, sets)
+    if "feature_names" in arrays:
+        table.feature_names = _strings(arrays["feature_names"])
+        if len(table.feature_names) != sets.n_features:
+            raise ValueError(
+                f"{path.name}: feature_names has {len(table.feature_names)} names for "
+                f"{sets.n_features} columns."
+            )
+    for role, side in (("y", "target"), ("groups", "groups")):
+        key = _pick(arrays, role, asked[side], path.name)
+        if key is not None:
+            values = _vector(arrays[key], key, len(sets), path.name)
+            if role == "y":
+                table.y, table.target = values, key
+            else:
+                table.groups, table.groups_name = values, key
+    return table
+
+
+def _from_lists(path: Path, asked: dict[str, str | None]) -> Table:
+    """Parquet with a row for each set."""
+    if path.suffix.lower() not in _PARQUET or not holds_sets(path):
+        raise ValueError(
+            f"{path.name} has a row for each vector: say with --set-id COL which column tells its "
+            "set."
+        )
+    try:
+        sets = Sets.load(path, label=asked["target"])
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    table = Table(path.name, Sets(sets.X, sets.offsets, names=sets.names), sets.labels)
+    table.target = None if sets.labels is None else asked["target"] or "label"
+    column = asked["groups"]
+    if column is not None:
+        known = require("pyarrow.parquet", "app").read_table(path)
+        if column not in known.column_names:
+            raise ValueError(
+                f"--groups {column}: {path.name} has no such column."
+                f"{did_you_mean(column, known.column_names)} Its columns are "
+                f"{listed(known.column_names)}."
+            )
+        table.groups = np.array(known[column].to_pylist(), dtype=object)
+        table.groups_name = column
+    return table
+
+
+def _leave_out_features(table: Table, drop: Sequence[str]) -> None:
+    names = table.feature_names or [f"column {i}" for i in range(table.X.n_features)]
+    unknown = [name for name in drop if name not in names]
+    if unknown:
+        raise ValueError(
+            f"--drop {unknown[0]}: {table.name} has no such column."
+            f"{did_you_mean(unknown[0], names)} Its columns are {listed(names)}."
+        )
+    kept = [i for i, name in enumerate(names) if name not in drop]
+    if not kept:
+        raise ValueError(f"{table.name} has no column left for the features.")
+    table.feature_names = [names[i] for i in kept]
+    table.X = Sets(table.X.X[:, kept], table.X.offsets, names=table.X.names)
+    table.messages.append(f"Left out: {listed(drop)}, as asked.")
+
+
+# Checks
+
+
+def _ask(table: Table) -> NoReturn:
+    where = "a file with one label a set with --labels FILE"
+    if table.name.lower().endswith(".npz"):
+        raise ValueError(
+            f"{table.name} has no labels. Give {where}, or save them as the key 'labels'; nearfar "
+            "embed does without."
+        )
+    raise ValueError(
+        f"Which column of {table.name} holds the labels of the sets? Name it with --target, or "
+        f"give {where}. Its features are {listed(table.feature_names or ())}."
+    )
+
+
+def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
+    assert table.y is not None
+    missing = _missing(table.y)
+    kept = np.flatnonzero(~missing)
+    if not len(kept):
+        raise ValueError(f"{table.name}: the target '{table.target}' is missing in every set.")
+    if len(kept) < len(missing):
+        first = table.X.called(int(np.argmax(missing)))
+        table.messages.append(
+            f"{count(int(missing.sum()), 'set')} without a label left out (first: {first})."
+        )
+        table.X, table.y = table.X[kept], table.y[kept]
+        table.groups = None if table.groups is None else table.groups[kept]
+    return kept
+
+
+def _refuse_small(table: Table, least: int) -> None:
+    small = table.X.sizes < least
+    if small.any():
+        k = int(np.argmax(small))
+        raise ValueError(
+            f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}, and "
+            f"{count(int(small.sum()), 'set')} in all fewer than {least}: too few for a "
+            "covariance. Leave them out, or take them as they are with --min-vectors 1 (of a "
+            "single vector only its place counts)."
+        )
