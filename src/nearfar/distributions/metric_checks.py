@@ -32,7 +32,7 @@ class MetricReport:
         The number of objects.
     triangle_violations : float
         The share of ordered triples (i, k, j) of distinct objects with D[i, j] > D[i, k] + D[k, j],
-        by more than 1e-7 of the median, which may be rounding.
+        by more than 1e-7 of the median, which may be rounding: of n(n - 1)(n - 2), not of n³.
     largest_violation : float
         The largest D[i, j] - D[i, k] - D[k, j]; 0 if there is none above 0.
     worst_triple : tuple of int, or None

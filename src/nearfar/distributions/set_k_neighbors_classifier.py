@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
+from nearfar.distributions.kernels import checked_dissimilarities
 from nearfar.distributions.objects import SHARED_PARAMETERS, OverDistributions
 from nearfar.neighbors.knn import vote, vote_shares
 from nearfar.parameters import integer, one_of
@@ -38,7 +39,9 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         How many sets vote.
     metric : str, default="bhattacharyya_riemann"
         The dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity`; "kl" is that from
-        a new set to a training set.
+        a new set to a training set. "precomputed" takes dissimilarities of any kind, symmetric or
+        not, those of :func:`~nearfar.distributions.emd_distances` for one: all training sets with
+        one another in ``fit``, then new sets (rows) with training sets.
     ridge, shrinkage, standardize, n_jobs
         As in :class:`SetEmbedding`.
     ties : {"shrink", "first"}, default="shrink"
@@ -49,7 +52,7 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
     classes_ : ndarray of shape (n_classes,)
         The labels.
     gaussians_ : Gaussians
-        Of the training sets.
+        Of the training sets, unless dissimilarities were given.
 
     References
     ----------
@@ -73,7 +76,7 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         "n_neighbors": [integer(1)],
         "ties": [one_of("shrink", "first")],
         **SHARED_PARAMETERS,
-        "metric": [one_of(*METRICS)],
+        "metric": [one_of(*METRICS, "precomputed")],
     }
 
     classes_: NDArray[Any]
@@ -106,7 +109,7 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         Parameters
         ----------
         X : Sets, list of arrays (t_i, p), array of shape (n, t, p), or Gaussians
-            The sets.
+            The sets; or the square matrix of their dissimilarities, if ``metric="precomputed"``.
         y : array-like of shape (n_sets,)
             Their labels.
 
@@ -115,7 +118,10 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         SetKNeighborsClassifier
             Itself.
         """
-        self._fit_objects(X, min_objects=1)
+        if self.metric == "precomputed":
+            checked_dissimilarities(self._fit_given(X, min_objects=1), "X", square=True)
+        else:
+            self._fit_objects(X, min_objects=1)
         classes, self._codes = self._check_labels(y, self._n_objects, min_classes=1)
         if self.n_neighbors > self._n_objects:
             raise ValueError(
@@ -181,6 +187,11 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
     def leave_one_out_error(self) -> float:
         """Error on the training sets, each classified by all others."""
         check_is_fitted(self)
+        if self.metric == "precomputed":
+            raise ValueError(
+                "leave_one_out_error needs the training sets, and given dissimilarities are not "
+                "kept. Use cross_val_score with cv=LeaveOneOut()."
+            )
         D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
         np.fill_diagonal(D, np.inf)
         if self.n_neighbors >= len(D):

@@ -31,6 +31,9 @@ Storage = Literal["auto", "dense", "low_rank"]
 AUTO_RIDGE = 0.01
 # Covariances may differ from their transposes by so much, relatively.
 _ASYMMETRY = 1e-6
+# What rounding leaves of a variance that is none, relatively and for each feature. (Of variances
+# that are 1e-15 of others, the most that can be told from it, there is a hundred times as much.)
+_LOST = 16 * np.finfo(np.float64).eps
 
 
 class Gaussians:
@@ -122,6 +125,8 @@ class Gaussians:
         Z = _finite(factors, "factors", "(n, p, r)", 3)
         if Z.shape[:2] != (n, p):
             raise ValueError(f"factors must have shape ({n}, {p}, r); got {Z.shape}.")
+        if Z.shape[2] == 0:
+            Z = np.zeros((n, p, 1))
         if ridge is None:
             raise ValueError("factors need a ridge: a number above 0, or one for each Gaussian.")
         levels = np.asarray(ridge, dtype=np.float64)
@@ -458,22 +463,27 @@ class Gaussians:
         Raises
         ------
         ValueError
-            Naming the first covariance that is not positive definite.
+            Naming the first covariance that is not positive definite, or singular but for rounding:
+            of a variance nothing is left when the features before it are known.
         """
         stack = self.covariances
         try:
-            return np.asarray(np.linalg.cholesky(stack))
+            factors = np.asarray(np.linalg.cholesky(stack))
         except np.linalg.LinAlgError:
-            pass
-        for k, matrix in enumerate(stack):
-            try:
-                np.linalg.cholesky(matrix)
-            except np.linalg.LinAlgError:
-                raise ValueError(
-                    f"The covariance of {_one(k, self.names)} is not positive definite; distances "
-                    "from it are infinite. Give a larger ridge, or shrinkage."
-                ) from None
-        raise AssertionError("one of them failed before")
+            k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
+            raise ValueError(
+                f"The covariance of {_one(k, self.names)} is not positive definite; distances "
+                "from it are infinite. Give a larger ridge, or shrinkage."
+            ) from None
+        left = np.square(np.diagonal(factors, axis1=1, axis2=2))
+        lost = _LOST * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
+        bad = (left <= lost).any(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"The covariance of {_one(int(np.argmax(bad)), self.names)} is singular but for "
+                "rounding. Give a larger ridge, or shrinkage."
+            )
+        return factors
 
     @property
     def n_features(self) -> int:
@@ -658,6 +668,14 @@ def _finite(values: Any, name: str, shape: str, ndim: int) -> Array:
         where = np.unravel_index(np.argmax(bad), array.shape)
         raise ValueError(f"{name} must be finite; Gaussian {where[0]} has {array[where]}.")
     return array
+
+
+def _is_definite(matrix: Array) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _symmetric(S: Array, names: NDArray[Any] | None) -> Array:
