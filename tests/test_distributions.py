@@ -21,6 +21,7 @@ from nearfar.distributions import (
     repair_kernel,
 )
 from nearfar.distributions.dissimilarities import METRICS
+from nearfar.solvers.spectral_step import double_centred
 
 SYMMETRIC = [name for name in METRICS if not name.endswith("kl")]
 AFFINE = [name for name in METRICS if name != "mean"]
@@ -680,6 +681,8 @@ def test_the_riemannian_kernel_is_indefinite_from_three_dimensions_on():
     report = metric_report(D, width)  # D16
     assert report.kernel_smallest_eigenvalue == pytest.approx(-6.76e-4, rel=0.1)
     assert report.is_metric
+    centred = double_centred(D)  # of distances that are not squared
+    assert np.linalg.eigvalsh(centred)[0] == pytest.approx(-0.573, abs=2e-3)
 
 
 def test_a_metric_need_not_be_euclidean():
@@ -779,6 +782,23 @@ def test_a_report_of_equal_objects():
     report = metric_report(np.zeros((4, 4)))
     assert report.is_metric and report.is_euclidean
     assert "4 objects" in str(report)
+    # Where most are the same, their distances are rounding and no measure of size.
+    few = random_gaussians(5, 20, 1)
+    many = few[np.repeat(np.arange(5), [25, 4, 1, 1, 1])]
+    for name in (H, R, "mean"):
+        D = dissimilarity(many, metric=name)
+        report = metric_report(D)
+        assert report.is_metric, name
+        assert 0.1 * D.max() < report.kernel_width <= D.max()
+    assert not metric_report(dissimilarity(line([0] * 9 + [50, 100], [1] * 9 + [100, 1]))).is_metric
+
+
+def test_single_precision_may_be_symmetric_but_for_its_rounding():
+    D = dissimilarity(random_gaussians(6, 2)).astype(np.float32)
+    D[0, 1] = np.nextafter(D[0, 1], np.float32(9))
+    assert metric_report(D).n == 6
+    with pytest.raises(ValueError, match="symmetric"):
+        metric_report(D.astype(np.float64))
 
 
 # ---------------------------------------------------------------------- kernels

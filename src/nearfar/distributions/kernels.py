@@ -239,13 +239,13 @@ def checked_square(D: ArrayLike) -> Array:
     if values.diagonal().any():
         k = int(np.argmax(values.diagonal() != 0))
         raise ValueError(f"The diagonal of D must be 0; D[{k}, {k}] is {values[k, k]}.")
-    _refuse_asymmetric(values, "D")
+    _refuse_asymmetric(values, "D", 1e-5 if getattr(D, "dtype", None) == np.float32 else 1e-8)
     return values
 
 
-def _refuse_asymmetric(values: Array, name: str) -> None:
+def _refuse_asymmetric(values: Array, name: str, rounding: float = 1e-8) -> None:
     gap = np.abs(values - values.T)
-    if not gap.max() <= 1e-8 * np.abs(values).max():
+    if not gap.max() <= rounding * np.abs(values).max():
         i, j = np.unravel_index(np.argmax(gap), gap.shape)
         raise ValueError(
             f"{name} must be symmetric; {name}[{i}, {j}] is {values[i, j]} and {name}[{j}, {i}] is "

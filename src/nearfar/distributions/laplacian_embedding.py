@@ -78,8 +78,9 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
     radius : float or None, default=None
         For "radius".
     zero_diagonal : bool, default=False
-        Zeros on the diagonal of K, as spectral clustering had them first. New objects then get
-        what their own similarities say, which for training objects is near their place, not equal.
+        Zeros on the diagonal of K, as spectral clustering had them first. Training objects that
+        are recognised still get their own places; a new object as good as equal to one counts its
+        similarity to it, and comes near, no nearer the closer it is.
     drop_first : bool, default=False
         Leave the first eigenvector out, and divide the others by it: the coordinates of Laplacian
         eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} / \sqrt{D_{ii}}`.
