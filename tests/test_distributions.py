@@ -365,12 +365,13 @@ def test_well_and_ill_conditioned_pairs_mix():
             assert found[name][i, j] == pytest.approx(alone[name][0, 1], rel=1e-4), name
 
 
-def test_traces_of_alike_ill_conditioned_pairs_keep_their_digits():
-    # Among round ones; inner products of such matrices with their inverses lose 12 digits. Four
-    # times a matrix has exactly twice its factor.
+def test_alike_ill_conditioned_pairs_keep_their_digits():
+    # Among round ones; inner products of such matrices with their inverses lose 12 digits, and so
+    # does a factor of their mean. Four times a matrix has exactly twice its factor.
     S = ill_conditioned(8, 12).covariances
     stack = np.concatenate([S, 4 * S, np.stack([np.eye(8)] * 6)])
-    found = dissimilarity(Gaussians(np.zeros((8, 8)), stack), metric=["kl", J])
+    found = dissimilarity(Gaussians(np.zeros((8, 8)), stack), metric=["kl", J, B])
+    np.testing.assert_allclose(found[B][0, 1], 8 / 2 * np.log(1.25), rtol=1e-11)
     kl, lk = (8 / 2 * (c - 1 - np.log(c)) for c in (1 / 4, 4))
     np.testing.assert_allclose(found["kl"][[0, 1], [1, 0]], [kl, lk], rtol=1e-9)
     np.testing.assert_allclose(found[J][[0, 1], [1, 0]], kl + lk, rtol=1e-9)

@@ -97,6 +97,17 @@ def test_sets_go_through_the_tools_of_scikit_learn():
     assert search.best_params_ == {"shift": 0.0}
 
 
+@pytest.mark.parametrize("of", [lambda sets: sets, Gaussians.from_sets], ids=["sets", "gaussians"])
+def test_nothing_can_be_set_or_deleted(sets, of):
+    made = of(sets)
+    for name in list(vars(made)):
+        with pytest.raises(AttributeError, match=f"immutable; cannot set '{name}'"):
+            setattr(made, name, None)
+        with pytest.raises(AttributeError, match=f"immutable; cannot delete '{name}'"):
+            delattr(made, name)
+    assert made == of(sets) and made != "sets"
+
+
 def test_sets_are_equal_pickle_and_cannot_be_changed(sets, arrays):
     assert sets == Sets.from_list(arrays, list("ababa"), list("vwxyz"))
     assert sets != Sets.from_list(arrays) and sets != sets[::-1] and sets != 3

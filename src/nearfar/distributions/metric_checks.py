@@ -176,7 +176,7 @@ def _typical(D: Array) -> float:
     """The median of different objects; of those not all but equal, where most are."""
     if not D.any():
         return 0.0
-    apart = D[D > _ROUNDING * D.max()]
+    apart = D[_ROUNDING * D.max() < D]
     pairs = len(D) * (len(D) - 1)
     return quantile_width(D) if 2 * len(apart) > pairs else float(np.median(apart))
 

@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from nearfar.blocks import row_blocks
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
 from nearfar.summaries.sets import Sets, _checked_index, _first_axis, as_sets, chosen_rows
@@ -36,7 +37,7 @@ _ASYMMETRY = 1e-6
 _LOST = 16 * np.finfo(np.float64).eps
 
 
-class Gaussians:
+class Gaussians(Immutable):
     r"""A stack of Gaussians :math:`N(\mu_i, \Sigma_i)`, one for each set or neighbourhood.
 
     Covariances are kept dense, or as :math:`\Sigma_i = \gamma_i I + Z_i Z_i^T` with factors of few
@@ -511,24 +512,9 @@ class Gaussians:
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
         return self._of(*(None if a is None else a[chosen] for a in arrays), self.added_ridge)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Gaussians):
-            return NotImplemented
-        theirs = vars(other)
-        return all(
-            (value is None) == (theirs[name] is None) and np.array_equal(value, theirs[name])
-            for name, value in vars(self).items()
-        )
-
-    # Arrays have no hash.
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         kind = f"rank={self.rank} plus ridge" if self.is_low_rank else "dense"
         return f"Gaussians(n={len(self)}, n_features={self.n_features}, {kind})"
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"Gaussians is immutable; cannot set {name!r}.")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("Gaussians are no single array: use .means and .covariances.")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.extras import require
+from nearfar.summaries.immutable import Immutable
 from nearfar.words import count, did_you_mean, listed
 
 __all__ = ["Sets", "as_sets"]
@@ -22,7 +23,7 @@ _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv")
 
 
-class Sets:
+class Sets(Immutable):
     """Sets of vectors: the rows of all sets stacked, and where each set begins.
 
     An utterance is a set of frames, a patient a set of cells, a document a set of word vectors:
@@ -658,18 +659,6 @@ class Sets:
             None if self.names is None else self.names[chosen],
         )
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sets):
-            return NotImplemented
-        theirs = vars(other)
-        return all(
-            (value is None) == (theirs[name] is None) and np.array_equal(value, theirs[name])
-            for name, value in vars(self).items()
-        )
-
-    # Arrays have no hash.
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         extras = "".join(
             f", {name}" for name in ("labels", "names") if getattr(self, name) is not None
@@ -680,9 +669,6 @@ class Sets:
             f"Sets(n_sets={len(self)}, n_features={self.n_features}, n_vectors={self.n_vectors}"
             f"{span}{', with' * bool(extras)}{extras.replace(',', '', 1)})"
         )
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"Sets is immutable; cannot set {name!r}.")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
