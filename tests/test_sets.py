@@ -382,12 +382,13 @@ def test_shrinkage_is_that_of_scikit_learn(arrays, name, estimator):
     np.testing.assert_allclose(found, estimator().fit(rows).covariance_ * t / (t - 1), rtol=1e-10)
 
 
-def test_a_given_shrinkage_keeps_the_trace(arrays):
-    plain, shrunk = (
-        Gaussians.from_sets(arrays[2:], ridge=1e-9, shrinkage=s).covariances for s in (None, 0.3)
-    )
-    for S, T in zip(plain, shrunk, strict=True):
-        np.testing.assert_allclose(T, 0.7 * S + 0.1 * S.trace() * np.eye(3), atol=1e-8)
+@pytest.mark.parametrize("storage", ["dense", "low_rank"])
+def test_a_given_shrinkage_keeps_the_trace_and_the_ridge_comes_after(arrays, storage):
+    found = Gaussians.from_sets(arrays[2:], ridge=0.2, shrinkage=0.3, storage=storage)
+    for T, rows in zip(found.covariances, arrays[2:], strict=True):
+        S = np.cov(rows.T)
+        wanted = 0.7 * S + (0.3 * S.trace() / 3 + 0.2) * np.eye(3)
+        np.testing.assert_allclose(T, wanted, atol=1e-12)
 
 
 def test_low_rank_storage_holds_the_same_covariances():
