@@ -250,6 +250,7 @@ def test_square_matrices_are_symmetric_with_zero_diagonal(name):
     else:
         assert np.abs(D - D.T).max() > 1e-3
     assert D[0, 70] < 1e-6 and D[1, 71] < 1e-6  # the same Gaussians twice
+    np.testing.assert_array_equal(dissimilarity(gaussians, gaussians, name), D)
     rectangular = dissimilarity(gaussians, gaussians[5:9], metric=name)
     np.testing.assert_allclose(rectangular, D[:, 5:9], rtol=1e-10, atol=1e-6)
 
