@@ -739,6 +739,7 @@ def test_sampled_triples_estimate_the_share():
     exact = metric_report(D)
     sampled = metric_report(D, max_triples=100_000, random_state=1)
     assert not sampled.is_exhaustive and sampled.n_triples == 100_000
+    assert metric_report(D, max_triples=60 * 59 * 58) == exact
     assert sampled.triangle_violations == pytest.approx(exact.triangle_violations, abs=0.01)
     assert 0 < sampled.largest_violation <= exact.largest_violation
     i, k, j = sampled.worst_triple
