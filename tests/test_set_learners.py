@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_moons
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import scale
@@ -670,6 +670,31 @@ def test_units_of_features_do_not_matter_when_standardised(embedding):
     np.testing.assert_allclose(clone(found).fit_transform(scaled), reference, atol=1e-7)
     assert (
         np.abs(SetEmbedding(3, embedding=embedding).fit_transform(scaled) - reference).max() > 0.01
+    )
+
+
+def test_features_are_divided_by_their_deviations_over_all_training_vectors():
+    scale_ = TRAIN.X.std(axis=0)
+    old, new = (Sets(sets.X / scale_, sets.offsets) for sets in (TRAIN, TEST))
+    for learner in (SetEmbedding(3, ridge=RIDGE), LaplacianEmbedding(3, ridge=RIDGE)):
+        within = clone(learner).set_params(standardize=True).fit(TRAIN)
+        outside = clone(learner).fit(old)
+        np.testing.assert_allclose(within.embedding_, outside.embedding_, atol=1e-9)
+        np.testing.assert_allclose(within.transform(TEST), outside.transform(new), atol=1e-9)
+
+
+def test_sets_of_one_subject_stay_together():
+    subjects = np.arange(60) // 4
+    model = make_pipeline(SetEmbedding(5), SVC())
+    grid = {"setembedding__standardize": [False, True]}
+    search = GridSearchCV(model, grid, cv=GroupKFold(3), error_score="raise")
+    assert search.fit(SETS, Y, groups=subjects).best_score_ > 0.8
+    by_hand = [
+        clone(model).fit(SETS[a], Y[a]).score(SETS[b], Y[b])
+        for a, b in GroupKFold(3).split(SETS, Y, subjects)
+    ]
+    np.testing.assert_allclose(
+        cross_val_score(model, SETS, Y, groups=subjects, cv=GroupKFold(3)), by_hand
     )
 
 
