@@ -410,6 +410,15 @@ def test_sets_that_are_all_the_same():
         assert np.isfinite(learner.transform(same)).all()
 
 
+def test_minus_zero_is_zero():
+    sets = [np.vstack([rows, np.zeros(3)]) for rows in TRAIN]
+    turned = [np.where(rows == 0, -0.0, rows) for rows in sets]
+    found = EuclideanEmbedding(3, metric="jeffreys", indefinite="shift").fit(sets)
+    assert found.shift_ > 1
+    # One that is not recognised lies apart by the shift.
+    np.testing.assert_allclose(found.transform(turned), found.embedding_, atol=1e-8)
+
+
 @pytest.mark.parametrize("metric", ["hellinger", "bhattacharyya_riemann"])
 def test_equal_sets_are_at_one_place(metric):
     twice = Sets.concatenate([TRAIN[:20], TRAIN[:20]])
