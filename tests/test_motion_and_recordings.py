@@ -21,7 +21,7 @@ from nearfar.datasets import (
     write_tones,
 )
 from nearfar.distributions import dissimilarity
-from nearfar.summaries.motion import optical_flow, otsu
+from nearfar.summaries.motion import grey_frames, optical_flow, otsu, threshold_of
 from nearfar.summaries.recordings import resampled
 
 
@@ -188,6 +188,34 @@ def test_units_of_intensity_do_not_matter(change):
     clip = moving(0.5, 1)
     gap = motion_histograms(change(clip)) - motion_histograms(clip)
     assert np.abs(gap).sum() <= 0.01 * motion_histograms(clip).sum()
+
+
+def test_every_frame_is_normalized_by_itself():
+    small, large = moving(0, 1, n=3)[:, :12, :12], moving(0, 1, n=3)
+    # Texture moves in a corner only, then everywhere.
+    clip = np.concatenate([np.zeros((3, *large.shape[1:])), large])
+    clip[:3, :12, :12] = small
+    counts = motion_histograms(clip, threshold=0.5)
+    totals = counts.sum(axis=1, keepdims=True)
+    assert totals.min() < 0.5 * totals.max()
+    wanted = counts / np.maximum(totals, 1)
+    np.testing.assert_allclose(motion_histograms(clip, threshold=0.5, normalize="frame"), wanted)
+
+
+def test_the_mean_threshold_is_one_deviation_above_the_mean():
+    norms = np.array([[0.0, 1.0], [2.0, 5.0]], np.float32)
+    assert threshold_of(norms, "mean") == pytest.approx(norms.mean() + norms.std())
+    assert threshold_of(norms, 0.25) == 0.25
+
+
+def test_grey_is_what_the_eye_sees_of_colours():
+    pixels = np.zeros((2, 2, 2, 3), np.uint8)
+    pixels[0, 0, 0, 0] = pixels[0, 0, 1, 1] = pixels[0, 1, 0, 2] = 255
+    pixels[0, 1, 1] = 255
+    grey = grey_frames(pixels)[0]
+    np.testing.assert_allclose(grey.ravel(), [0.299, 0.587, 0.114, 1], atol=1e-6)
+    with_alpha = np.concatenate([pixels, np.full((2, 2, 2, 1), 9, np.uint8)], axis=-1)
+    np.testing.assert_array_equal(grey_frames(with_alpha)[0], grey)
 
 
 def test_colour_frames_are_made_grey():

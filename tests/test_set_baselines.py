@@ -77,6 +77,8 @@ def test_emd_ignores_order_and_repetition(ot):
     D = emd_distances([rows, rows[::-1], np.repeat(rows, 3, axis=0), rows[:1]])
     assert np.abs(D[:3, :3]).max() < 1e-9
     assert D[0, 3] == pytest.approx(cdist(rows, rows[:1]).mean())
+    squares = emd_distances([rows], [rows[:1]], power=2)
+    assert squares == pytest.approx(np.sqrt((cdist(rows, rows[:1]) ** 2).mean()))
 
 
 def test_signatures_are_weighted_centres(ot):

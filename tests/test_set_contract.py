@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nearfar import (
     AugmentedSpectralClustering,
+    BagOfWords,
     EuclideanEmbedding,
     LaplacianEmbedding,
     MVEMClassifier,
@@ -26,6 +27,7 @@ ESTIMATORS = [
     LaplacianEmbedding(4),
     SetSpectralClustering(3),
     SetKNeighborsClassifier(),
+    BagOfWords(20),
 ]
 
 
@@ -44,7 +46,7 @@ def test_contract_of_sets(estimator, check):
 
 def test_every_learner_of_sets_is_in_the_suite():
     names = {name for name, kind in all_learners().items() if kind.learner_tags.input == "sets"}
-    assert names == {"SetEmbedding", "EuclideanEmbedding", "LaplacianEmbedding"}
+    assert names == {"BagOfWords", "SetEmbedding", "EuclideanEmbedding", "LaplacianEmbedding"}
     assert names <= {type(estimator).__name__ for estimator in ESTIMATORS}
 
 

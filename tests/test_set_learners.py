@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_moons
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import scale
@@ -21,6 +21,7 @@ from sklearn.svm import SVC
 
 from nearfar import (
     AugmentedSpectralClustering,
+    BagOfWords,
     EuclideanEmbedding,
     Gaussians,
     KNNClassifier,
@@ -362,7 +363,10 @@ def test_zero_diagonal_is_that_of_the_first_spectral_clustering():
     wanted = np.linalg.eigvalsh(K / np.sqrt(np.outer(d, d)))[::-1][:3]
     found = LaplacianEmbedding(3, ridge=RIDGE, zero_diagonal=True).fit(TRAIN)
     np.testing.assert_allclose(found.eigenvalues_, wanted, rtol=1e-8)
-    assert np.corrcoef(found.transform(TRAIN)[:, 1], found.embedding_[:, 1])[0, 1] > 0.99
+    np.testing.assert_allclose(found.transform(TRAIN), found.embedding_, atol=1e-8)
+    close = found.transform(Sets(TRAIN.X * (1 + 1e-9), TRAIN.offsets))
+    assert np.corrcoef(close[:, 1], found.embedding_[:, 1])[0, 1] > 0.99
+    assert np.abs(close - found.embedding_).max() > 1e-3
 
 
 def test_as_many_eigenvalues_one_as_parts_and_a_warning():
@@ -404,6 +408,15 @@ def test_sets_that_are_all_the_same():
             places = learner.fit_transform(same)
         np.testing.assert_allclose(places - places[0], 0, atol=1e-12)
         assert np.isfinite(learner.transform(same)).all()
+
+
+def test_minus_zero_is_zero():
+    sets = [np.vstack([rows, np.zeros(3)]) for rows in TRAIN]
+    turned = [np.where(rows == 0, -0.0, rows) for rows in sets]
+    found = EuclideanEmbedding(3, metric="jeffreys", indefinite="shift").fit(sets)
+    assert found.shift_ > 1
+    # One that is not recognised lies apart by the shift.
+    np.testing.assert_allclose(found.transform(turned), found.embedding_, atol=1e-8)
 
 
 @pytest.mark.parametrize("metric", ["hellinger", "bhattacharyya_riemann"])
@@ -532,6 +545,42 @@ def test_neighbours_are_those_of_scikit_learn_on_the_same_dissimilarities(k):
     np.testing.assert_array_equal(indices, np.argsort(D_NEW, axis=1)[:, :k])
 
 
+def test_neighbours_by_given_dissimilarities():
+    given = SetKNeighborsClassifier(3, metric="precomputed").fit(D_OLD, Y[:40])
+    found = SetKNeighborsClassifier(3, ridge=RIDGE).fit(TRAIN, Y[:40])
+    np.testing.assert_array_equal(given.predict(D_NEW), found.predict(TEST))
+    np.testing.assert_allclose(given.predict_proba(D_NEW), found.predict_proba(TEST))
+    np.testing.assert_array_equal(given.kneighbors(D_NEW)[1], found.kneighbors(TEST)[1])
+    # Folds cut rows and columns; dissimilarities need be neither symmetric nor zero for equals.
+    D = dissimilarity(Gaussians.from_sets(SETS), metric="kl") + 0.1
+    by_pairs = cross_val_score(given, D, Y, cv=LeaveOneOut())
+    by_sets = cross_val_score(SetKNeighborsClassifier(3, metric="kl"), SETS, Y, cv=LeaveOneOut())
+    assert by_pairs.mean() > 0.9 and abs(by_pairs.mean() - by_sets.mean()) < 0.04
+    with pytest.raises(ValueError, match=r"given dissimilarities are not kept.*LeaveOneOut\(\)"):
+        given.leave_one_out_error()
+
+
+@pytest.mark.parametrize(
+    ("D", "message"),
+    [
+        (D_OLD[:, :-1], r"X must be square; got shape \(40, 39\)"),
+        (D_OLD - 1, r"X must be at least 0; X\[0, 0\] is -"),
+        (np.where(D_OLD > 5, np.nan, D_OLD), "X contains NaN"),
+        (np.where(D_OLD > 5, np.inf, D_OLD), "X contains infinity"),
+        (D_OLD[0], "Expected 2D array"),
+        (TRAIN, "Sets of vectors are no single array"),
+    ],
+)
+def test_given_dissimilarities_to_vote_by_that_are_none(D, message):
+    given = SetKNeighborsClassifier(metric="precomputed")
+    with pytest.raises((ValueError, TypeError), match=message):
+        given.fit(D, Y[:40])
+    given.fit(D_OLD, Y[:40])
+    new = "expecting 40 features" if "square" in message else message
+    with pytest.raises((ValueError, TypeError), match=new):
+        given.predict(D)
+
+
 def test_a_set_votes_for_itself_but_not_when_left_out():
     labels = np.random.default_rng(0).integers(0, 2, 40)
     found = SetKNeighborsClassifier(1).fit(TRAIN, labels)
@@ -630,6 +679,31 @@ def test_units_of_features_do_not_matter_when_standardised(embedding):
     np.testing.assert_allclose(clone(found).fit_transform(scaled), reference, atol=1e-7)
     assert (
         np.abs(SetEmbedding(3, embedding=embedding).fit_transform(scaled) - reference).max() > 0.01
+    )
+
+
+def test_features_are_divided_by_their_deviations_over_all_training_vectors():
+    scale_ = TRAIN.X.std(axis=0)
+    old, new = (Sets(sets.X / scale_, sets.offsets) for sets in (TRAIN, TEST))
+    for learner in (SetEmbedding(3, ridge=RIDGE), LaplacianEmbedding(3, ridge=RIDGE)):
+        within = clone(learner).set_params(standardize=True).fit(TRAIN)
+        outside = clone(learner).fit(old)
+        np.testing.assert_allclose(within.embedding_, outside.embedding_, atol=1e-9)
+        np.testing.assert_allclose(within.transform(TEST), outside.transform(new), atol=1e-9)
+
+
+def test_sets_of_one_subject_stay_together():
+    subjects = np.arange(60) // 4
+    model = make_pipeline(SetEmbedding(5), SVC())
+    grid = {"setembedding__standardize": [False, True]}
+    search = GridSearchCV(model, grid, cv=GroupKFold(3), error_score="raise")
+    assert search.fit(SETS, Y, groups=subjects).best_score_ > 0.8
+    by_hand = [
+        clone(model).fit(SETS[a], Y[a]).score(SETS[b], Y[b])
+        for a, b in GroupKFold(3).split(SETS, Y, subjects)
+    ]
+    np.testing.assert_allclose(
+        cross_val_score(model, SETS, Y, groups=subjects, cv=GroupKFold(3)), by_hand
     )
 
 
@@ -794,8 +868,10 @@ MODELS = [
     (AugmentedSpectralClustering(3), IRIS.data[::5]),
     (SetSpectralClustering(3), SETS),
     (SetKNeighborsClassifier(), SETS),
+    (SetKNeighborsClassifier(metric="precomputed"), squareform(pdist(IRIS.data[::5]))),
     (MVEMClassifier(symmetric=True), IRIS.data[::5]),
     (make_pipeline(SetEmbedding(3), KNNClassifier()), SETS),
+    (make_pipeline(BagOfWords(9), KNNClassifier()), SETS),
 ]
 
 
@@ -848,6 +924,14 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
             "cluster",
         ),
         (SetKNeighborsClassifier(), TRAIN, lambda m: vars(m).update(_codes=m._codes + 9), "class"),
+        (
+            SetKNeighborsClassifier(metric="precomputed"),
+            D_OLD,
+            lambda m: vars(m).update(n_features_in_=39),
+            "dissimilarity for each",
+        ),
+        (BagOfWords(), TRAIN, lambda m: vars(m).update(words_=m.words_[:, :2]), "table"),
+        (BagOfWords(), TRAIN, lambda m: vars(m).update(scale_=0 * m.scale_), "not positive"),
         (MVEMClassifier(), IRIS.data[:40], lambda m: vars(m).update(neighborhood_=40), "size"),
         (
             MVEMClassifier(),

@@ -97,6 +97,17 @@ def test_sets_go_through_the_tools_of_scikit_learn():
     assert search.best_params_ == {"shift": 0.0}
 
 
+@pytest.mark.parametrize("of", [lambda sets: sets, Gaussians.from_sets], ids=["sets", "gaussians"])
+def test_nothing_can_be_set_or_deleted(sets, of):
+    made = of(sets)
+    for name in list(vars(made)):
+        with pytest.raises(AttributeError, match=f"immutable; cannot set '{name}'"):
+            setattr(made, name, None)
+        with pytest.raises(AttributeError, match=f"immutable; cannot delete '{name}'"):
+            delattr(made, name)
+    assert made == of(sets) and made != "sets"
+
+
 def test_sets_are_equal_pickle_and_cannot_be_changed(sets, arrays):
     assert sets == Sets.from_list(arrays, list("ababa"), list("vwxyz"))
     assert sets != Sets.from_list(arrays) and sets != sets[::-1] and sets != 3
@@ -117,6 +128,11 @@ def test_concatenation_undoes_a_cut(sets):
     assert Sets.concatenate([sets, Sets.from_list([np.ones((2, 3))])]).labels is None
     with pytest.raises(ValueError, match=r"parts\[1\] has 2 features"):
         Sets.concatenate([sets, Sets.from_list([np.ones((2, 2))])])
+
+
+def test_joined_labels_keep_their_kinds():
+    text, number = Sets.from_list([[[1.0]]], ["a"]), Sets.from_list([[[2.0]]], [1])
+    assert Sets.concatenate([text, number]).labels.tolist() == ["a", 1]
 
 
 def test_lists_and_blocks_of_equal_sets_are_taken(arrays):
@@ -210,8 +226,32 @@ def test_rows_of_a_set_need_not_follow_one_another(sets):
         np.testing.assert_array_equal(rows, expected)
 
 
+def test_columns_may_have_numbers_for_names_and_one_may_hold_vectors(sets, tmp_path):
+    owner = np.repeat(np.arange(len(sets)), sets.sizes)
+    numbered = pd.DataFrame(np.column_stack([owner, sets.X]))
+    np.testing.assert_array_equal(Sets.from_frame(numbered, by=0).X, sets.X)
+    assert len(Sets.from_frame(numbered, by=[0, 1])) == sets.n_vectors
+    vectors = pd.DataFrame({"utterance": sets.names[owner], "v": list(sets.X)})
+    vectors.to_parquet(tmp_path / "v.parquet")
+    for found in (
+        Sets.from_frame(vectors, by="utterance"),
+        Sets.load(tmp_path / "v.parquet", by="utterance"),
+    ):
+        np.testing.assert_array_equal(found.X, sets.X)
+        assert found.names.tolist() == sets.names.tolist()
+    with pytest.raises(ValueError, match="For a row for each vector, give by="):
+        Sets.load(tmp_path / "v.parquet")
+    ragged = vectors.assign(v=[[1.0], *list(sets.X[1:])])
+    with pytest.raises(ValueError, match="Column 'v' must hold vectors of numbers, all of one"):
+        Sets.from_frame(ragged, by="utterance")
+
+
 def test_bad_frames_are_refused(sets):
     frame = long_frame(sets)
+    with pytest.raises(TypeError, match="must be a pandas DataFrame; got dict"):
+        Sets.from_frame({"utterance": [1]}, by="utterance")
+    with pytest.raises(ValueError, match="names of their own; 'g' is there twice"):
+        Sets.from_frame(frame.rename(columns={"f": "g"}), by="utterance", label="speaker")
     with pytest.raises(ValueError, match="no column 'uterance'.*Did you mean 'utterance'"):
         Sets.from_frame(frame, by="uterance")
     with pytest.raises(ValueError, match="must be numbers; 'speaker' are not"):
@@ -236,6 +276,10 @@ def test_files_bring_back_what_was_saved(sets, tmp_path, suffix):
     for k, some in enumerate([sets, Sets.from_list([[[1, 2]], [[3, 4], [5, 6]]], [7, 8])]):
         some.save(tmp_path / f"{k}.{suffix}")
         assert Sets.load(tmp_path / f"{k}.{suffix}") == some
+    narrow = Sets(sets.X.astype(np.float32), sets.offsets)[1:4]
+    narrow.save(tmp_path / f"narrow.{suffix}")
+    again = Sets.load(tmp_path / f"narrow.{suffix}")
+    assert again == narrow and again.X.dtype == np.float32
 
 
 def test_long_tables_are_read_by_set(sets, tmp_path):
@@ -254,6 +298,15 @@ def test_files_of_others_are_read_or_refused(tmp_path):
     np.savez(tmp_path / "b.npz", X=np.ones((3, 2)))
     with pytest.raises(ValueError, match="no array 'offsets'; it has 'X'"):
         Sets.load(tmp_path / "b.npz")
+    labels = np.array(["a", None], dtype=object)
+    np.savez(tmp_path / "f.npz", X=np.ones((3, 2)), offsets=[0, 1, 3], labels=labels)
+    with pytest.raises(ValueError, match=r"f.npz holds Python objects.*astype\(str\)"):
+        Sets.load(tmp_path / "f.npz")
+    arrow, parquet = (pytest.importorskip(f"pyarrow{part}") for part in ("", ".parquet"))
+    pairs = arrow.FixedSizeListArray.from_arrays(arrow.array(np.arange(12.0)), 2)
+    equal = arrow.FixedSizeListArray.from_arrays(pairs, 3)
+    parquet.write_table(arrow.table({"v": equal}), tmp_path / "g.parquet")
+    np.testing.assert_array_equal(Sets.load(tmp_path / "g.parquet")[1], [[6, 7], [8, 9], [10, 11]])
     pd.DataFrame({"v": [[[1.0, 2.0]], []]}).to_parquet(tmp_path / "c.parquet")
     with pytest.raises(ValueError, match="Set 1 is empty"):
         Sets.load(tmp_path / "c.parquet")
@@ -329,12 +382,13 @@ def test_shrinkage_is_that_of_scikit_learn(arrays, name, estimator):
     np.testing.assert_allclose(found, estimator().fit(rows).covariance_ * t / (t - 1), rtol=1e-10)
 
 
-def test_a_given_shrinkage_keeps_the_trace(arrays):
-    plain, shrunk = (
-        Gaussians.from_sets(arrays[2:], ridge=1e-9, shrinkage=s).covariances for s in (None, 0.3)
-    )
-    for S, T in zip(plain, shrunk, strict=True):
-        np.testing.assert_allclose(T, 0.7 * S + 0.1 * S.trace() * np.eye(3), atol=1e-8)
+@pytest.mark.parametrize("storage", ["dense", "low_rank"])
+def test_a_given_shrinkage_keeps_the_trace_and_the_ridge_comes_after(arrays, storage):
+    found = Gaussians.from_sets(arrays[2:], ridge=0.2, shrinkage=0.3, storage=storage)
+    for T, rows in zip(found.covariances, arrays[2:], strict=True):
+        S = np.cov(rows.T)
+        wanted = 0.7 * S + (0.3 * S.trace() / 3 + 0.2) * np.eye(3)
+        np.testing.assert_allclose(T, wanted, atol=1e-12)
 
 
 def test_low_rank_storage_holds_the_same_covariances():

@@ -54,6 +54,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from nearfar.base import Checked, Learner, LinearLearner, all_learners
 from nearfar.discriminant.moda import MODA
+from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
 from nearfar.distributions.mvem import MVEMClassifier
@@ -1277,9 +1278,7 @@ def _check_over_distributions(part: OverDistributions) -> None:
     if kind != "gaussians":
         _need(gaussians.added_ridge is not None, "no ridge for new objects.")
         if part.standardize:
-            scale = state.get("scale_")
-            _need(_is_array(scale, "f", p), "no scale for each feature.")
-            _need(np.all(np.asarray(scale) > 0), "a scale that is not positive.")
+            _check_scale(state, p)
     if kind == "points":
         _need(_is_array(state.get("_points"), "f", n, p), "not the training points.")
 
@@ -1324,6 +1323,20 @@ def _check_set_embedding(part: SetEmbedding) -> None:
         inner = part.embedder_
         _need(isinstance(inner, EuclideanEmbedding | LaplacianEmbedding), "no embedding.")
         _need("embedding_" in vars(inner), "an embedding that was not fitted.")
+
+
+def _check_bag_of_words(part: BagOfWords) -> None:
+    state = vars(part)
+    if "words_" not in state:
+        return
+    p = _checked_table(state["words_"], state.get("n_features_in_")).shape[1]
+    _check_scale(state, p)
+
+
+def _check_scale(state: Mapping[str, Any], n_features: int) -> None:
+    scale = state.get("scale_")
+    _need(_is_array(scale, "f", n_features), "no scale for each feature.")
+    _need(np.all(np.asarray(scale) > 0), "a scale that is not positive.")
 
 
 def _check_spectral_clusters(part: SpectralClusters) -> None:
@@ -1498,6 +1511,7 @@ _CHECKS: dict[type, Any] = {
     EuclideanEmbedding: _check_euclidean_embedding,
     LaplacianEmbedding: _check_laplacian_embedding,
     SetEmbedding: _check_set_embedding,
+    BagOfWords: _check_bag_of_words,
     SpectralClusters: _check_spectral_clusters,
     SetKNeighborsClassifier: _check_set_neighbors,
     MVEMClassifier: _check_mvem,

@@ -6,13 +6,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.base import Checked
+from nearfar.base import Learner, LearnerTags
+from nearfar.distributions.objects import deviations, without_tables
 from nearfar.parameters import boolean, integer, one_of, random_state
 from nearfar.summaries.sets import Floats, Sets, as_sets
 
@@ -24,7 +25,7 @@ Array = NDArray[np.float64]
 _MANY = 20_000
 
 
-class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
+class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     r"""Sets of vectors as histograms of words: how often each word of a codebook occurs in a set.
 
     The codebook :math:`w_1, \ldots, w_K` is found by k-means over the vectors of all training sets,
@@ -53,7 +54,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         Divide each feature by its standard deviation over the training vectors first.
     n_init : int, default=3
         Starts of k-means, of which the best is kept.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState instance or None, default=0
         The seed of k-means.
 
     Attributes
@@ -87,6 +88,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
     True
     """
 
+    # Words are training vectors where there are no more of these than words.
+    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
     parameters: ClassVar = {
         "n_words": [integer(1)],
         "weighting": [one_of("share", "count", "root")],
@@ -106,7 +109,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         weighting: str = "share",
         scale: bool = True,
         n_init: int = 3,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_words = n_words
         self.weighting = weighting
@@ -115,10 +118,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
+        return without_tables(super().__sklearn_tags__())
 
     @property
     def _n_features_out(self) -> int:
@@ -143,10 +143,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Checked):
         self._check_parameters()
         sets = as_sets(X)
         rows = np.asarray(sets.X, np.float64)
-        # Constant features stay as they are; those that vary by rounding only count as constant.
-        spread = rows.std(axis=0)
-        varies = spread > 1e-12 * np.abs(rows).max(axis=0, initial=0)
-        scale = np.where(varies, spread, 1.0) if self.scale else np.ones(rows.shape[1])
+        scale = deviations(rows) if self.scale else np.ones(rows.shape[1])
         words = _codebook(rows / scale, self.n_words, self.n_init, self.random_state)
         self.scale_, self.words_ = scale, words * scale
         self.n_features_in_ = sets.n_features

@@ -150,6 +150,8 @@ def dissimilarity(
     """
     names = _checked_metrics(metric)
     _check_gaussians(A, "A")
+    if B is A:
+        B = None
     if B is not None:
         _check_gaussians(B, "B")
         if B.n_features != A.n_features:

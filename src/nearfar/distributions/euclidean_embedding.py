@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import NDArray
 
-from nearfar.base import Learner, LearnerTags
-from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS, OverDistributions
+from nearfar.distributions.embedding import _DistributionEmbedding
+from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.spectral_step import (
     Spectrum,
@@ -30,7 +28,7 @@ Matrix = NDArray[np.float64]
 _ROUNDING = 1e-8
 
 
-class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Learner):
+class EuclideanEmbedding(_DistributionEmbedding):
     r"""Points in space for distributions: classical scaling of their dissimilarities.
 
     .. math::
@@ -126,8 +124,6 @@ class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
     True
     """
 
-    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
-    takes_points = True
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "indefinite": [one_of("clip", "shift", "raise")],
@@ -135,8 +131,6 @@ class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         **POINT_PARAMETERS,
     }
 
-    embedding_: Floats
-    eigenvalues_: Matrix
     negative_mass_: float
     shift_: float
 
@@ -165,27 +159,8 @@ class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         self.recognize = recognize
         self.n_jobs = n_jobs
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "embedding_")
-
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Embed distributions.
-
-        Parameters
-        ----------
-        X : Gaussians, Sets, list of arrays (t_i, p), or array-like of shape (n, p) or (n, n)
-            What to embed: distributions; sets of vectors; points; or dissimilarities, if
-            ``metric="precomputed"``.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        EuclideanEmbedding
-            Itself.
-        """
-        squared, dtype = self._fit_pairs(X)
-        squared = squared**2
+    def _embed(self, D: Matrix) -> Matrix:
+        squared = D**2
         means = squared.mean(axis=0)
         self.shift_ = 0.0
         found = self._spectrum(double_centred(squared, in_place=self.indefinite != "shift"))
@@ -206,24 +181,7 @@ class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         warn_of_empty("EuclideanEmbedding", values)
         self.eigenvalues_, self._means = values, means
         self._axes = distance_axes(values, vectors)
-        self.embedding_ = first_solution(values, vectors).astype(dtype)
-        return self
-
-    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
-        """Embed distributions and return their coordinates, ``embedding_``.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            What to embed.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_objects, n_components)
-        """
-        return self.fit(X).embedding_.copy()
+        return first_solution(values, vectors)
 
     def transform(self, X: Any) -> Floats:
         r"""Map new objects by Nyström's formula, with squared dissimilarities,
@@ -247,19 +205,17 @@ class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         ndarray of shape (n_new, n_components)
             In the dtype of X.
         """
-        check_is_fitted(self)
-        n, dtype, blocks = self._new_pairs(X)
-        placed = np.empty((n, self._axes.shape[1]))
-        for block, D in blocks:
-            squared = D**2
-            if self.shift_:
-                nearest = squared.argmin(axis=1)
-                rows = np.arange(len(squared))
-                same = squared[rows, nearest] == 0
-                squared += self.shift_
-                squared[rows[same], nearest[same]] = 0.0
-            placed[block] = -0.5 * (squared @ self._axes - self._means @ self._axes)
-        return placed.astype(dtype)
+        return self._transform(X)
+
+    def _place(self, D: Matrix) -> Matrix:
+        squared = D**2
+        if self.shift_:
+            nearest = squared.argmin(axis=1)
+            rows = np.arange(len(squared))
+            same = squared[rows, nearest] == 0
+            squared += self.shift_
+            squared[rows[same], nearest[same]] = 0.0
+        return np.asarray(-0.5 * (squared @ self._axes - self._means @ self._axes))
 
     def _spectrum(self, K: Matrix) -> Spectrum:
         wanted = len(K)
@@ -276,9 +232,4 @@ class EuclideanEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
             reached = np.cumsum(good) >= (share - 1e-12) * good.sum()
             q = max(1, int(np.argmax(reached)) + 1 if share < 1 else int((good > 0).sum()))
             return values[:q], vectors[:, :q]
-        empty = int(self.n_components) - len(values)
-        return np.pad(values, (0, empty)), np.pad(vectors, ((0, 0), (0, empty)))
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
+        return self._padded(values, vectors)

@@ -46,7 +46,7 @@ def exponential_kernel(D: ArrayLike, width: float | None = None) -> Array:
     array([[1.    , 0.3679],
            [0.3679, 1.    ]])
     """
-    values = _checked(D)
+    values = checked_dissimilarities(D)
     check_parameter("exponential_kernel", "width", width, [none, real(0, open_low=True)])
     if width is None:
         if values.shape[0] != values.shape[1] or values.diagonal().any():
@@ -91,7 +91,7 @@ def quantile_width(
     >>> quantile_width([[0, 1, 2], [1, 0, 4], [2, 4, 0]])
     2.0
     """
-    values = _checked(D)
+    values = checked_dissimilarities(D)
     check_parameter("quantile_width", "q", q, [real(0, 1)])
     check_parameter("quantile_width", "n_pairs", n_pairs, [none, integer(1)])
     n, m = values.shape
@@ -216,35 +216,36 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
 # ---------------------------------------------------------------------- checks
 
 
-def _checked(D: ArrayLike) -> Array:
+def checked_dissimilarities(D: ArrayLike, name: str = "D", *, square: bool = False) -> Array:
+    """D as a matrix of finite numbers that are not negative."""
     try:
         values = np.asarray(D, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("D must be a matrix of numbers.") from None
+        raise ValueError(f"{name} must be a matrix of numbers.") from None
     if values.ndim != 2 or not values.size:
-        raise ValueError(f"D must be a matrix of dissimilarities; got shape {values.shape}.")
+        raise ValueError(f"{name} must be a matrix of dissimilarities; got shape {values.shape}.")
+    if square and values.shape[0] != values.shape[1]:
+        raise ValueError(f"{name} must be square; got shape {values.shape}.")
     for bad, what in ((~np.isfinite(values), "finite"), (values < 0, "at least 0")):
         if bad.any():
             i, j = np.unravel_index(np.argmax(bad), bad.shape)
-            raise ValueError(f"D must be {what}; D[{i}, {j}] is {values[i, j]}.")
+            raise ValueError(f"{name} must be {what}; {name}[{i}, {j}] is {values[i, j]}.")
     return values
 
 
 def checked_square(D: ArrayLike) -> Array:
     """D as a symmetric matrix of dissimilarities with zero diagonal."""
-    values = _checked(D)
-    if values.shape[0] != values.shape[1]:
-        raise ValueError(f"D must be square; got shape {values.shape}.")
+    values = checked_dissimilarities(D, square=True)
     if values.diagonal().any():
         k = int(np.argmax(values.diagonal() != 0))
         raise ValueError(f"The diagonal of D must be 0; D[{k}, {k}] is {values[k, k]}.")
-    _refuse_asymmetric(values, "D")
+    _refuse_asymmetric(values, "D", 1e-5 if getattr(D, "dtype", None) == np.float32 else 1e-8)
     return values
 
 
-def _refuse_asymmetric(values: Array, name: str) -> None:
+def _refuse_asymmetric(values: Array, name: str, rounding: float = 1e-8) -> None:
     gap = np.abs(values - values.T)
-    if not gap.max() <= 1e-8 * np.abs(values).max():
+    if not gap.max() <= rounding * np.abs(values).max():
         i, j = np.unravel_index(np.argmax(gap), gap.shape)
         raise ValueError(
             f"{name} must be symmetric; {name}[{i}, {j}] is {values[i, j]} and {name}[{j}, {i}] is "

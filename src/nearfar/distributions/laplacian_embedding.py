@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csgraph, csr_array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
-from sklearn.utils.validation import check_is_fitted
 
-from nearfar.base import Learner, LearnerTags
+from nearfar.distributions.embedding import _DistributionEmbedding
 from nearfar.distributions.kernels import quantile_width
-from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS, OverDistributions
+from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.solvers.spectral_step import (
@@ -38,7 +36,7 @@ KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
 _ROUNDING = 1e-9
 
 
-class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Learner):
+class LaplacianEmbedding(_DistributionEmbedding):
     r"""Coordinates of distributions from the leading eigenvectors of their kernel.
 
     With :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` on the edges of a graph, one
@@ -78,8 +76,9 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
     radius : float or None, default=None
         For "radius".
     zero_diagonal : bool, default=False
-        Zeros on the diagonal of K, as spectral clustering had them first. New objects then get
-        what their own similarities say, which for training objects is near their place, not equal.
+        Zeros on the diagonal of K, as spectral clustering had them first. Training objects that
+        are recognised still get their own places; a new object as good as equal to one counts its
+        similarity to it, and comes near, no nearer the closer it is.
     drop_first : bool, default=False
         Leave the first eigenvector out, and divide the others by it: the coordinates of Laplacian
         eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} / \sqrt{D_{ii}}`.
@@ -121,8 +120,6 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
     [1, 1, -1, -1, -1]
     """
 
-    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
-    takes_points = True
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "graph": [one_of("full", "knn", "radius")],
@@ -136,8 +133,7 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         **POINT_PARAMETERS,
     }
 
-    embedding_: Floats
-    eigenvalues_: Matrix
+    n_components: int
     degrees_: Matrix
     width_: float
 
@@ -180,26 +176,7 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         self.recognize = recognize
         self.n_jobs = n_jobs
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "embedding_")
-
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Embed distributions.
-
-        Parameters
-        ----------
-        X : Gaussians, Sets, list of arrays (t_i, p), or array-like of shape (n, p) or (n, n)
-            What to embed: distributions; sets of vectors; points; or dissimilarities, if
-            ``metric="precomputed"``.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        LaplacianEmbedding
-            Itself.
-        """
-        D, dtype = self._fit_pairs(X)
+    def _embed(self, D: Matrix) -> Matrix:
         n = len(D)
         self.width_ = self._chosen_width(D)
         self._reach = self._reaches(D)
@@ -229,24 +206,7 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         places = np.where(is_positive(values), vectors, 0.0)
         if self.drop_first:
             places *= np.sqrt(self.degrees_.sum()) / roots[:, None]
-        self.embedding_ = (unit_rows(places) if self.normalize else places).astype(dtype)
-        return self
-
-    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
-        """Embed distributions and return their coordinates, ``embedding_``.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            What to embed.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_objects, n_components)
-        """
-        return self.fit(X).embedding_.copy()
+        return unit_rows(places) if self.normalize else places
 
     def transform(self, X: Any) -> Floats:
         r"""Map new objects by Nyström's formula,
@@ -268,12 +228,7 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
         ndarray of shape (n_new, n_components)
             In the dtype of X.
         """
-        check_is_fitted(self)
-        n, dtype, blocks = self._new_pairs(X)
-        placed = np.empty((n, self._axes.shape[1]))
-        for block, D in blocks:
-            placed[block] = self._place(D)
-        return placed.astype(dtype)
+        return self._transform(X)
 
     def _place(self, D: Matrix) -> Matrix:
         rows, nearest = np.arange(len(D)), D.argmin(axis=1)
@@ -336,7 +291,7 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
             warnings.warn(
                 f"LaplacianEmbedding: the graph falls into {n_parts} parts, each with an "
                 f"eigenvalue 1 of its own. Raise {how} unless these are the clusters sought.",
-                stacklevel=3,
+                stacklevel=4,
             )
         return n_parts
 
@@ -347,11 +302,3 @@ class LaplacianEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Lea
                 f"Object {int(np.argmax(alone))} is similar to no other: all its edges are zero. "
                 "Give a larger width or radius, or zero_diagonal=False."
             )
-
-    def _padded(self, values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        empty = self.n_components - len(values)
-        return np.pad(values, (0, empty)), np.pad(vectors, ((0, 0), (0, empty)))
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])

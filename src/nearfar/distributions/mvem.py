@@ -7,18 +7,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.base import Checked
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
-from nearfar.distributions.set_k_neighbors_classifier import nearest
-from nearfar.neighbors.knn import vote, vote_shares
+from nearfar.distributions.votes import Votes, left_out_errors
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.summaries.gaussians import AUTO_RIDGE, Gaussians
 
-Indices = NDArray[np.intp]
 Matrix = NDArray[np.float64]
 
 #: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
@@ -26,7 +22,7 @@ SIZES = (5, 8, 12, 16, 24)
 RIDGES = (0.01, 0.1, 1.0)
 
 
-class MVEMClassifier(ClassifierMixin, Checked):
+class MVEMClassifier(Votes):
     r"""Nearest neighbours by a Mahalanobis distance that changes from query to query.
 
     With :math:`\Sigma_q` the covariance of the nearest training points of a query, and a ridge,
@@ -99,7 +95,8 @@ class MVEMClassifier(ClassifierMixin, Checked):
         "n_jobs": [none, integer(1), integer(high=-1)],
     }
 
-    classes_: NDArray[Any]
+    called = "point"
+
     neighborhood_: int
     ridge_: float
     errors_: Matrix
@@ -126,9 +123,6 @@ class MVEMClassifier(ClassifierMixin, Checked):
         tags.input_tags.sparse = False
         return tags
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classes_")
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the training points, and find what is to be found.
 
@@ -147,11 +141,7 @@ class MVEMClassifier(ClassifierMixin, Checked):
         self._check_parameters()
         rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2), np.float64)
         classes, codes = self._check_labels(y, len(rows), min_classes=1)
-        if self.n_neighbors > len(rows):
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} is more than there are training points "
-                f"(n_samples={len(rows)})."
-            )
+        self._check_neighbors(len(rows))
         self._points, self._codes = rows, codes
         tried: list[tuple[int, float, float]] = []
         for size, gaussians in self._candidates(rows):
@@ -179,60 +169,12 @@ class MVEMClassifier(ClassifierMixin, Checked):
         ndarray of shape (n_queries, n_samples)
         """
         check_is_fitted(self)
+        return np.concatenate([D for _, D in self._distance_blocks(X)[1]])
+
+    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         queries = np.ascontiguousarray(self._check_X(X, reset=False), np.float64)
-        found = [self._from(queries[block]) for block in self._blocks(len(queries))]
-        return np.concatenate(found)
-
-    def kneighbors(self, X: ArrayLike) -> tuple[Matrix, Indices]:
-        """Distances and numbers of the nearest training points, nearest first.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features)
-            Points.
-
-        Returns
-        -------
-        distances, indices : ndarray of shape (n_queries, n_neighbors)
-        """
-        check_is_fitted(self)
-        queries = np.ascontiguousarray(self._check_X(X, reset=False), np.float64)
-        found = [
-            nearest(self._from(queries[block]), self.n_neighbors)
-            for block in self._blocks(len(queries))
-        ]
-        return np.concatenate([d for d, _ in found]), np.concatenate([i for _, i in found])
-
-    def predict_proba(self, X: ArrayLike) -> Matrix:
-        """Shares of the votes that decided: of the k neighbours left after ties shrank k.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_queries, n_classes)
-        """
-        _, neighbors = self.kneighbors(X)
-        return vote_shares(self._codes[neighbors], len(self.classes_), self.ties)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label that wins the vote.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_queries,)
-        """
-        _, neighbors = self.kneighbors(X)
-        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
-        return np.asarray(self.classes_[winners])
+        blocks = self._blocks(len(queries))
+        return len(queries), ((block, self._from(queries[block])) for block in blocks)
 
     # ------------------------------------------------------------------ parameters from labels
 
@@ -256,9 +198,8 @@ class MVEMClassifier(ClassifierMixin, Checked):
         wrong = 0
         for block in self._blocks(len(rows)):
             D = self._between(gaussians[block], rows[block], gaussians)
-            D[np.arange(len(D)), np.arange(block.start, block.stop)] = np.inf
-            winners = vote(self._codes[nearest(D, k)[1]], n_classes, self.ties)
-            wrong += int((winners != self._codes[block]).sum())
+            own = np.arange(block.start, block.stop)
+            wrong += left_out_errors(D, own, self._codes, k, n_classes, self.ties)
         return wrong / len(rows)
 
     # ------------------------------------------------------------------ distances

@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 from nearfar.base import Checked
 from nearfar.blocks import row_blocks
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
-from nearfar.distributions.kernels import checked_square
+from nearfar.distributions.kernels import checked_dissimilarities, checked_square
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
 from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.gaussians import Gaussians
@@ -103,10 +103,15 @@ class OverDistributions(Checked):
             if self.metric == "hellinger":
                 _warn_if_saturated(type(self).__name__, D)
             return D, dtype
+        rows = self._fit_given(X, min_objects=min_objects)
+        return checked_square(rows), rows.dtype
+
+    def _fit_given(self, X: Any, *, min_objects: int) -> Floats:
+        """The given dissimilarities of all training objects; only their number is kept."""
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
         self._kind, self._n_objects = "precomputed", len(rows)
-        return checked_square(rows), rows.dtype
+        return rows
 
     def _fit_objects(self, X: Any, *, min_objects: int) -> np.dtype[Any]:
         """Keep training objects; the dtype of results."""
@@ -121,7 +126,7 @@ class OverDistributions(Checked):
         elif kind == "sets":
             sets = self._checked_count(as_sets(X), "set", min_objects)
             if self.standardize:
-                self.scale_ = _deviations(sets.X)
+                self.scale_ = deviations(sets.X)
             gaussians, dtype = self._of_sets(sets, self.ridge), sets.X.dtype
             self._prints = fingerprints(sets)
         else:
@@ -151,7 +156,7 @@ class OverDistributions(Checked):
     def _scaled(self, rows: Floats, *, reset: bool = False) -> Array:
         """Vectors in float64, divided by the deviations of the training vectors if asked for."""
         if reset and self.standardize:
-            self.scale_ = _deviations(rows)
+            self.scale_ = deviations(rows)
         exact = np.ascontiguousarray(rows, np.float64)
         return exact / self.scale_ if self.standardize else exact
 
@@ -187,9 +192,7 @@ class OverDistributions(Checked):
             )
         if kind == "precomputed":
             rows = self._check_X(X, reset=False)
-            if (rows < 0).any():
-                raise ValueError("X must hold dissimilarities, but some are negative.")
-            whole = [(slice(0, len(rows)), rows.astype(np.float64))]
+            whole = [(slice(0, len(rows)), checked_dissimilarities(rows, "X"))]
             return len(rows), rows.dtype, iter(whole)
         gaussians, same, dtype = self._new_gaussians(X, kind)
         return len(gaussians), dtype, self._blocks(gaussians, same)
@@ -313,7 +316,7 @@ def _warn_if_saturated(name: str, D: Array) -> None:
         )
 
 
-def _deviations(rows: Floats) -> Array:
+def deviations(rows: Floats) -> Array:
     """Standard deviations of the columns; 1 where a column is constant."""
     deviations = rows.std(axis=0, dtype=np.float64)
     size = np.abs(rows).max(axis=0).astype(np.float64)

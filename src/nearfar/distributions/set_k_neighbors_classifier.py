@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
+from nearfar.distributions.kernels import checked_dissimilarities
 from nearfar.distributions.objects import SHARED_PARAMETERS, OverDistributions
-from nearfar.neighbors.knn import vote, vote_shares
+from nearfar.distributions.votes import Votes, left_out_errors
 from nearfar.parameters import integer, one_of
 
-Indices = NDArray[np.intp]
 Matrix = NDArray[np.float64]
 
 
-class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
+class SetKNeighborsClassifier(Votes, OverDistributions):
     r"""Majority vote of the k training sets whose Gaussians are nearest.
 
     Each set becomes the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of its
@@ -38,7 +38,9 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         How many sets vote.
     metric : str, default="bhattacharyya_riemann"
         The dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity`; "kl" is that from
-        a new set to a training set.
+        a new set to a training set. "precomputed" takes dissimilarities of any kind, symmetric or
+        not, those of :func:`~nearfar.distributions.emd_distances` for one: all training sets with
+        one another in ``fit``, then new sets (rows) with training sets.
     ridge, shrinkage, standardize, n_jobs
         As in :class:`SetEmbedding`.
     ties : {"shrink", "first"}, default="shrink"
@@ -49,7 +51,7 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
     classes_ : ndarray of shape (n_classes,)
         The labels.
     gaussians_ : Gaussians
-        Of the training sets.
+        Of the training sets, unless dissimilarities were given.
 
     References
     ----------
@@ -73,10 +75,10 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         "n_neighbors": [integer(1)],
         "ties": [one_of("shrink", "first")],
         **SHARED_PARAMETERS,
-        "metric": [one_of(*METRICS)],
+        "metric": [one_of(*METRICS, "precomputed")],
     }
 
-    classes_: NDArray[Any]
+    called = "set"
 
     def __init__(
         self,
@@ -97,16 +99,13 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classes_")
-
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Keep the Gaussians of the training sets.
 
         Parameters
         ----------
         X : Sets, list of arrays (t_i, p), array of shape (n, t, p), or Gaussians
-            The sets.
+            The sets; or the square matrix of their dissimilarities, if ``metric="precomputed"``.
         y : array-like of shape (n_sets,)
             Their labels.
 
@@ -115,85 +114,34 @@ class SetKNeighborsClassifier(ClassifierMixin, OverDistributions):
         SetKNeighborsClassifier
             Itself.
         """
-        self._fit_objects(X, min_objects=1)
+        if self.metric == "precomputed":
+            checked_dissimilarities(self._fit_given(X, min_objects=1), "X", square=True)
+        else:
+            self._fit_objects(X, min_objects=1)
         classes, self._codes = self._check_labels(y, self._n_objects, min_classes=1)
-        if self.n_neighbors > self._n_objects:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} is more than there are training sets "
-                f"(n_samples={self._n_objects})."
-            )
+        self._check_neighbors(self._n_objects)
         self.classes_ = classes
         return self
 
-    def kneighbors(self, X: Any) -> tuple[Matrix, Indices]:
-        """Dissimilarities and numbers of the nearest training sets, nearest first.
-
-        Of training sets equally far those with the smaller number come first.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            New sets.
-
-        Returns
-        -------
-        distances, indices : ndarray of shape (n_sets, n_neighbors)
-        """
-        check_is_fitted(self)
+    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         n, _, blocks = self._new_pairs(X)
-        distances = np.empty((n, self.n_neighbors))
-        indices = np.empty((n, self.n_neighbors), dtype=np.intp)
-        for block, D in blocks:
-            distances[block], indices[block] = nearest(D, self.n_neighbors)
-        return distances, indices
-
-    def predict_proba(self, X: Any) -> Matrix:
-        """Shares of the votes that decided: of the k neighbours left after ties shrank k.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            New sets.
-
-        Returns
-        -------
-        ndarray of shape (n_sets, n_classes)
-        """
-        _, neighbors = self.kneighbors(X)
-        return vote_shares(self._codes[neighbors], len(self.classes_), self.ties)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The label that wins the vote.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            New sets.
-
-        Returns
-        -------
-        ndarray of shape (n_sets,)
-        """
-        _, neighbors = self.kneighbors(X)
-        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
-        return np.asarray(self.classes_[winners])
+        return n, blocks
 
     def leave_one_out_error(self) -> float:
         """Error on the training sets, each classified by all others."""
         check_is_fitted(self)
+        if self.metric == "precomputed":
+            raise ValueError(
+                "leave_one_out_error needs the training sets, and given dissimilarities are not "
+                "kept. Use cross_val_score with cv=LeaveOneOut()."
+            )
         D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
-        np.fill_diagonal(D, np.inf)
         if self.n_neighbors >= len(D):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} must be below the number of training sets, "
                 f"{len(D)}, to leave one out."
             )
-        _, neighbors = nearest(D, self.n_neighbors)
-        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
-        return float(np.mean(winners != self._codes))
-
-
-def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
-    """The k smallest entries of each row, ascending, and their columns; ties by column."""
-    order = np.argsort(D, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(D, order, axis=1), order.astype(np.intp)
+        wrong = left_out_errors(
+            D, np.arange(len(D)), self._codes, self.n_neighbors, len(self.classes_), self.ties
+        )
+        return wrong / len(D)

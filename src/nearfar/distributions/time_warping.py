@@ -52,8 +52,8 @@ def dtw_distances(
     Returns
     -------
     ndarray of shape (n_A, n_B)
-        Exactly symmetric and with a diagonal of zero if there is no B; for scikit-learn's
-        ``KNeighborsClassifier(metric="precomputed")``, or, through
+        Exactly symmetric and with a diagonal of zero if there is no B; for
+        ``SetKNeighborsClassifier(metric="precomputed")``, or, through
         :func:`~nearfar.distributions.exponential_kernel`, for ``SVC(kernel="precomputed")``.
 
     Notes

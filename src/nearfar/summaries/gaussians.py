@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from nearfar.blocks import row_blocks
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
 from nearfar.summaries.sets import Sets, _checked_index, _first_axis, as_sets, chosen_rows
@@ -31,9 +32,12 @@ Storage = Literal["auto", "dense", "low_rank"]
 AUTO_RIDGE = 0.01
 # Covariances may differ from their transposes by so much, relatively.
 _ASYMMETRY = 1e-6
+# What rounding leaves of a variance that is none, relatively and for each feature. (Of variances
+# that are 1e-15 of others, the most that can be told from it, there is a hundred times as much.)
+_LOST = 16 * np.finfo(np.float64).eps
 
 
-class Gaussians:
+class Gaussians(Immutable):
     r"""A stack of Gaussians :math:`N(\mu_i, \Sigma_i)`, one for each set or neighbourhood.
 
     Covariances are kept dense, or as :math:`\Sigma_i = \gamma_i I + Z_i Z_i^T` with factors of few
@@ -122,6 +126,8 @@ class Gaussians:
         Z = _finite(factors, "factors", "(n, p, r)", 3)
         if Z.shape[:2] != (n, p):
             raise ValueError(f"factors must have shape ({n}, {p}, r); got {Z.shape}.")
+        if Z.shape[2] == 0:
+            Z = np.zeros((n, p, 1))
         if ridge is None:
             raise ValueError("factors need a ridge: a number above 0, or one for each Gaussian.")
         levels = np.asarray(ridge, dtype=np.float64)
@@ -458,22 +464,27 @@ class Gaussians:
         Raises
         ------
         ValueError
-            Naming the first covariance that is not positive definite.
+            Naming the first covariance that is not positive definite, or singular but for rounding:
+            of a variance nothing is left when the features before it are known.
         """
         stack = self.covariances
         try:
-            return np.asarray(np.linalg.cholesky(stack))
+            factors = np.asarray(np.linalg.cholesky(stack))
         except np.linalg.LinAlgError:
-            pass
-        for k, matrix in enumerate(stack):
-            try:
-                np.linalg.cholesky(matrix)
-            except np.linalg.LinAlgError:
-                raise ValueError(
-                    f"The covariance of {_one(k, self.names)} is not positive definite; distances "
-                    "from it are infinite. Give a larger ridge, or shrinkage."
-                ) from None
-        raise AssertionError("one of them failed before")
+            k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
+            raise ValueError(
+                f"The covariance of {_one(k, self.names)} is not positive definite; distances "
+                "from it are infinite. Give a larger ridge, or shrinkage."
+            ) from None
+        left = np.square(np.diagonal(factors, axis1=1, axis2=2))
+        lost = _LOST * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
+        bad = (left <= lost).any(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"The covariance of {_one(int(np.argmax(bad)), self.names)} is singular but for "
+                "rounding. Give a larger ridge, or shrinkage."
+            )
+        return factors
 
     @property
     def n_features(self) -> int:
@@ -501,24 +512,9 @@ class Gaussians:
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
         return self._of(*(None if a is None else a[chosen] for a in arrays), self.added_ridge)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Gaussians):
-            return NotImplemented
-        theirs = vars(other)
-        return all(
-            (value is None) == (theirs[name] is None) and np.array_equal(value, theirs[name])
-            for name, value in vars(self).items()
-        )
-
-    # Arrays have no hash.
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         kind = f"rank={self.rank} plus ridge" if self.is_low_rank else "dense"
         return f"Gaussians(n={len(self)}, n_features={self.n_features}, {kind})"
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"Gaussians is immutable; cannot set {name!r}.")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("Gaussians are no single array: use .means and .covariances.")
@@ -658,6 +654,14 @@ def _finite(values: Any, name: str, shape: str, ndim: int) -> Array:
         where = np.unravel_index(np.argmax(bad), array.shape)
         raise ValueError(f"{name} must be finite; Gaussian {where[0]} has {array[where]}.")
     return array
+
+
+def _is_definite(matrix: Array) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _symmetric(S: Array, names: NDArray[Any] | None) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.extras import require
+from nearfar.summaries.immutable import Immutable
 from nearfar.words import count, did_you_mean, listed
 
 __all__ = ["Sets", "as_sets"]
@@ -22,7 +23,7 @@ _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv")
 
 
-class Sets:
+class Sets(Immutable):
     """Sets of vectors: the rows of all sets stacked, and where each set begins.
 
     An utterance is a set of frames, a patient a set of cells, a document a set of word vectors:
@@ -177,7 +178,7 @@ class Sets:
     def from_frame(
         cls,
         frame: Any,
-        by: str | Sequence[str],
+        by: str | int | Sequence[str | int],
         *,
         label: str | None = None,
         columns: Sequence[str] | None = None,
@@ -188,13 +189,14 @@ class Sets:
         ----------
         frame : pandas.DataFrame
             The vectors.
-        by : str, or list of str
+        by : str or int, or list of them
             The column that says to which set a row belongs, or several of them. The rows of a set
             need not follow one another; sets come in the order of their first rows.
         label : str, default=None
             The column of labels, which must be the same in all rows of a set.
         columns : list of str, default=None
-            The columns of the features; all others by default.
+            The columns of the features; all others by default. One column may hold whole vectors,
+            as lists or arrays.
 
         Returns
         -------
@@ -210,8 +212,15 @@ class Sets:
         >>> sets.names.tolist(), sets[0].tolist()
         (['u', 'v'], [[1.0, 0.0], [3.0, 0.0]])
         """
-        keys = [by] if isinstance(by, str) else list(by)
+        if not hasattr(frame, "groupby"):
+            raise TypeError(f"frame must be a pandas DataFrame; got {type(frame).__name__}.")
+        keys = [by] if isinstance(by, str | int) else list(by)
         known = list(frame.columns)
+        if not frame.columns.is_unique:
+            twice = frame.columns[frame.columns.duplicated()]
+            raise ValueError(
+                f"Columns must have names of their own; {listed(twice)} is there twice."
+            )
         wanted = keys + ([] if label is None else [label]) + list(columns or [])
         for name in wanted:
             if name not in known:
@@ -232,12 +241,7 @@ class Sets:
             columns = [name for name in known if name not in keys and name != label]
         if not len(columns):
             raise ValueError("There are no columns of features beside those of sets and labels.")
-        text = [name for name in columns if getattr(frame[name].dtype, "kind", "O") not in "biuf"]
-        if text:
-            raise ValueError(
-                f"Columns of features must be numbers; {listed(text)} are not. Give columns=..., "
-                "or encode them first."
-            )
+        X = _vectors(frame, list(columns))
         codes = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes)
@@ -259,8 +263,7 @@ class Sets:
                     f"{_called(k, names)} has more than one label in column {label!r}: "
                     f"{listed(dict.fromkeys(values[codes == k].tolist()), 3)}."
                 )
-        X = frame[list(columns)].to_numpy(dtype=np.float64, na_value=np.nan)[order]
-        return cls(X, offsets, labels, names)
+        return cls(X[order], offsets, labels, names)
 
     @classmethod
     def load(
@@ -318,7 +321,13 @@ class Sets:
                         f"{file.name} has no array {name!r}; it has {listed(arrays.files)}. Sets "
                         "need X, the vectors of all sets, and offsets, where each set begins."
                     )
-            found = {name: arrays[name] for name in arrays.files if name in _NPZ_ARRAYS}
+            try:
+                found = {name: arrays[name] for name in arrays.files if name in _NPZ_ARRAYS}
+            except ValueError:
+                raise ValueError(
+                    f"{file.name} holds Python objects, which are not read: save labels and names "
+                    "as arrays of numbers or of text (astype(str))."
+                ) from None
         labels = found.get("labels", found.get("y"))
         X = found["X"]
         if X.dtype.kind not in "f" or X.dtype.itemsize < 4:
@@ -329,11 +338,11 @@ class Sets:
     def _from_parquet(cls, file: Path, label: str | None) -> Self:
         parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
         table = parquet.read_table(file)
-        is_list = [
-            arrow.types.is_list(field.type) or arrow.types.is_large_list(field.type)
+        nested = [
+            field.name
             for field in table.schema
+            if _is_list(arrow, field.type) and _is_list(arrow, field.type.value_type)
         ]
-        nested = [name for name, yes in zip(table.column_names, is_list, strict=True) if yes]
         if len(nested) != 1:
             raise ValueError(
                 f"{file.name} should have one column of lists of vectors, one row a set; it has "
@@ -357,7 +366,13 @@ class Sets:
                     f"{_called(k, called)} is empty: it has no vectors. Leave it out, and its "
                     "label."
                 )
-        return cls.from_list(lists, labels, names)
+        sets = cls.from_list(lists, labels, names)
+        leaf = table.schema.field(nested[0]).type
+        while _is_list(arrow, leaf):
+            leaf = leaf.value_type
+        if arrow.types.is_float32(leaf):
+            return cls(sets.X.astype(np.float32), sets.offsets, sets.labels, sets.names)
+        return sets
 
     @classmethod
     def from_clips(
@@ -644,18 +659,6 @@ class Sets:
             None if self.names is None else self.names[chosen],
         )
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sets):
-            return NotImplemented
-        theirs = vars(other)
-        return all(
-            (value is None) == (theirs[name] is None) and np.array_equal(value, theirs[name])
-            for name, value in vars(self).items()
-        )
-
-    # Arrays have no hash.
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         extras = "".join(
             f", {name}" for name in ("labels", "names") if getattr(self, name) is not None
@@ -666,9 +669,6 @@ class Sets:
             f"Sets(n_sets={len(self)}, n_features={self.n_features}, n_vectors={self.n_vectors}"
             f"{span}{', with' * bool(extras)}{extras.replace(',', '', 1)})"
         )
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"Sets is immutable; cannot set {name!r}.")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
@@ -770,6 +770,25 @@ def _float_rows(values: Any, called: str, what: str) -> Floats:
     return array
 
 
+def _vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
+    """Columns of numbers, or one of vectors, as rows."""
+    text = [name for name in columns if getattr(frame[name].dtype, "kind", "O") not in "biuf"]
+    if not text:
+        found: NDArray[np.float64] = frame[columns].to_numpy(dtype=np.float64, na_value=np.nan)
+        return found
+    if len(columns) == 1 and isinstance(frame[text[0]].iloc[0], list | tuple | np.ndarray):
+        try:
+            return np.array([np.asarray(v, np.float64) for v in frame[text[0]]])
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"Column {text[0]!r} must hold vectors of numbers, all of one length."
+            ) from None
+    raise ValueError(
+        f"Columns of features must be numbers; {listed(text)} are not. Give columns=..., or encode "
+        "them first."
+    )
+
+
 def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     array = np.asarray(offsets)
     if array.ndim != 1 or len(array) < 1 or array.dtype.kind not in "iu":
@@ -817,6 +836,15 @@ def _raise_not_finite(called: str, vector: Floats, row: int) -> NoReturn:
     )
 
 
+def _is_list(arrow: Any, kind: Any) -> bool:
+    types = arrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _joined(parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:
     known = [part for part in parts if part is not None]
-    return np.concatenate(known) if len(known) == len(parts) else None
+    if len(known) < len(parts):
+        return None
+    if len({part.dtype.kind == "U" for part in known}) > 1:  # a number must not turn into text
+        known = [part.astype(object) for part in known]
+    return np.concatenate(known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from sklearn.utils import check_array, check_random_state
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_triplets, draw_within
+from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import (
     Rows,
     as_array,
@@ -31,8 +32,8 @@ from nearfar.summaries.index_checks import (
 _Seed = int | np.random.RandomState | None
 
 
-class _Supervision:
-    """What the three share: immutable fields, equality, checks against rows of X.
+class _Supervision(Immutable):
+    """What the three share: immutable fields, checks against rows of X.
 
     There is no ``__len__``, ``shape``, ``__getitem__``, ``__iter__`` or ``__array__`` on purpose:
     an object with one of them is array-like to scikit-learn, which would slice it row by row.
@@ -46,24 +47,9 @@ class _Supervision:
                 value.flags.writeable = False
         vars(self).update(fields)
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} is immutable; cannot set {name!r}.")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} is immutable; cannot delete {name!r}.")
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays come writeable out of pickle and deepcopy.
         self._set(**state)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        theirs = vars(other)
-        return all(np.array_equal(value, theirs[name]) for name, value in vars(self).items())
-
-    # Arrays have no hash.
-    __hash__ = None  # type: ignore[assignment]
 
     def check_n_samples(self, n: int) -> None:
         """Raise a ``ValueError`` unless the supervision was made for ``n`` rows.
