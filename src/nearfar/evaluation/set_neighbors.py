@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from nearfar.distributions import dtw_distances, emd_distances
 from nearfar.distributions.objects import without_tables
-from nearfar.distributions.set_k_neighbors_classifier import nearest
-from nearfar.labels import encode_labels
-from nearfar.neighbors.knn import vote, vote_shares
+from nearfar.distributions.votes import Matrix, Votes
+from nearfar.parameters import boolean, integer, none, one_of
 from nearfar.summaries.sets import Sets, as_sets
 
 
-class VectorDistanceNeighbors(ClassifierMixin, BaseEstimator):
+class VectorDistanceNeighbors(Votes):
     """Majority vote of the k training sets that are nearest by their vectors.
 
     The earth mover's distance (needs POT) or dynamic time warping (needs tslearn), which no
@@ -40,7 +39,14 @@ class VectorDistanceNeighbors(ClassifierMixin, BaseEstimator):
         The labels.
     """
 
-    classes_: NDArray[Any]
+    parameters: ClassVar = {
+        "n_neighbors": [integer(1)],
+        "distance": [one_of("emd", "dtw")],
+        "standardize": [boolean],
+        "n_clusters": [integer(1), none],
+    }
+    called = "set"
+    ties = "shrink"
 
     def __init__(
         self,
@@ -68,52 +74,24 @@ class VectorDistanceNeighbors(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_sets,)
             Their labels.
         """
+        self._check_parameters()
+        self._forget()
         sets = as_sets(X)
-        if self.n_neighbors > len(sets):
-            raise ValueError(f"n_neighbors={self.n_neighbors} is more than {len(sets)} sets.")
+        self._check_neighbors(len(sets))
+        classes, self._codes = self._check_labels(y, len(sets), min_classes=1)
         spread = np.asarray(sets.X, np.float64).std(axis=0)
         self._scale = np.where(self.standardize & (spread > 0), spread, 1.0)
         self._sets = self._scaled(sets)
-        self.classes_, self._codes = encode_labels(y, name="y")
+        self.classes_ = classes
         return self
 
-    def kneighbors(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Distances and numbers of the nearest training sets, nearest first.
-
-        Parameters
-        ----------
-        X : Sets, or list of arrays (t_i, p)
-            New sets.
-        """
+    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         sets = self._scaled(as_sets(X))
         if self.distance == "emd":
-            options = {"n_clusters": self.n_clusters, "random_state": 0}
-            D = emd_distances(sets, self._sets, **options)  # type: ignore[arg-type]
+            D = emd_distances(sets, self._sets, n_clusters=self.n_clusters, random_state=0)
         else:
             D = dtw_distances(sets, self._sets)
-        return nearest(D, self.n_neighbors)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The label that wins the vote.
-
-        Parameters
-        ----------
-        X : Sets, or list of arrays (t_i, p)
-            New sets.
-        """
-        voters = self._codes[self.kneighbors(X)[1]]
-        return np.asarray(self.classes_[vote(voters, len(self.classes_), "shrink")])
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Shares of the votes that decided.
-
-        Parameters
-        ----------
-        X : Sets, or list of arrays (t_i, p)
-            New sets.
-        """
-        voters = self._codes[self.kneighbors(X)[1]]
-        return vote_shares(voters, len(self.classes_), "shrink")
+        return len(sets), iter([(slice(None), D)])
 
     def _scaled(self, sets: Sets) -> Sets:
         return Sets(np.asarray(sets.X, np.float64) / self._scale, sets.offsets)

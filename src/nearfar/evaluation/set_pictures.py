@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
-from nearfar.distributions.set_k_neighbors_classifier import nearest
+from nearfar.distributions.votes import nearest
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
 from nearfar.words import percent
