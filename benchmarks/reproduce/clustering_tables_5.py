@@ -27,6 +27,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from nearfar import AugmentedSpectralClustering, Gaussians, LaplacianEmbedding
 from nearfar.distributions import dissimilarity, metric_report
+from nearfar.summaries.gaussians import AUTO_RIDGE
 
 Matrix = NDArray[np.floating]
 Labels = NDArray[np.integer]
@@ -40,7 +41,12 @@ MEASURES = {
 }
 PRINTED = ("K_J", "K_B", "K_H", "K_BR")
 FORMS = {"smoothed": "5.2", "raw": "5.3"}
-SCALES = {"raw": "raw features", "scaled": "scaled features"}
+# Features and ridge.
+SCALES = {
+    "raw": "raw features",
+    "scaled": "scaled features",
+    "small": "raw features, small ridge",
+}
 QUANTILES = (0.1, 0.5, 0.9)
 # K_B has no width in equation 5.10: a width of one, beside those by quantiles.
 WIDTHS: dict[str, tuple[dict[str, float], ...]] = {
@@ -48,12 +54,17 @@ WIDTHS: dict[str, tuple[dict[str, float], ...]] = {
     for name in ("K_E", *MEASURES)
 }
 NEIGHBORS = (5, 8, 12, 16)
-RIDGE = 1.0
+# That of the thesis; and the small one, as a share of the median local variance.
+RIDGE, SMALL_RIDGE = 1.0, 0.01
 N_STARTS = 30
 # What is taken where nothing is chosen by labels.
 FIXED_NEIGHBORS, FIXED_QUANTILE = 8, 0.5
 NEAR = 2.0
-SAME, SAME_IF_SCALED = "as the thesis", "as the thesis if scaled"
+SAME = {
+    "raw": "as the thesis",
+    "scaled": "as the thesis if scaled",
+    "small": "as the thesis with a small ridge",
+}
 
 # Accuracies in percent: k-means, K_E; table 5.2: K_J, K_B, K_H, K_BR; the same of table 5.3.
 THESIS = """
@@ -233,10 +244,17 @@ def baselines(X: Matrix, y: Labels) -> dict[str, Any]:
     }
 
 
-def augmented(X: Matrix, y: Labels, form: str, m: int) -> dict[str, Any]:
+def ridge_of(X: Matrix, form: str, m: int, scale: str) -> float:
+    if scale != "small":
+        return RIDGE
+    added = Gaussians.from_neighborhoods(X, m, "auto", form).added_ridge
+    return SMALL_RIDGE * added / AUTO_RIDGE
+
+
+def augmented(X: Matrix, y: Labels, form: str, m: int, scale: str) -> dict[str, Any]:
     """All kernels on the Gaussians of the neighbourhoods."""
     began = time.process_time()
-    gaussians = Gaussians.from_neighborhoods(X, m, RIDGE, form)
+    gaussians = Gaussians.from_neighborhoods(X, m, ridge_of(X, form, m, scale), form)
     matrices = dissimilarity(gaussians, metric=list(MEASURES.values()))
     row: dict[str, Any] = {"seconds": round(time.process_time() - began, 2)}
     row |= {kernel: clustered(matrices[of], y, kernel) for kernel, of in MEASURES.items()}
@@ -253,13 +271,13 @@ def run(name: str, place: Path, options: argparse.Namespace, results: Results) -
     shape = {"n": len(y), "p": X.shape[1], "classes": len(np.unique(y)), "majority": majority}
     for scale in options.scales.split(","):
         about = {"set": name, "scale": scale}
-        if not results.select(**about, form=""):
+        if scale != "small" and not results.select(**about, form=""):
             results.add({**about, "form": "", **shape, **baselines(scaled(X, scale), y)})
         for m in map(int, options.neighbors.split(",")):
             for form in FORMS:
                 here = {**about, "form": form, "m": m}
                 if not results.select(**here):
-                    results.add({**here, **augmented(scaled(X, scale), y, form, m)})
+                    results.add({**here, **augmented(scaled(X, scale), y, form, m, scale)})
 
 
 # ---------------------------------------------------------------------- the page
@@ -283,12 +301,14 @@ class Best(NamedTuple):
 
 def candidates(results: Results, name: str, scale: str, form: str, kernel: str) -> list[Best]:
     """What was found at each number of neighbours and each width."""
+    if kernel in ("k-means", "K_E"):
+        scale, form = "raw" if scale == "small" else scale, ""
     if kernel == "k-means":
         return [
             Best(*row["k-means"], None, None)
-            for row in results.select(set=name, scale=scale, form="")
+            for row in results.select(set=name, scale=scale, form=form)
         ]
-    rows = results.select(set=name, scale=scale, form="" if kernel == "K_E" else form)
+    rows = results.select(set=name, scale=scale, form=form)
     return [
         Best(*found, row.get("m"), width)
         for row in rows
@@ -312,19 +332,23 @@ def fixed(found: list[Best]) -> Best | None:
 
 def word(found: list[Best], theirs: float) -> str:
     """Whether the best mean over starts, the best run of least distortion, or what lies between."""
+    if not found:
+        return "-"
     ends = [max(one.accuracy for one in found), max(one.tightest for one in found)]
     if min(ends) - NEAR <= theirs <= max(ends) + NEAR:
-        return SAME
+        return "same"
     return "higher" if theirs < min(ends) else "lower"
 
 
 def judged(results: Results, name: str, form: str, kernel: str) -> str:
-    """By raw features, which are those of the thesis' k-means; else by scaled ones."""
+    """By raw features, which are those of the thesis' k-means; else by the others."""
     if not SETS[name].comparable:
         return "-"
     theirs = thesis(name, form, kernel)[0]
-    raw, scaled = (word(candidates(results, name, scale, form, kernel), theirs) for scale in SCALES)
-    return SAME_IF_SCALED if raw != SAME and scaled == SAME else raw
+    words = {
+        scale: word(candidates(results, name, scale, form, kernel), theirs) for scale in SCALES
+    }
+    return next((SAME[scale] for scale in SCALES if words[scale] == "same"), words["raw"])
 
 
 def details(name: str, results: Results) -> list[str]:
@@ -348,12 +372,11 @@ def details(name: str, results: Results) -> list[str]:
         label = f"{kernel}, {FORMS[form]}" if form else kernel
         said = judged(results, name, form, kernel) if kernel != "K_JR" else "-"
         body.append((label, theirs, *cells, said))
-    head = ("", "thesis", "raw: best", "raw: fixed", "scaled: best", "scaled: fixed", "verdict")
-    return lines + table(head, body)
+    return lines + table(("", "thesis", *KINDS, "verdict"), body)
 
 
 def overview(results: Results, names: list[str], form: str) -> list[str]:
-    """One of the tables: ours at its best with raw features, with scaled ones, and the thesis."""
+    """One of the tables: ours at its best with each kind of features and ridge, and the thesis."""
     kernels = ("k-means", "K_E", *PRINTED)
     body = []
     for name in names:
@@ -364,6 +387,10 @@ def overview(results: Results, names: list[str], form: str) -> list[str]:
             cells.append(f"{ours} ({thesis(name, form, kernel)[0]:.1f})")
         body.append(cells)
     return table(("", *kernels), body)
+
+
+# The columns of ours.
+KINDS = [f"{scale}: {how}" for scale in SCALES for how in ("best", "fixed")]
 
 
 def shown(values: list[float]) -> str:
@@ -385,13 +412,13 @@ def means(results: Results, names: list[str]) -> list[str]:
                 cells.append(shown([one.accuracy for one in chosen if one is not None]))
         body.append((f"{kernel}, {FORMS[form]}" if form else kernel, theirs, *cells))
     defaults = [results.select(set=name, form="")[0]["defaults"] for name in names]
-    body.append(("nearfar's defaults", "-", "-", "-", "-", shown(defaults)))
-    return table(("", "thesis", "raw: best", "raw: fixed", "scaled: best", "scaled: fixed"), body)
+    body.append(("nearfar's defaults", "-", "-", "-", "-", shown(defaults), "-", "-"))
+    return table(("", "thesis", *KINDS), body)
 
 
 def tally(results: Results, names: list[str]) -> list[str]:
     """How many cells of each column came out."""
-    words = (SAME, SAME_IF_SCALED, "higher", "lower")
+    words = (*SAME.values(), "higher", "lower")
     body = []
     for form, kernel in COLUMNS:
         said = [judged(results, name, form, kernel) for name in names]
@@ -478,18 +505,20 @@ page is these tables made again with nearfar.
   classes. Mean (and deviation) over {N_STARTS} runs of k-means, each from random rows, on one and
   the same embedding; after the comma the accuracy of the run of least distortion.
 * Table 5.2 has the smoothed Gaussians (mean and covariance of a point and its m neighbours), table
-  5.3 the raw ones (the point, and the covariance of its neighbours about it). A ridge of 1, as
-  there. K_E is the exponential of Euclidean distances between points.
+  5.3 the raw ones (the point, and the covariance of its neighbours about it). A ridge of 1, as the
+  thesis says, but for the columns "small". K_E is the exponential of Euclidean distances between points.
 * The thesis lets m range from 5 to 16, takes the width σ "by quantile", and does not say which it
-  took, nor how; nor whether features were scaled. So there are four columns. **Best** is the best
+  took, nor how; nor whether features were scaled. So there are six columns. **Best** is the best
   over the m that were tried and the quantiles 0.1, 0.5 and 0.9 (for K_B also the width 1 of
   equation 5.10), chosen *by the labels*, as the thesis presumably did, and said after the number.
   **Fixed** is m = {FIXED_NEIGHBORS} and the median, chosen by nothing. **Raw** has the features as
-  they are, **scaled** has them divided by their deviations. Baselines get the same scaling.
+  they are, **scaled** has them divided by their deviations; baselines get the same scaling.
+  **Small** has raw features and, against the text of the thesis, a ridge of {SMALL_RIDGE:g} of the
+  median local variance.
 * K_JR is d_JR, of which the thesis prints no numbers but says that they are close to those of K_BR.
 * The verdict is of the best: "as the thesis" if its number is within {NEAR:g} points of the mean,
   of the run of least distortion or of what lies between, with raw features; "as the thesis if
-  scaled" if with scaled ones only; else "higher" or "lower" with raw ones. The deviations of the
+  scaled", or "with a small ridge", if so only; else "higher" or "lower" with raw ones. The deviations of the
   thesis are those over starts of k-means and say nothing of choices or of other samples.
 * "nearfar's defaults" is :class:`~nearfar.AugmentedSpectralClustering` with nothing but
   ``standardize=True``: ridge "auto", the best of ten starts.
@@ -502,9 +531,7 @@ def page(results: Results) -> list[str]:
     names = [
         name
         for name in SETS
-        if all(
-            results.select(set=name, scale=scale, form=form) for scale in SCALES for form in FORMS
-        )
+        if all(results.select(set=name, scale="raw", form=form) for form in FORMS)
     ]
     lines = [*INTRODUCTION.strip().splitlines(), ""]
     lines += section("How many cells come out") + tally(results, names)
@@ -519,7 +546,10 @@ def page(results: Results) -> list[str]:
     lines += geometry(results, names)
     for form, number in FORMS.items():
         lines += section(f"Table {number} at a glance")
-        lines += ["The best with raw / with scaled features; the thesis in brackets.", ""]
+        lines += [
+            "The best with raw / scaled features / a small ridge; the thesis in brackets.",
+            "",
+        ]
         lines += overview(results, names, form)
     for name in names:
         lines += details(name, results)
