@@ -27,7 +27,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from nearfar import AugmentedSpectralClustering, Gaussians, LaplacianEmbedding
 from nearfar.distributions import dissimilarity, metric_report
-from nearfar.summaries.gaussians import AUTO_RIDGE
+from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE
 
 Matrix = NDArray[np.floating]
 Labels = NDArray[np.integer]
@@ -248,7 +248,7 @@ def ridge_of(X: Matrix, form: str, m: int, scale: str) -> float:
     if scale != "small":
         return RIDGE
     added = Gaussians.from_neighborhoods(X, m, "auto", form).added_ridge
-    return SMALL_RIDGE * added / AUTO_RIDGE
+    return SMALL_RIDGE * added / AUTO_LOCAL_RIDGE
 
 
 def augmented(X: Matrix, y: Labels, form: str, m: int, scale: str) -> dict[str, Any]:
@@ -506,7 +506,8 @@ page is these tables made again with nearfar.
   the same embedding; after the comma the accuracy of the run of least distortion.
 * Table 5.2 has the smoothed Gaussians (mean and covariance of a point and its m neighbours), table
   5.3 the raw ones (the point, and the covariance of its neighbours about it). A ridge of 1, as the
-  thesis says, but for the columns "small". K_E is the exponential of Euclidean distances between points.
+  thesis says, but for the columns "small". K_E is the exponential of Euclidean distances between
+  points.
 * The thesis lets m range from 5 to 16, takes the width σ "by quantile", and does not say which it
   took, nor how; nor whether features were scaled. So there are six columns. **Best** is the best
   over the m that were tried and the quantiles 0.1, 0.5 and 0.9 (for K_B also the width 1 of
@@ -518,8 +519,9 @@ page is these tables made again with nearfar.
 * K_JR is d_JR, of which the thesis prints no numbers but says that they are close to those of K_BR.
 * The verdict is of the best: "as the thesis" if its number is within {NEAR:g} points of the mean,
   of the run of least distortion or of what lies between, with raw features; "as the thesis if
-  scaled", or "with a small ridge", if so only; else "higher" or "lower" with raw ones. The deviations of the
-  thesis are those over starts of k-means and say nothing of choices or of other samples.
+  scaled", or "with a small ridge", if so only; else "higher" or "lower" with raw ones. The
+  deviations of the thesis are those over starts of k-means and say nothing of choices or of other
+  samples.
 * "nearfar's defaults" is :class:`~nearfar.AugmentedSpectralClustering` with nothing but
   ``standardize=True``: ridge "auto", the best of ten starts.
 

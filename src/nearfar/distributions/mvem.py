@@ -16,7 +16,7 @@ from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.distributions.set_k_neighbors_classifier import nearest
 from nearfar.neighbors.knn import vote, vote_shares
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.summaries.gaussians import AUTO_RIDGE, Gaussians
+from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 Indices = NDArray[np.intp]
 Matrix = NDArray[np.float64]
@@ -246,7 +246,7 @@ class MVEMClassifier(ClassifierMixin, Checked):
             least = Gaussians.from_neighborhoods(rows, size, "auto").added_ridge
             assert least is not None
             for share in RIDGES:
-                ridge = share / AUTO_RIDGE * least
+                ridge = share / AUTO_LOCAL_RIDGE * least
                 yield size, Gaussians.from_neighborhoods(rows, size, ridge)
 
     def _left_out(self, gaussians: Gaussians, n_classes: int) -> float:
