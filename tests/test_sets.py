@@ -352,16 +352,16 @@ def test_order_and_repetition_within_a_set(arrays):
     np.testing.assert_allclose(twice.covariances, expected, rtol=1e-12)
 
 
-def test_the_automatic_ridge_is_a_share_of_the_typical_variance(sets, arrays):
+def test_the_automatic_ridge_is_the_typical_variance(sets, arrays):
     variances = [np.cov(r, rowvar=False).trace() / 3 if len(r) > 1 else 0.0 for r in arrays]
     found = Gaussians.from_sets(sets).added_ridge
-    assert found == pytest.approx(0.01 * np.median(variances))
+    assert found == pytest.approx(np.median(variances))
     assert Gaussians.from_sets(Sets.from_list([1e4 * r for r in arrays])).added_ridge == (
         pytest.approx(1e8 * found)
     )
     # Sets of single vectors have no variance but that between them; equal ones none at all.
     lone = Gaussians.from_sets([[[0.0]], [[2.0]]])
-    assert lone.added_ridge == pytest.approx(0.01)
+    assert lone.added_ridge == pytest.approx(1.0)
     assert Gaussians.from_sets([[[2.0]], [[2.0]]]).added_ridge > 0
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.distributions.votes import Votes, left_out_errors
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.summaries.gaussians import AUTO_RIDGE, Gaussians
+from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 Matrix = NDArray[np.float64]
 
@@ -188,7 +188,7 @@ class MVEMClassifier(Votes):
             least = Gaussians.from_neighborhoods(rows, size, "auto").added_ridge
             assert least is not None
             for share in RIDGES:
-                ridge = share / AUTO_RIDGE * least
+                ridge = share / AUTO_LOCAL_RIDGE * least
                 yield size, Gaussians.from_neighborhoods(rows, size, ridge)
 
     def _left_out(self, gaussians: Gaussians, n_classes: int) -> float:

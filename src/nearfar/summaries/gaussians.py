@@ -28,8 +28,11 @@ Array = NDArray[np.float64]
 Shrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
-#: The ridge "auto", as a share of the typical variance.
-AUTO_RIDGE = 0.01
+#: The ridge "auto", as a share of the typical variance, of sets. They have few vectors beside their
+#: p(p+1)/2 covariances; with less, directions rule that a set hardly moves in, by chance.
+AUTO_RIDGE = 1.0
+#: The same of neighbourhoods, all of one size and near one another.
+AUTO_LOCAL_RIDGE = 0.01
 # Covariances may differ from their transposes by so much, relatively.
 _ASYMMETRY = 1e-6
 # What rounding leaves of a variance that is none, relatively and for each feature. (Of variances
@@ -188,9 +191,11 @@ class Gaussians(Immutable):
             The sets. One of a single vector has the covariance :math:`\gamma I`.
         ridge : float or "auto", default="auto"
             :math:`\gamma`, in squared units of the data: beside small covariances a large ridge
-            leaves only the distance of the means (the works take 1 for everything). "auto" is 0.01
-            of the median over sets of the mean variance; :attr:`added_ridge` then tells the number,
-            which new sets should get too.
+            leaves only the distance of the means (the works take 1 for everything), a small one
+            lets directions rule that a short set hardly moves in. "auto" is the median over sets of
+            the mean variance, a good start where features are scaled and means count; tune from
+            0.01 to 10 times that. :attr:`added_ridge` then tells the number, which new sets should
+            get too.
         shrinkage : float from 0 to 1, "ledoit_wolf", "oas" or None, default=None
             Mix so much of :math:`(tr\,S_i/p)\,I` into each covariance :math:`S_i` before the ridge
             is added; or the share that the estimators of scikit-learn find for each set. A set of
@@ -251,7 +256,7 @@ class Gaussians(Immutable):
         stack /= (np.sqrt(divisors) if thin else divisors)[:, None, None]
         traces = _traces(stack, thin)
         shares = _shrinkage_shares(sets, shrinkage, traces)
-        gamma = _ridge_of(ridge, traces / p, sets.X)
+        gamma = _ridge_of(ridge, AUTO_RIDGE, traces / p, sets.X)
         if ridge != "auto" and gamma > np.median(traces) / p > 0:
             warnings.warn(
                 f"ridge={gamma:g} exceeds the median variance of the sets, "
@@ -385,7 +390,7 @@ class Gaussians(Immutable):
             stack[block] = turned if thin else turned @ spread
         _check_overflow(stack, means)
         traces = _traces(stack, thin)
-        gamma = _ridge_of(ridge, traces / p, points)
+        gamma = _ridge_of(ridge, AUTO_LOCAL_RIDGE, traces / p, points)
         if thin:
             return cls._of(means, None, stack, np.full(n, gamma), None, gamma)
         stack[:, np.arange(p), np.arange(p)] += gamma
@@ -583,13 +588,15 @@ def _oas_share(rows: NDArray[np.floating[Any]]) -> float:
     return float(oas(rows)[1])
 
 
-def _ridge_of(ridge: float | str, variances: Array, X: NDArray[np.floating[Any]]) -> float:
+def _ridge_of(
+    ridge: float | str, share: float, variances: Array, X: NDArray[np.floating[Any]]
+) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
     # Sets of single vectors have no variance of their own: then that of all, or anything.
     typical = float(np.median(variances)) or float(variances.mean())
     typical = typical or float(X.var(axis=0, dtype=np.float64).mean())
-    return AUTO_RIDGE * typical or 1.0
+    return share * typical or 1.0
 
 
 def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
