@@ -86,7 +86,7 @@ colours, styles = ["#0072B2", "#E69F00", "#009E73"], ["-", "--", ":"]
 figure, axes = plt.subplots(2, 3, figsize=(9, 6), layout="constrained")
 for ax, situation in zip(axes.flat, situations, strict=True):
     sets, y = sketched(situation)
-    for (mean, covariance), label in zip(Gaussians.from_sets(sets), y, strict=True):
+    for (mean, covariance), label in zip(Gaussians.from_sets(sets, ridge=0.01), y, strict=True):
         variances, V = np.linalg.eigh(covariance)
         ax.add_patch(
             Ellipse(
@@ -162,13 +162,13 @@ for situation in situations:
 # * Sets at places of their own are what most recordings and clips are: speakers and cameras move
 #   the means, and what was said or done shapes the covariances. There :math:`d_R` is right, and
 #   every measure that adds the means to it pays.
-# * Vectors far off make one variance large. :math:`d_B` and :math:`d_H` feel the logarithm of
-#   it, :math:`d_J` feels it as it is.
+# * Vectors far off make variances large, and with them the ridge, which is the typical variance:
+#   little is left of the covariances, and no measure does well.
 # * With fewer vectors than features the ridge is part of every covariance, and decides.
 #
 # How much ridge?
 # ---------------
-# The last situation again, with a ridge in units of the typical variance. The default is 0.01.
+# The last situation again, with a ridge in units of the typical variance. The default is 1.
 
 shares = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10])
 shown = {
@@ -181,7 +181,7 @@ curves = {measure: np.zeros(len(shares)) for measure in shown}
 level = 0.0
 draws = [draw("both, fewer vectors than features", seed) for seed in range(6)]
 for sets, y in draws:
-    typical = 100 * Gaussians.from_sets(sets).added_ridge
+    typical = Gaussians.from_sets(sets).added_ridge
     level += errors(dissimilarity(Gaussians.from_sets(sets), metric="mean"), y) / len(draws)
     for k, share in enumerate(shares):
         with warnings.catch_warnings():
@@ -194,7 +194,7 @@ figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for measure, (name, colour, mark) in shown.items():
     ax.plot(shares, 100 * curves[measure], color=colour, marker=mark, label=name)
 ax.axhline(100 * level, color="0.4", linestyle="--", label="means only")
-ax.axvline(0.01, color="0.8", linewidth=1, zorder=0)
+ax.axvline(1, color="0.8", linewidth=1, zorder=0)
 ax.set(xscale="log", xlabel="ridge / typical variance", ylabel="errors (%)", ylim=(0, 67))
 ax.legend(frameon=False, ncols=5, loc="lower center")
 plt.show()
@@ -203,6 +203,6 @@ for measure, curve in curves.items():
     print(f"{measure:22}", *(f"{100 * error:4.0f}" for error in curve))
 
 # %%
-# A ridge as large as the variances themselves is right here: it leaves of the covariances what so
-# few vectors can tell. Beyond, the measures come down to the distance of the means. Its right size
-# depends on the data; choose it by cross-validation.
+# The default, a ridge as large as the variances themselves, is right here: it leaves of the
+# covariances what so few vectors can tell. Beyond, the measures come down to the distance of the
+# means. With many vectors, and with outliers, less is better: choose it by cross-validation.

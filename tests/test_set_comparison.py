@@ -139,7 +139,7 @@ def test_neighbours_vote_as_the_classifier_of_sets_does(sets):
     setting = set_methods.set_learners("jeffreys")[0].settings[1]
     found = predict_all_k(problem, setting, train, test)
     for k in (1, 3, 4, 7):
-        knn = SetKNeighborsClassifier(k, metric="jeffreys", standardize=True, ridge=0.1)
+        knn = SetKNeighborsClassifier(k, metric="jeffreys", standardize=True, ridge=0.01)
         expected = knn.fit(sets[train], codes[train]).predict(sets[test])
         assert found.codes[:, k - 1].tolist() == expected.tolist()
         shares = knn.predict_proba(sets[test])
@@ -150,7 +150,7 @@ def test_classes_that_differ_in_spread_only_are_told_apart_by_dissimilarities_on
     made = make_sets(20, 2, 2, sizes=(25, 40), means=0.0, covariances=1.2, random_state=3)
     result = compare(made, **(QUICK | {"repeats": 3}), methods=["riemann", "bhattacharyya"])
     errors = errors_of(result)
-    assert errors["reference"] > 0.25 and errors["riemann"] < 0.1
+    assert errors["reference"] > 0.4 and errors["riemann"] < 0.15
     assert result.document["answer"]["verdict"] == "use"
     assert result.best in ("riemann", "bhattacharyya")
     assert result.document["sets"]["metric"] == result.best
