@@ -65,6 +65,7 @@ SAME = {
     "scaled": "as the thesis if scaled",
     "small": "as the thesis with a small ridge",
 }
+BETWEEN = "between raw and scaled"
 
 # Accuracies in percent: k-means, K_E; table 5.2: K_J, K_B, K_H, K_BR; the same of table 5.3.
 THESIS = """
@@ -348,6 +349,8 @@ def judged(results: Results, name: str, form: str, kernel: str) -> str:
     words = {
         scale: word(candidates(results, name, scale, form, kernel), theirs) for scale in SCALES
     }
+    if words["raw"] == "lower" and words["scaled"] == "higher":
+        words["raw"] = BETWEEN
     return next((SAME[scale] for scale in SCALES if words[scale] == "same"), words["raw"])
 
 
@@ -418,7 +421,7 @@ def means(results: Results, names: list[str]) -> list[str]:
 
 def tally(results: Results, names: list[str]) -> list[str]:
     """How many cells of each column came out."""
-    words = (*SAME.values(), "higher", "lower")
+    words = (*SAME.values(), BETWEEN, "higher", "lower")
     body = []
     for form, kernel in COLUMNS:
         said = [judged(results, name, form, kernel) for name in names]
@@ -519,9 +522,9 @@ page is these tables made again with nearfar.
 * K_JR is d_JR, of which the thesis prints no numbers but says that they are close to those of K_BR.
 * The verdict is of the best: "as the thesis" if its number is within {NEAR:g} points of the mean,
   of the run of least distortion or of what lies between, with raw features; "as the thesis if
-  scaled", or "with a small ridge", if so only; else "higher" or "lower" with raw ones. The
-  deviations of the thesis are those over starts of k-means and say nothing of choices or of other
-  samples.
+  scaled", or "with a small ridge", if so only; "between raw and scaled" if raw features stay below
+  it and scaled ones above; else "higher" or "lower" with raw ones. The deviations of the thesis
+  are those over starts of k-means and say nothing of choices or of other samples.
 * "nearfar's defaults" is :class:`~nearfar.AugmentedSpectralClustering` with nothing but
   ``standardize=True``: ridge "auto", the best of ten starts.
 
