@@ -1,6 +1,7 @@
 """``compare`` on sets of vectors: what is compared, and that nothing of the test side is used."""
 
 import io
+import re
 import warnings
 from contextlib import redirect_stdout
 
@@ -216,7 +217,7 @@ def test_worker_processes_give_the_same_numbers(sets):
     ("options", "message"),
     [
         ({"y": None, "plain": True}, "the sets have no labels"),
-        ({"groups": [1, 2]}, "X has 36 rows, but groups has 2"),
+        ({"groups": [1, 2]}, "X has 36 sets, but groups has 2"),
         ({"methods": "lda"}, "LDA takes vectors, and these are sets"),
         ({"methods": []}, "methods is empty"),
         ({"methods": {"majority": Largest()}}, "which a baseline has"),
@@ -277,8 +278,15 @@ def test_copies_of_sets_and_short_sets_are_warned_of(sets):
     doubled = Sets.concatenate([sets, sets])
     doubled = Sets(doubled.X, doubled.offsets, doubled.labels)
     result = compare(doubled, methods="hellinger", **QUICK)
-    kinds = {warning["kind"] for warning in result.document["warnings"]}
-    assert "duplicates" in kinds
+    (copies,) = [w["text"] for w in result.document["warnings"] if w["kind"] == "duplicates"]
+    assert "tested sets have an exact copy among their training sets (sets " in copies
+    assert re.search(r"\(sets \d+ = \d+, ", copies)
+    # By their names, unless these are to be kept out.
+    named = Sets(doubled.X, doubled.offsets, doubled.labels, [f"u{i}" for i in range(72)])
+    for show_rows, found in ((True, True), (False, False)):
+        result = compare(named, methods="hellinger", show_rows=show_rows, **QUICK)
+        (copies,) = [w["text"] for w in result.document["warnings"] if w["kind"] == "duplicates"]
+        assert bool(re.search(r"\(sets u\d+ = u\d+, ", copies)) == found
     short = make_sets(10, 2, 6, sizes=(2, 4), random_state=0)
     result = compare(short, methods="hellinger", **QUICK)
     assert any("no more vectors than the 6" in w["text"] for w in result.document["warnings"])

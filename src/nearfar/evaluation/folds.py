@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.evaluation.inputs import noun_of
 from nearfar.evaluation.measures import Measure
 from nearfar.evaluation.methods import Method, Setting
 from nearfar.evaluation.splits import Rows, Tuning, inner_splits
@@ -32,6 +33,10 @@ MAX_MAPPED = 1000
 
 class Work(Protocol):
     """What is compared, as the processes of the methods see it."""
+
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
         """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
@@ -59,6 +64,11 @@ class Problem:
     n_columns: int = 0
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
+
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
+        return noun_of(self.X)
 
     def rows(self, rows: Rows) -> Any:
         """Some rows of X."""
