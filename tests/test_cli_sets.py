@@ -29,6 +29,13 @@ def frame_of(sets, n_speakers=9):
     return frame
 
 
+def said_by(page):
+    """The text of a page, and of the attributes that are read aloud, without its command."""
+    body = re.sub(r"<(style|script).*?</\1>", "", page[page.index("<body") :], flags=re.DOTALL)
+    spoken = re.findall(r'(?:aria-label|alt|title)="(.*?)"', body)
+    return "\n".join([re.sub(r"<[^>]*>", "", body), *spoken])
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -56,7 +63,8 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         "long.csv: 36 sets of 8 to 20 vectors",
         "3 features, 3 classes (12 to 12 sets each)",
         "Groups: 9; none is on both sides of any of the 5 folds (checked).",
-        "What is said of rows below is said of sets.",
+        "Error: the share of held-out sets that are mistaken.",
+        "Error on held-out sets;",
         "Means only, standardised",
         "k-NN, d_BR",
         "SetEmbedding + SVM",
@@ -75,7 +83,15 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         trained = np.setdiff1d(np.arange(36), fold["test"])
         assert not set(speaker[fold["test"]]) & set(speaker[trained])
     assert document["data"]["features"] == ["f0", "f1", "f2"]
+    assert document["data"]["unit"] == "set"
     page = (here / "a.html").read_text()
+    # Rows are those of the leaderboard; all else is said of sets, by their names.
+    for text in (out, said_by(page)):
+        kept = ("own row is a little too good", "Rows “for context”")
+        left = [line for line in text.splitlines() if not any(part in line for part in kept)]
+        assert not re.search(r"\brows?\b", "\n".join(left), re.IGNORECASE)
+    cards = re.findall(r'<h4 title="(.*?)">', page)
+    assert cards and set(cards) <= set(order)
     assert "<dt>Sets</dt><dd>36</dd>" in page and "<dt>Of a set</dt><dd>8 to 20</dd>" in page
     assert 'id="ellipse-panel"' in page and "The page stores 36 ellipses" in page
     assert "u07" in page and 'href="#maps">Sets<' in page
@@ -123,6 +139,9 @@ def test_a_test_file_of_sets_is_used(long, here, capsys):
     assert run("compare", *words, "--test", "test.csv", *FEW, "--json", "t.json") == 0
     document = json.loads((here / "t.json").read_text())
     assert len(document["folds"]) == 1 and document["folds"][0]["test"] == list(range(30, 36))
+    out = capsys.readouterr().out
+    assert "one fixed test set of 6 sets" in out and "inside training sets" in out
+    assert not re.search(r"\brows?\b", out)
 
 
 def broken(frame, column, rows, value):
@@ -176,7 +195,7 @@ def broken(frame, column, rows, value):
         (
             lambda f: f.assign(speaker="all"),
             LONG[1:] + ["--groups", "speaker"],
-            "All rows are of one group",
+            "All sets are of one group",
         ),
         (
             lambda f: f[(f["utterance"] != "u05") | ~f.duplicated("utterance")],

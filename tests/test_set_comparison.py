@@ -1,8 +1,10 @@
 """``compare`` on sets of vectors: what is compared, and that nothing of the test side is used."""
 
 import io
+import re
 import warnings
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,14 +19,19 @@ from nearfar.evaluation import compare as module
 from nearfar.evaluation import set_methods
 from nearfar.evaluation.folds import Problem, predict_all_k, run_fold
 from nearfar.evaluation.measures import Measure
+from nearfar.evaluation.set_comparison import set_warnings
 from nearfar.evaluation.set_pictures import (
     ellipses_of,
     picture_of_sets,
     plane_words,
     principal_plane,
 )
+from nearfar.evaluation.shared_embeddings import SharedEmbeddings
+from nearfar.evaluation.splits import inner_splits, make_scheme
 
-QUICK = {"repeats": 1, "tuning": "k", "isolate": False, "verbose": False, "context": False}
+QUICK = {"cv": 3, "repeats": 1, "tuning": "k", "isolate": False, "verbose": False, "context": False}
+# Enough for a verdict.
+FIVE = QUICK | {"cv": 5}
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +55,8 @@ def test_a_speaker_on_both_sides_would_show():
     y = (speaker % 2).astype(int)
     sets = Sets.from_list([places[s] + random.normal(size=(15, 3)) for s in speaker])
     methods = ["bhattacharyya_riemann", "set-embedding", "bag-of-words"]
-    apart = errors_of(compare(sets, y, groups=speaker, methods=methods, **QUICK))
-    mixed = errors_of(compare(sets, y, methods=methods, **QUICK))
+    apart = errors_of(compare(sets, y, groups=speaker, methods=methods, **FIVE))
+    mixed = errors_of(compare(sets, y, methods=methods, **FIVE))
     assert all(error <= 0.15 for error in mixed.values()), mixed
     assert all(error >= 0.3 for error in apart.values()), apart
 
@@ -146,6 +153,39 @@ def test_neighbours_vote_as_the_classifier_of_sets_does(sets):
         assert np.allclose(found.shares(k - 1), shares)
 
 
+@pytest.mark.parametrize("name", ["set-embedding", "embedding-svm", "riemann"])
+def test_settings_share_embeddings_and_choose_the_same(name, monkeypatch):
+    """One embedding a split for all dimensions, with the ridge and scale of that split."""
+    made = make_sets(15, 3, 4, sizes=(6, 14), means=0.25, covariances=0.4, random_state=2)
+    train, test = np.flatnonzero(np.arange(45) % 4), np.arange(0, 45, 4)
+    codes = made.labels.astype(np.intp)
+    problem = Problem(made, np.arange(3), codes, "passthrough", Measure("error", "accuracy", ""))
+    method = set_methods.set_learners(name)[0]
+    fits = []
+    fit = SetEmbedding.fit
+    monkeypatch.setattr(
+        SetEmbedding, "fit", lambda self, X, y=None: (fits.append(len(X)), fit(self, X))[1]
+    )
+    inside = inner_splits("full", codes[train])
+    assert len(inside) == 3
+
+    def scores(setting, shared):
+        return [
+            predict_all_k(problem, setting, train[part], train[held], shared).codes.tolist()
+            for part, held in inside
+        ]
+
+    shared = SharedEmbeddings(method.settings)
+    together = [scores(setting, shared) for setting in method.settings]
+    # The ridge of set-embedding's last setting makes a second one.
+    kinds = {"set-embedding": 2, "riemann": 0}.get(name, 1)
+    assert len(fits) == 3 * kinds
+    assert together == [scores(setting, None) for setting in method.settings]
+    fits.clear()
+    run_fold(problem, method, train, test, "full")
+    assert len(fits) == 3 * kinds + (kinds > 0)
+
+
 def test_classes_that_differ_in_spread_only_are_told_apart_by_dissimilarities_only():
     made = make_sets(20, 2, 2, sizes=(25, 40), means=0.0, covariances=1.2, random_state=3)
     result = compare(made, **(QUICK | {"repeats": 3}), methods=["riemann", "bhattacharyya"])
@@ -163,8 +203,11 @@ def test_the_lines_repeat_the_error(name, by_group):
     n = 30 if by_group else 20
     made = make_sets(n, 2, 2, sizes=sizes, means=0.0, covariances=1.2, random_state=3)
     groups = np.arange(60) // 2 if by_group else None
-    options = QUICK | {"tuning": "holdout"}
-    result = compare(made, made.labels, groups=groups, methods=name, **options)
+    options = FIVE | {"tuning": "holdout"}
+    knn = partial(SetKNeighborsClassifier, metric="riemann")
+    # Two of the four settings that the name stands for.
+    methods = name if by_group else {name: [knn(standardize=True, ridge=0.1), knn()]}
+    result = compare(made, made.labels, groups=groups, methods=methods, **options)
     assert result.best == name
     said = io.StringIO()
     with redirect_stdout(said):
@@ -194,7 +237,7 @@ def test_estimators_of_ones_own_are_compared():
         "svm": make_pipeline(SetEmbedding(3), SVC()),
         "knn": SetKNeighborsClassifier(metric="hellinger"),
     }
-    result = compare(sets, y, methods=methods, **QUICK)
+    result = compare(sets, y, methods=methods, **FIVE)
     assert errors_of(result)["largest"] == 0 and result.best == "largest"
     assert {"mine", "svm", "knn"} <= set(errors_of(result))
     ks = [r["k"] for m in result.document["methods"] if m["name"] == "knn" for r in m["results"]]
@@ -216,7 +259,7 @@ def test_worker_processes_give_the_same_numbers(sets):
     ("options", "message"),
     [
         ({"y": None, "plain": True}, "the sets have no labels"),
-        ({"groups": [1, 2]}, "X has 36 rows, but groups has 2"),
+        ({"groups": [1, 2]}, "X has 36 sets, but groups has 2"),
         ({"methods": "lda"}, "LDA takes vectors, and these are sets"),
         ({"methods": []}, "methods is empty"),
         ({"methods": {"majority": Largest()}}, "which a baseline has"),
@@ -277,8 +320,18 @@ def test_copies_of_sets_and_short_sets_are_warned_of(sets):
     doubled = Sets.concatenate([sets, sets])
     doubled = Sets(doubled.X, doubled.offsets, doubled.labels)
     result = compare(doubled, methods="hellinger", **QUICK)
-    kinds = {warning["kind"] for warning in result.document["warnings"]}
-    assert "duplicates" in kinds
+    (copies,) = [w["text"] for w in result.document["warnings"] if w["kind"] == "duplicates"]
+    assert "tested sets have an exact copy among their training sets (sets " in copies
+    assert re.search(r"\(sets \d+ = \d+, ", copies)
+    # By their names, unless these are to be kept out.
+    named = Sets(doubled.X, doubled.offsets, doubled.labels, [f"u{i}" for i in range(72)])
+    codes = named.labels.astype(np.intp)
+    problem = Problem(named, np.arange(3), codes, "passthrough", Measure("error", "accuracy", ""))
+    scheme = make_scheme(codes, repeats=1)
+    (copies,) = set_warnings(problem, scheme)
+    assert re.search(r"\(sets u\d+ = u\d+, ", copies.text)
+    (copies,) = set_warnings(problem, scheme, show_rows=False)
+    assert re.search(r"\(sets \d+ = \d+, ", copies.text)
     short = make_sets(10, 2, 6, sizes=(2, 4), random_state=0)
     result = compare(short, methods="hellinger", **QUICK)
     assert any("no more vectors than the 6" in w["text"] for w in result.document["warnings"])

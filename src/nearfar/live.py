@@ -119,7 +119,7 @@ class LiveFit(FitProgress):
         """Print the line above the bar."""
         self._console.print(line, highlight=False, markup=False)
 
-    def begin(self, label: str, n_rows: int, tol: float | None) -> None:
+    def begin(self, label: str, n_rows: int, tol: float | None, noun: str = "row") -> None:
         """Start the bar."""
         self._label, self._tol, self._began = label, tol, monotonic()
         live = require("rich.live", "app")
@@ -164,9 +164,9 @@ def show(comparison: Comparison) -> None:
     console = require("rich.console", "app").Console()
     table = require("rich.table", "app").Table(box=None, pad_edge=False, header_style="bold")
     document = comparison.document
-    protocol = document["protocol"]
+    protocol, noun = document["protocol"], document["data"].get("unit", "row")
     console.print(
-        f"\n{protocol['measure'].capitalize()} on held-out rows; {protocol['scheme']}.\n",
+        f"\n{protocol['measure'].capitalize()} on held-out {noun}s; {protocol['scheme']}.\n",
         highlight=False,
         markup=False,
     )

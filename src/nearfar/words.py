@@ -43,6 +43,15 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def tested(noun: str) -> str:
+    """Rows to test on; of sets in other words, since a test set is all of them.
+
+    >>> tested("row"), tested("set")
+    ('test rows', 'tested sets')
+    """
+    return f"test {noun}s" if noun == "row" else f"tested {noun}s"
+
+
 def percent(fraction: float) -> str:
     """A fraction in percent.
 

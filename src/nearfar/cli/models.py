@@ -153,16 +153,19 @@ def _neighbors(options: argparse.Namespace) -> int:
     import numpy as np
 
     from nearfar.evaluation.chain import map_rows
+    from nearfar.evaluation.inputs import noun_of
     from nearfar.summaries.exact_search import kneighbors
 
     if options.output is not None:
         check_output(options, (".csv", ".tsv", ".parquet"))
     chain = _load_chain(options.model)
-    index = map_rows(chain, _new_rows(options, chain, options.index), str(options.index))
+    known = _new_rows(options, chain, options.index)
+    noun = noun_of(known.X)
+    index = map_rows(chain, known, str(options.index))
     queries = map_rows(chain, _new_rows(options, chain, options.query), str(options.query))
     if not 1 <= options.k <= len(index):
         raise ValueError(
-            f"-k {options.k}: it must be from 1 to the {len(index)} rows of the index."
+            f"-k {options.k}: it must be from 1 to the {len(index)} {noun}s of the index."
         )
     distances, rows = kneighbors(index, queries, n_neighbors=options.k)
     columns = {
@@ -177,5 +180,5 @@ def _neighbors(options: argparse.Namespace) -> int:
         write_csv(sys.stdout, columns, ",")
         return 0
     write_columns(columns, options.output)
-    print(f"Wrote the neighbours of {len(queries):,} rows to {options.output}")
+    print(f"Wrote the neighbours of {len(queries):,} {noun}s to {options.output}")
     return 0

@@ -27,6 +27,7 @@ from nearfar.evaluation.inputs import (
     check_numbers,
     fixed_test,
     folds_given,
+    noun_of,
 )
 from nearfar.evaluation.journal import Journal, identity, traits
 from nearfar.evaluation.lines import repeat_lines
@@ -333,11 +334,10 @@ def compare_tables(
     repeated = test is None and len(scheme_for(2).folds) > len(once.folds)
     if not repeated:
         repeats = 1
-    warned = _warnings(problem, columns, once, table)
+    warned = _warnings(problem, columns, once, table, show_rows)
     data = describe(table, test, columns, _class_names(table, problem.classes), problem.codes)
+    data["unit"] = problem.noun
     data["sets"] = facts_of_sets(problem.X) if of_sets else None
-    if of_sets:
-        data["messages"].insert(0, "What is said of rows below is said of sets.")
     left_out = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
     for line in [
         data_line(data),
@@ -421,7 +421,9 @@ def _problem(
     table: Table, test: Table | None, columns: Columns, scoring: Any
 ) -> tuple[Problem, Columns]:
     """The rows of training and test set, prepared for comparison."""
-    classes, codes = traps.check_target(all_labels(table, test), table.target or "y")
+    classes, codes = traps.check_target(
+        all_labels(table, test), table.target or "y", noun=noun_of(table.X)
+    )
     if isinstance(table.X, Sets):
         rows = all_sets(table, test)
     else:
@@ -436,6 +438,7 @@ def _problem(
         classes,
         np.bincount(codes, minlength=len(classes)),
         (rows.iloc[some] if hasattr(rows, "iloc") else rows[some], codes[some]),
+        noun=noun_of(rows),
     )
     problem = Problem(
         rows,
@@ -463,6 +466,7 @@ def _scheme(problem: Problem, repeats: int, *, n_test: int, seed: int, cv: Any) 
         n_test_rows=n_test,
         cv=cv,
         X=problem.X,
+        noun=problem.noun,
     )
 
 
@@ -470,9 +474,11 @@ def _same(scheme: Scheme, repeats: int) -> Scheme:
     return scheme
 
 
-def _warnings(problem: Problem, columns: Columns, scheme: Scheme, table: Table) -> list[traps.Trap]:
+def _warnings(
+    problem: Problem, columns: Columns, scheme: Scheme, table: Table, show_rows: bool
+) -> list[traps.Trap]:
     if isinstance(problem.X, Sets):
-        return set_warnings(problem, scheme)
+        return set_warnings(problem, scheme, show_rows=show_rows)
     classes = problem.classes.tolist()
     counts = np.bincount(problem.codes, minlength=len(classes))
     folds = [(fold.train, fold.test) for fold in scheme.folds]

@@ -168,7 +168,8 @@ class Comparison:
     def __str__(self) -> str:
         data, protocol = self.document["data"], self.document["protocol"]
         lines = [data_line(data), *(f"Warning: {w['text']}" for w in self.document["warnings"])]
-        lines += ["", f"{protocol['measure'].capitalize()} on held-out rows; {protocol['scheme']}."]
+        held_out = f"{protocol['measure'].capitalize()} on held-out {data.get('unit', 'row')}s"
+        lines += ["", f"{held_out}; {protocol['scheme']}."]
         head, rows = self.cells(wide=False)
         lines += ["", *_aligned([head, *(cells for _, cells in rows)]), *self.failures()]
         lines += [line for line in (self.costs(), *footnotes(self.document)) if line]
@@ -202,7 +203,7 @@ class Comparison:
 def data_line(data: dict[str, Any]) -> str:
     """The data in one line."""
     counts, sets = data["class_counts"], data.get("sets")
-    what = "rows" if sets is None else "sets"
+    what = f"{data.get('unit', 'row')}s"
     text = f"{data['name']}: {data['n_rows']:,} {what}"
     if sets is not None:
         text += f" of {sets['least']:,} to {sets['most']:,} vectors ({sets['n_vectors']:,} in all)"

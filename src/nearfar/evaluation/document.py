@@ -190,7 +190,7 @@ def _protocol(schedule: Schedule, summary: Summary, seed: int, fixed: bool) -> d
         "measure": measure.name,
         "measure_note": measure.note,
         "tuning": plan.tuning,
-        "tuning_note": without_folds(TUNING_WORDS[plan.tuning], fixed),
+        "tuning_note": without_folds(TUNING_WORDS[plan.tuning], fixed, summary.problem.noun),
         "time_budget": schedule.budget,
         "plan": list(plan.lines),
         "notes": [*schedule.scheme.notes, again],

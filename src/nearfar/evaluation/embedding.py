@@ -24,6 +24,7 @@ from nearfar.evaluation.columns import Columns, choose_columns
 from nearfar.evaluation.document import versions
 from nearfar.evaluation.folds import map_through
 from nearfar.evaluation.images import pictures
+from nearfar.evaluation.inputs import noun_of
 from nearfar.evaluation.lines import code_of
 from nearfar.evaluation.methods import Scale
 from nearfar.evaluation.progress import FitProgress
@@ -288,7 +289,8 @@ def fit_watched(
 ) -> tuple[list[str], bool]:
     """Fit; what was warned of, and whether Ctrl-C ended it with something to show."""
     stopped = False
-    progress.begin(type(learner).__name__, len(X), getattr(learner, "tol", None))
+    tol = getattr(learner, "tol", None)
+    progress.begin(type(learner).__name__, len(X), tol, noun_of(X))
     watched = hasattr(type(learner), "_watch")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

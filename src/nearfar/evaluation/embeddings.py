@@ -233,6 +233,11 @@ class Embeddings:
     n_neighbors: int
     looked_at: tuple[int, ...]
 
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
+        return "row"
+
     def rows(self, rows: Rows) -> Any:
         """Some rows of X."""
         return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.evaluation.inputs import noun_of
 from nearfar.evaluation.measures import Measure
 from nearfar.evaluation.methods import Method, Setting
+from nearfar.evaluation.shared_embeddings import SharedEmbeddings
 from nearfar.evaluation.splits import Rows, Tuning, inner_splits
 from nearfar.neighbors.knn import vote, vote_shares
 from nearfar.summaries.exact_search import kneighbors
@@ -32,6 +34,10 @@ MAX_MAPPED = 1000
 
 class Work(Protocol):
     """What is compared, as the processes of the methods see it."""
+
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
         """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
@@ -59,6 +65,11 @@ class Problem:
     n_columns: int = 0
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
+
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
+        return noun_of(self.X)
 
     def rows(self, rows: Rows) -> Any:
         """Some rows of X."""
@@ -98,27 +109,36 @@ class Predictions:
     caught: list[str] = field(default_factory=list)
 
 
-def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -> Predictions:
-    """Fit one setting and predict with every k at once."""
+def predict_all_k(
+    problem: Problem,
+    setting: Setting,
+    train: Rows,
+    test: Rows,
+    shared: SharedEmbeddings | None = None,
+) -> Predictions:
+    """Fit one setting and predict with every k at once; ``shared`` is for sets."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         began = perf_counter()
+        if shared is None:
+            known, new = problem.rows(train), problem.rows(test)
+        else:
+            setting, known, new = shared.after(setting, problem.X, train, test)
         steps = setting.steps(problem.prepare)
         labels = problem.labels(train)
         largest = min(MAX_K, len(train))
         chain = Pipeline(steps) if steps else None
         if chain is not None and setting.neighbours:
             chain.set_params(learner__n_neighbors=largest)
-        if chain is not None:
-            chain.fit(problem.rows(train), labels)
         if not setting.votes:
             assert chain is not None
+            chain.fit(known, labels)
             fit_seconds = perf_counter() - began
-            answers = chain[-1].predict(map_through(chain[:-1], problem.rows(test)))
+            answers = chain[-1].predict(map_through(chain[:-1], new))
             result = Predictions(
                 _codes_of(answers, problem.classes)[:, None],
                 [None],
-                lambda _: _probabilities(chain, problem, test),
+                lambda _: _probabilities(chain, problem, new),
                 None,
                 chain,
                 fit_seconds,
@@ -128,12 +148,14 @@ def predict_all_k(problem: Problem, setting: Setting, train: Rows, test: Rows) -
             mapped = None
             if setting.neighbours:
                 assert chain is not None
+                chain.fit(known, labels)
                 fit_seconds = perf_counter() - began
-                nearest = chain[-1].kneighbors(map_through(chain[:-1], problem.rows(test)))[1]
+                nearest = chain[-1].kneighbors(map_through(chain[:-1], new))[1]
             else:
-                points = _mapped(chain, problem.rows(train))
+                # As a Pipeline does: what is embedded in fitting is not embedded again.
+                points = _points(known if chain is None else chain.fit_transform(known, labels))
                 fit_seconds = perf_counter() - began
-                queries = _mapped(chain, problem.rows(test))
+                queries = _points(new if chain is None else map_through(chain, new))
                 _, nearest = kneighbors(points, queries, n_neighbors=largest)
                 mapped = (points, queries)
             voters, n_classes = problem.codes[train][nearest], len(problem.classes)
@@ -196,6 +218,7 @@ def tune(problem: Problem, method: Method, train: Rows, tuning: Tuning) -> Choic
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
     if not inside or idle:
         return Choice(settings[0], 1 if settings[0].votes else None, None, ())
+    shared = SharedEmbeddings(settings) if problem.noun == "set" and len(settings) > 1 else None
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None
     failures: list[tuple[Setting, Exception]] = []
@@ -203,7 +226,7 @@ def tune(problem: Problem, method: Method, train: Rows, tuning: Tuning) -> Choic
         if tuning == "k" and best is not None:
             break  # the first that works
         try:
-            means, ks = _inner_scores(problem, setting, train, inside, caught)
+            means, ks = _inner_scores(problem, setting, train, inside, caught, shared)
         except Exception as error:  # one setting that cannot be used leaves the others
             failures.append((setting, error))
             continue
@@ -223,11 +246,12 @@ def _inner_scores(
     train: Rows,
     inside: list[tuple[Rows, Rows]],
     caught: set[str],
+    shared: SharedEmbeddings | None,
 ) -> tuple[NDArray[np.float64], list[int | None]]:
     """Mean score of a setting for each k, and these k."""
     scores, ks = [], []
     for part, held in inside:
-        predictions = predict_all_k(problem, setting, train[part], train[held])
+        predictions = predict_all_k(problem, setting, train[part], train[held], shared)
         scores.append(1.0 - errors_by_k(problem, predictions, train[held]))
         ks.append(predictions.ks)
         caught.update(predictions.caught)
@@ -334,8 +358,8 @@ def map_through(chain: Pipeline, X: Any) -> Any:
     return X
 
 
-def _mapped(chain: Pipeline | None, X: Any) -> NDArray[np.floating[Any]]:
-    points = np.asarray(X if chain is None else map_through(chain, X))
+def _points(mapped: Any) -> NDArray[np.floating[Any]]:
+    points = np.asarray(mapped)
     if points.dtype not in (np.float32, np.float64):
         points = points.astype(np.float64)
     if points.ndim != 2:
@@ -354,10 +378,10 @@ def _codes_of(labels: Any, classes: NDArray[Any]) -> Rows:
     return codes.astype(np.intp)
 
 
-def _probabilities(chain: Pipeline, problem: Problem, test: Rows) -> NDArray[np.float64]:
+def _probabilities(chain: Pipeline, problem: Problem, new: Any) -> NDArray[np.float64]:
     """Class probabilities with a column for every class of the data."""
-    shares = np.zeros((len(test), len(problem.classes)))
-    found = chain[-1].predict_proba(map_through(chain[:-1], problem.rows(test)))
+    found = chain[-1].predict_proba(map_through(chain[:-1], new))
+    shares = np.zeros((len(found), len(problem.classes)))
     shares[:, _codes_of(chain[-1].classes_, problem.classes)] = found
     return shares
 

@@ -19,6 +19,11 @@ from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 
 
+def noun_of(X: Any) -> str:
+    """What one of X is called in all that is said of it: "row", or "set" of vectors."""
+    return "set" if isinstance(X, Sets) else "row"
+
+
 def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
     """Arrays or frames as a Table.
 
@@ -39,24 +44,27 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
             X = X.reshape(len(X), -1)
         if X.ndim != 2:
             raise ValueError(f"X must have rows and columns; got an array of shape {X.shape}.")
+    noun = noun_of(X)
     for name, values in {"y": y, "groups": groups, "time": time}.items():
         if values is None:
             continue
         if not hasattr(values, "__len__") or isinstance(values, str):
-            raise ValueError(f"{name} must hold a value for each of {len(X)} rows; got {values!r}.")
+            raise ValueError(
+                f"{name} must hold a value for each of {len(X)} {noun}s; got {values!r}."
+            )
         if len(values) != len(X):
-            raise ValueError(f"X has {len(X)} rows, but {name} has {len(values)}.")
+            raise ValueError(f"X has {len(X)} {noun}s, but {name} has {len(values)}.")
         if np.ma.is_masked(values):
             row = int(np.argmax(np.ma.getmaskarray(values)))
-            raise ValueError(f"{name} is masked in row {row}; leave such rows out.")
+            raise ValueError(f"{name} is masked in {noun} {row}; leave such {noun}s out.")
     return Table(
         name="data",
         X=X,
         y=y,
         target=getattr(y, "name", None) and str(y.name),
-        groups=None if groups is None else _groups(_plain(groups, "groups")),
+        groups=None if groups is None else _groups(_plain(groups, "groups", noun)),
         groups_name=None if groups is None else str(getattr(groups, "name", None) or "groups"),
-        time=None if time is None else _times(_plain(time, "time")),
+        time=None if time is None else _times(_plain(time, "time", noun), noun),
         time_name=None if time is None else str(getattr(time, "name", None) or "time"),
         feature_names=None,
         class_names=None,
@@ -84,7 +92,7 @@ def _without_mask(X: Any) -> NDArray[Any]:
     return np.asarray(X)
 
 
-def _plain(values: Any, name: str) -> NDArray[Any]:
+def _plain(values: Any, name: str, noun: str) -> NDArray[Any]:
     """Groups or times as an array without missing entries."""
     array = np.asarray(values)
     if array.ndim != 1:
@@ -95,7 +103,7 @@ def _plain(values: Any, name: str) -> NDArray[Any]:
         else np.array([is_missing(value) for value in array], dtype=bool)
     )
     if np.any(missing):
-        raise ValueError(f"{name} has a missing value in row {int(np.argmax(missing))}.")
+        raise ValueError(f"{name} has a missing value in {noun} {int(np.argmax(missing))}.")
     return array
 
 
@@ -111,7 +119,7 @@ def _groups(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(str) if values.dtype.kind == "O" else values
 
 
-def _times(values: NDArray[Any]) -> NDArray[Any]:
+def _times(values: NDArray[Any], noun: str) -> NDArray[Any]:
     """Numbers that sort as the times do; of dates, microseconds."""
     if values.dtype.kind in "biuf":
         return values
@@ -126,8 +134,9 @@ def _times(values: NDArray[Any]) -> NDArray[Any]:
     if None in moments:
         row = moments.index(None)
         raise ValueError(
-            f"time has neither a number nor a date in row {row}: {str(cells[row])[:60]!r}. Dates "
-            "such as 2024-03-31 or 2024-03-31 17:00 do; make others so with pandas.to_datetime."
+            f"time has neither a number nor a date in {noun} {row}: {str(cells[row])[:60]!r}. "
+            "Dates such as 2024-03-31 or 2024-03-31 17:00 do; make others so with "
+            "pandas.to_datetime."
         )
     return np.array(moments, dtype="datetime64[us]").astype(np.int64)
 

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
-from nearfar.words import p_text, percent, points, seconds_text
+from nearfar.words import p_text, percent, points, seconds_text, tested
 
 Verdict = Literal["use", "keep", "unsure"]
 
@@ -126,8 +126,12 @@ def sentence(
     min_gain: float,
     nested_error: float | None,
     confidence: float = 0.95,
+    noun: str = "row",
 ) -> str:
-    """The answer in words; ``fixed`` is for a fixed test set, whose rows are then ``n_rows``."""
+    """The answer in words; ``fixed`` is for a fixed test set, whose rows are then ``n_rows``.
+
+    ``noun`` is what a row is called.
+    """
     base = judgement.reference_error
     if judgement.method is None:
         return (
@@ -146,7 +150,7 @@ def sentence(
             f"p {p_text(found.p_holm)} after Holm)."
         )
         if nested_error is not None:
-            inside = "the training rows" if fixed else "each training fold"
+            inside = f"the training {noun}s" if fixed else "each training fold"
             text += (
                 f" Expect about {percent(nested_error)} on new data: that is the {measure} when "
                 f"the method too is chosen inside {inside}."
@@ -154,11 +158,11 @@ def sentence(
         if found.p_holm > 1 - confidence:
             text += (
                 f" With {len(judgement.comparands)} learners tried, Holm's p is above "
-                f"{percent(1 - confidence)}: confirm it on new rows."
+                f"{percent(1 - confidence)}: confirm it on new {noun}s."
             )
         seconds = fit_seconds.get(judgement.method)
         if seconds is not None:
-            text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} rows."
+            text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} {noun}s."
         return text
     if judgement.verdict == "keep":
         text = f"Keep {reference_label}, {percent(base)} {measure}: "
@@ -174,10 +178,10 @@ def sentence(
             f"no learner does better; the best, {name}, makes {percent(found.error)}, {more} "
             f"(gain: {wide})."
         )
-    rows = "test rows" if fixed else "rows"
+    rows = tested(noun) if fixed else f"{noun}s"
     if found.difference.degrees < LEAST_DEGREES:
         few = (
-            "one test set gives an interval only where the error is a mean over rows"
+            f"one test set gives an interval only where the error is a mean over {noun}s"
             if fixed
             else f"{'two folds are' if known else 'a single fold is'} too little to tell by"
         )
@@ -193,9 +197,9 @@ def sentence(
             f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
             f"({percent(found.error)} against {percent(base)}; {wide}), but it is one of "
             f"{len(judgement.comparands)} learners tried, and after Holm's correction p is "
-            f"{p_text(found.p_holm)}. Test it alone on new rows; roughly {_round_rows(needed):,} "
-            f"{rows} would show it among all (there are {n_rows:,}). Until then keep "
-            f"{reference_label}."
+            f"{p_text(found.p_holm)}. Test it alone on new {noun}s; roughly "
+            f"{_round_rows(needed):,} {rows} would show it among all (there are {n_rows:,}). Until "
+            f"then keep {reference_label}."
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:

@@ -213,7 +213,7 @@ def _search_lines(
     scoring = problem.measure.scoring
     scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"
     search = f"GridSearchCV(pipeline, settings, scoring={scoring_text}, cv="
-    fit = "search.fit(X, y)  # on all rows, for use"
+    fit = f"search.fit(X, y)  # on all {problem.noun}s, for use"
     if fixed_test:
         groups = None if problem.groups is None else problem.groups[train]
         inner = code_of(inner_splitter(tuning, problem.codes[train], groups))

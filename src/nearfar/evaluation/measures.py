@@ -81,6 +81,8 @@ def choose_measure(
     classes: NDArray[Any],
     counts: NDArray[np.intp],
     sample: tuple[Any, Codes] | None = None,
+    *,
+    noun: str = "row",
 ) -> Measure:
     """The user's measure, or the error: balanced where one class outnumbers another threefold.
 
@@ -93,6 +95,8 @@ def choose_measure(
         The labels, and the rows of each.
     sample : (X, codes), optional
         Some rows of every class to try the scorer on.
+    noun : str
+        What a row is called.
     """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())
@@ -101,10 +105,12 @@ def choose_measure(
                 "balanced error",
                 "balanced_accuracy",
                 f"Balanced error (mean of the classes' own error rates), because the classes are "
-                f"unbalanced: {classes[large]} has {counts[large]} rows, {classes[small]} has "
+                f"unbalanced: {classes[large]} has {counts[large]} {noun}s, {classes[small]} has "
                 f"{counts[small]}.",
             )
-        return Measure("error", "accuracy", "Error: the share of held-out rows that are mistaken.")
+        return Measure(
+            "error", "accuracy", f"Error: the share of held-out {noun}s that are mistaken."
+        )
     if not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
             f"scoring={scoring!r} is of type {type(scoring).__name__}; give one scorer: a name "

@@ -132,7 +132,7 @@ class FitProgress:
     def say(self, line: str) -> None:
         """A line about the data."""
 
-    def begin(self, label: str, n_rows: int, tol: float | None) -> None:
+    def begin(self, label: str, n_rows: int, tol: float | None, noun: str = "row") -> None:
         """A learner is about to be fitted; it stops at a gap of ``tol``, if it has such."""
 
     def step(self, row: dict[str, Any]) -> None:
@@ -157,9 +157,9 @@ class PlainFitProgress(FitProgress):
         """Print the line."""
         print(line, file=self._stream, flush=True)
 
-    def begin(self, label: str, n_rows: int, tol: float | None) -> None:
+    def begin(self, label: str, n_rows: int, tol: float | None, noun: str = "row") -> None:
         """Say what begins."""
-        self.say(f"Fitting {label} to {n_rows:,} rows.")
+        self.say(f"Fitting {label} to {n_rows:,} {noun}s.")
         self._began, self._next = monotonic(), self.first
 
     def step(self, row: dict[str, Any]) -> None:

@@ -358,7 +358,7 @@ class Schedule:
         plan = (
             f"Plan: {self.scheme.words} ({folds} fold{'s' * (folds > 1)}); {TUNING_WORDS[tuning]}."
         )
-        lines = [without_folds(plan, folds == 1)]
+        lines = [without_folds(plan, folds == 1, self.problem.noun)]
         rounds = folds / self.scheme.n_splits
         known = {
             run.method.label: rounds * self._round(run, tuning)
@@ -391,11 +391,11 @@ TUNING_WORDS: dict[Tuning, str] = {
 }
 
 
-def without_folds(text: str, fixed: bool) -> str:
+def without_folds(text: str, fixed: bool, noun: str = "row") -> str:
     """The text as it is, or in words for a fixed test set, which has no folds."""
     if not fixed:
         return text
-    return text.replace(" (1 fold)", "").replace("each training fold", "the training rows")
+    return text.replace(" (1 fold)", "").replace("each training fold", f"the training {noun}s")
 
 
 def foretell(pilots: list[tuple[int, float]], n_train: int) -> float:

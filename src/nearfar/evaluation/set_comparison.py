@@ -60,15 +60,24 @@ def facts_of_sets(sets: Sets) -> dict[str, Any]:
     }
 
 
-def set_warnings(problem: Problem, scheme: Scheme) -> list[Trap]:
-    """What would make the comparison of sets meaningless or too good to be true."""
+def set_warnings(problem: Problem, scheme: Scheme, *, show_rows: bool = True) -> list[Trap]:
+    """What would make the comparison of sets meaningless or too good to be true.
+
+    ``show_rows`` says whether sets may be called by their names.
+    """
     classes = problem.classes.tolist()
     counts = np.bincount(problem.codes, minlength=len(classes)).tolist()
     folds = [(fold.train, fold.test) for fold in scheme.folds]
     found = [
-        *duplicates(fingerprints(problem.X), problem.codes, folds),
-        *small_classes(classes, counts, scheme.n_splits),
-        *untrained_classes(classes, problem.codes, folds),
+        *duplicates(
+            fingerprints(problem.X),
+            problem.codes,
+            folds,
+            noun=problem.noun,
+            names=problem.X.names if show_rows else None,
+        ),
+        *small_classes(classes, counts, scheme.n_splits, noun=problem.noun),
+        *untrained_classes(classes, problem.codes, folds, noun=problem.noun),
     ]
     sizes, p = problem.X.sizes, problem.X.n_features
     few = int((sizes < 2).sum())
@@ -96,12 +105,11 @@ def set_warnings(problem: Problem, scheme: Scheme) -> list[Trap]:
 
 def contents_of_sets(sets: Sets, chosen: Sequence[int]) -> dict[str, Any]:
     """Names and sizes of the sets that the report shows."""
-    columns = ["set"] * (sets.names is not None) + ["vectors"]
-    values = {}
-    for row in chosen:
-        name = [] if sets.names is None else [str(sets.names[row])[:60]]
-        values[str(row)] = [*name, f"{sets.sizes[row]:,}"]
-    return {"rows": {"columns": columns, "values": values}, "images": None}
+    values = {str(row): [f"{sets.sizes[row]:,}"] for row in chosen}
+    names = {}
+    if sets.names is not None:
+        names = {str(row): str(sets.names[row])[:60] for row in chosen}
+    return {"rows": {"columns": ["vectors"], "values": values, "names": names}, "images": None}
 
 
 def shown_dissimilarity(

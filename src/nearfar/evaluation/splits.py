@@ -22,6 +22,8 @@ from sklearn.model_selection import (
     check_cv,
 )
 
+from nearfar.words import tested
+
 Rows = NDArray[np.intp]
 #: How much is tried inside a training fold.
 Tuning = Literal["full", "holdout", "k", "none"]
@@ -70,6 +72,7 @@ def make_scheme(
     n_test_rows: int = 0,
     cv: Any = None,
     X: Any = None,
+    noun: str = "row",
 ) -> Scheme:
     """The folds for the data at hand.
 
@@ -85,12 +88,14 @@ def make_scheme(
         The last so many rows are a fixed test set.
     cv : int, splitter or iterable, optional
         The user's own folds.
+    noun : str
+        What a row is called in notes and errors.
     """
     n = len(codes)
     if n_test_rows:
         cut = n - n_test_rows
         folds = [Fold(0, 0, np.arange(cut), np.arange(cut, n))]
-        scheme = Scheme(folds, 1, f"one fixed test set of {n_test_rows} rows", [], None)
+        scheme = Scheme(folds, 1, f"one fixed test set of {n_test_rows} {noun}s", [], None)
     elif cv is not None and not isinstance(cv, int | np.integer):
         place = np.zeros((n, 1)) if X is None else X
         splits = list(check_cv(cv, codes, classifier=True).split(place, codes, groups))
@@ -101,7 +106,7 @@ def make_scheme(
         ]
         scheme = Scheme(folds, size, f"the folds given ({len(folds)})", [], None)
     elif time is not None:
-        folds = list(_time_folds(time, N_SPLITS if cv is None else int(cv)))
+        folds = list(_time_folds(time, N_SPLITS if cv is None else int(cv), noun))
         scheme = Scheme(
             folds,
             len(folds),
@@ -111,14 +116,14 @@ def make_scheme(
         )
     else:
         wanted = N_SPLITS if cv is None else int(cv)
-        scheme = _shuffled(codes, groups, wanted, repeats, seed)
+        scheme = _shuffled(codes, groups, wanted, repeats, seed, noun)
     if time is not None and groups is not None and not n_test_rows:
-        scheme = _without_shared_groups(scheme, groups)
+        scheme = _without_shared_groups(scheme, groups, noun)
     if time is not None and not n_test_rows:
         scheme = _with_two_classes(scheme, codes)
-    _check(scheme, codes, n)
+    _check(scheme, codes, n, noun)
     if groups is not None:
-        scheme.notes.append(_check_groups(scheme, groups))
+        scheme.notes.append(_check_groups(scheme, groups, noun))
     return scheme
 
 
@@ -145,7 +150,7 @@ def make_unlabelled_scheme(
         Fold(i // size, i % size, np.asarray(a), np.asarray(b)) for i, (a, b) in enumerate(splits)
     ]
     scheme = Scheme(folds, size, words, [], code)
-    _check_rows(scheme, n)
+    _check_rows(scheme, n, "row")
     return scheme
 
 
@@ -156,18 +161,18 @@ def _splits_a_repeat(cv: Any, n_folds: int) -> int:
 
 
 def _shuffled(
-    codes: Rows, groups: NDArray[Any] | None, n_splits: int, repeats: int, seed: int
+    codes: Rows, groups: NDArray[Any] | None, n_splits: int, repeats: int, seed: int, noun: str
 ) -> Scheme:
     notes = []
     largest = int(np.bincount(codes).max())
-    units, what = (largest, "rows in the largest class")
+    units, what = (largest, f"{noun}s in the largest class")
     if groups is not None:
         units, what = len(np.unique(groups)), "groups"
     if units < 2:
         raise ValueError(
-            "All rows are of one group: none can be held out. Are these the right groups?"
+            f"All {noun}s are of one group: none can be held out. Are these the right groups?"
             if groups is not None
-            else "No class has two rows: none can be held out."
+            else f"No class has two {noun}s: none can be held out."
         )
     if units < n_splits:
         notes.append(f"Only {units} {what}: {units} folds instead of {n_splits}.")
@@ -201,10 +206,10 @@ def _shuffled(
     return Scheme(folds, n_splits, words, notes, code)
 
 
-def _time_folds(time: NDArray[Any], n_splits: int) -> Iterator[Fold]:
+def _time_folds(time: NDArray[Any], n_splits: int, noun: str) -> Iterator[Fold]:
     order = np.argsort(time, kind="stable")
     if len(order) <= n_splits:
-        raise ValueError(f"{len(order)} rows are too few for {n_splits} folds in time.")
+        raise ValueError(f"{len(order)} {noun}s are too few for {n_splits} folds in time.")
     for i, (train, test) in enumerate(TimeSeriesSplit(n_splits).split(order)):
         rows, held = _before(time, order[train], order[test]), order[test]
         if len(rows):
@@ -216,13 +221,13 @@ def _before(time: NDArray[Any], rows: Rows, held: Rows) -> Rows:
     return rows[time[rows] < time[held].min()]
 
 
-def _without_shared_groups(scheme: Scheme, groups: NDArray[Any]) -> Scheme:
+def _without_shared_groups(scheme: Scheme, groups: NDArray[Any], noun: str) -> Scheme:
     """Leave the training rows out whose group is tested."""
     folds = [
         Fold(f.repeat, f.fold, f.train[~np.isin(groups[f.train], groups[f.test])], f.test)
         for f in scheme.folds
     ]
-    words = scheme.words + "; training rows of tested groups left out"
+    words = f"{scheme.words}; training {noun}s of tested groups left out"
     return Scheme(folds, scheme.n_splits, words, scheme.notes, None)
 
 
@@ -242,39 +247,39 @@ def _with_two_classes(scheme: Scheme, codes: Rows) -> Scheme:
     return Scheme(folds, len(folds), words, [*scheme.notes, note], None)
 
 
-def _check(scheme: Scheme, codes: Rows, n: int) -> None:
+def _check(scheme: Scheme, codes: Rows, n: int, noun: str) -> None:
     if not scheme.folds:
-        raise ValueError("There is no fold: the times leave no row to train on.")
-    _check_rows(scheme, n)
+        raise ValueError(f"There is no fold: the times leave no {noun} to train on.")
+    _check_rows(scheme, n, noun)
     for fold in scheme.folds:
         if len(np.unique(codes[fold.train])) < 2:
             raise ValueError(
                 f"fold {fold.fold} of repeat {fold.repeat} has a single class among its "
-                f"{len(fold.train)} training rows."
+                f"{len(fold.train)} training {noun}s."
             )
 
 
-def _check_rows(scheme: Scheme, n: int) -> None:
+def _check_rows(scheme: Scheme, n: int, noun: str) -> None:
     for fold in scheme.folds:
         where = f"fold {fold.fold} of repeat {fold.repeat}"
         for rows in (fold.train, fold.test):
             if len(rows) == 0:
                 raise ValueError(
                     f"{where} has {len(fold.train)} training and {len(fold.test)} "
-                    "test rows; it needs both."
+                    f"{tested(noun)}; it needs both."
                 )
             if rows.min() < 0 or rows.max() >= n:
-                raise ValueError(f"{where} names rows outside 0 to {n - 1}.")
+                raise ValueError(f"{where} names {noun}s outside 0 to {n - 1}.")
         if len(np.intersect1d(fold.train, fold.test)):
-            raise ValueError(f"{where} has rows that are both trained on and tested.")
+            raise ValueError(f"{where} has {noun}s that are both trained on and tested.")
 
 
-def _check_groups(scheme: Scheme, groups: NDArray[Any]) -> str:
+def _check_groups(scheme: Scheme, groups: NDArray[Any], noun: str) -> str:
     """Assert that no group is on both sides, and say so."""
     if len(scheme.folds) == 1 and np.all(groups[scheme.folds[0].test] == UNKNOWN_GROUP):
         return (
             "The test file names no groups: whether one is also trained on cannot be checked. "
-            "Tuning keeps the groups of the training rows together."
+            f"Tuning keeps the groups of the training {noun}s together."
         )
     for fold in scheme.folds:
         shared = np.intersect1d(groups[fold.train], groups[fold.test])

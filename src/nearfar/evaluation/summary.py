@@ -198,6 +198,7 @@ class Summary:
             min_gain=self.min_gain,
             nested_error=None if nested is None else nested["error"],
             confidence=self.confidence,
+            noun=self.problem.noun,
         )
         return {
             "verdict": judgement.verdict,
@@ -217,7 +218,7 @@ class Summary:
         parts = ", ".join(
             f"{self.rows[name].method.label} in {count}" for name, count in counts.items()
         )
-        where = "training rows" if self.fixed else "each training fold"
+        where = f"training {self.problem.noun}s" if self.fixed else "each training fold"
         notes = [
             f"The plain distance it is held against was chosen inside {where}: {parts} of "
             f"{len(names)}."
@@ -348,8 +349,8 @@ class Summary:
         return {
             "held_out": held,
             "maps": {
-                "rule": "First two principal axes of the mapped training rows of the first fold; "
-                "shown are the held-out rows.",
+                "rule": f"First two principal axes of the mapped training {self.problem.noun}s of "
+                f"the first fold; shown are the held-out {self.problem.noun}s.",
                 "rows": [int(row) for row in test],
                 "classes": [int(code) for code in self.problem.codes[test]],
                 "methods": {

@@ -26,6 +26,8 @@ _TELLING = 0.99
 _TELLING_ROWS = 2000
 # Columns tried with a tree after the quick look; further ones would be named in no warning.
 _TELLING_TRIED = 30
+# Characters of a name that a warning shows.
+_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class Trap:
     text: str
 
 
-def check_target(y: Any, name: str = "target") -> tuple[NDArray[Any], NDArray[np.intp]]:
+def check_target(
+    y: Any, name: str = "target", *, noun: str = "row"
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the classes and the code of each row, or refuse what cannot be compared.
 
     Refused are: one class only; every row its own label, or nearly so; dates; numbers with
@@ -56,6 +60,8 @@ def check_target(y: Any, name: str = "target") -> tuple[NDArray[Any], NDArray[np
         Labels.
     name : str, default="target"
         What to call them in errors.
+    noun : str, default="row"
+        What a row is called.
 
     Returns
     -------
@@ -76,7 +82,7 @@ def check_target(y: Any, name: str = "target") -> tuple[NDArray[Any], NDArray[np
     numbers = _plain_numbers(values)
     if numbers is not None and np.any(fractions := numbers != np.floor(numbers)):
         row = int(np.argmax(fractions))
-        raise ValueError(_continuous(name, f"row {row} has {numbers[row]:g}"))
+        raise ValueError(_continuous(name, f"{noun} {row} has {numbers[row]:g}"))
     classes, codes = encode_labels(y, name=f"target '{name}'")
     counts = np.bincount(codes)
     n, k = len(codes), len(classes)
@@ -88,24 +94,32 @@ def check_target(y: Any, name: str = "target") -> tuple[NDArray[Any], NDArray[np
         low, high = classes[0], classes[-1]
         raise ValueError(
             _continuous(
-                name, f"{k:,} different numbers from {low:,.0f} to {high:,.0f} in {n:,} rows"
+                name, f"{k:,} different numbers from {low:,.0f} to {high:,.0f} in {n:,} {noun}s"
             )
             + " If they only name classes, pass them as text (y.astype(str))."
         )
     if k == n:
         raise ValueError(
-            f"The target '{name}': every row has its own label, so nothing can be learned from "
-            "one row for another. Is it an ID? Name the column of the classes."
+            f"The target '{name}': every {noun} has its own label, so nothing can be learned "
+            f"from one {noun} for another. Is it an ID? Name the column of the classes."
         )
     if np.sum(counts > 1) < 2 or k > max(5, n / 2):
         raise ValueError(
-            f"The target '{name}' has {k:,} different labels in {n:,} rows, "
-            f"{np.sum(counts == 1):,} of them in one row only; classes need several rows each."
+            f"The target '{name}' has {k:,} different labels in {n:,} {noun}s, "
+            f"{np.sum(counts == 1):,} of them in one {noun} only; classes need several {noun}s "
+            "each."
         )
     return classes, codes
 
 
-def duplicates(X: Any, codes: NDArray[np.intp], folds: Folds) -> list[Trap]:
+def duplicates(
+    X: Any,
+    codes: NDArray[np.intp],
+    folds: Folds,
+    *,
+    noun: str = "row",
+    names: Sequence[Any] | None = None,
+) -> list[Trap]:
     """Rows tested with an exact copy among the training rows.
 
     Cost: O(n p), one hash a row.
@@ -118,6 +132,10 @@ def duplicates(X: Any, codes: NDArray[np.intp], folds: Folds) -> list[Trap]:
         The class of each row.
     folds : iterable of (train, test)
         Row numbers.
+    noun : str, default="row"
+        What a row is called.
+    names : sequence, optional
+        Names of the rows, shown instead of their numbers.
 
     Returns
     -------
@@ -149,11 +167,12 @@ def duplicates(X: Any, codes: NDArray[np.intp], folds: Folds) -> list[Trap]:
     count = int(copied.sum())
     if not count:
         return []
-    shown = ", ".join(f"{row} = {other}" for row, other in pairs.items())
+    called = str if names is None else lambda row: str(names[row])[:_NAME]
+    shown = ", ".join(f"{called(row)} = {called(other)}" for row, other in pairs.items())
     has, its = ("has", "its") if count == 1 else ("have", "their")
     text = (
-        f"{count:,} of {tested.sum():,} tested rows {has} an exact copy among {its} training rows "
-        f"(rows {shown}{', ...' if count > len(pairs) else ''})"
+        f"{count:,} of {tested.sum():,} tested {noun}s {has} an exact copy among {its} training "
+        f"{noun}s ({noun}s {shown}{', ...' if count > len(pairs) else ''})"
     )
     if contradicted.any():
         text += f", {contradicted.sum():,} of them with another label"
@@ -231,7 +250,9 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
     return [Trap("telling column", text)]
 
 
-def small_classes(classes: Sequence[Any], counts: Sequence[int], n_splits: int) -> list[Trap]:
+def small_classes(
+    classes: Sequence[Any], counts: Sequence[int], n_splits: int, *, noun: str = "row"
+) -> list[Trap]:
     """Classes with fewer rows than there are folds.
 
     Parameters
@@ -242,6 +263,8 @@ def small_classes(classes: Sequence[Any], counts: Sequence[int], n_splits: int) 
         Rows of each class.
     n_splits : int
         Number of folds.
+    noun : str, default="row"
+        What a row is called.
 
     Returns
     -------
@@ -256,20 +279,22 @@ def small_classes(classes: Sequence[Any], counts: Sequence[int], n_splits: int) 
     small = [(c, int(m)) for c, m in zip(classes, counts, strict=True) if m < n_splits]
     if not small:
         return []
-    named = ", ".join(f"'{c}' ({m} row{'' if m == 1 else 's'})" for c, m in small[:10])
+    named = ", ".join(f"'{c}' ({m} {noun}{'' if m == 1 else 's'})" for c, m in small[:10])
     if len(small) > 10:
         named += f" and {len(small) - 10} more"
     start = "Class" if len(small) == 1 else f"{len(small)} classes:"
     verb = "has" if len(small) == 1 else "have"
     text = (
-        f"{start} {named} {verb} fewer rows than the {n_splits} folds: some folds test none of "
-        "them, and their errors rest on very few rows. Collect more, merge classes or leave them "
-        "out."
+        f"{start} {named} {verb} fewer {noun}s than the {n_splits} folds: some folds test none of "
+        f"them, and their errors rest on very few {noun}s. Collect more, merge classes or leave "
+        "them out."
     )
     return [Trap("small class", text)]
 
 
-def untrained_classes(classes: Sequence[Any], codes: NDArray[np.intp], folds: Folds) -> list[Trap]:
+def untrained_classes(
+    classes: Sequence[Any], codes: NDArray[np.intp], folds: Folds, *, noun: str = "row"
+) -> list[Trap]:
     """Classes that are tested where none of their rows is trained on.
 
     Every method must get these rows wrong: a test file with a class of its own, or groups that are
@@ -283,6 +308,8 @@ def untrained_classes(classes: Sequence[Any], codes: NDArray[np.intp], folds: Fo
         The class of each row.
     folds : iterable of (train, test)
         Row numbers.
+    noun : str, default="row"
+        What a row is called.
 
     Returns
     -------
@@ -311,7 +338,7 @@ def untrained_classes(classes: Sequence[Any], codes: NDArray[np.intp], folds: Fo
     start, them = ("Class", "it") if len(lost) == 1 else ("Classes", "them")
     verb = "is" if len(lost) == 1 else "are"
     text = (
-        f"{start} {named} {verb} tested where no row of {them} is trained on "
+        f"{start} {named} {verb} tested where no {noun} of {them} is trained on "
         f"({sum(lost.values()):,} of {n_tested:,} tests): every method is wrong there. Are the "
         "groups the classes, or is the test file of another kind?"
     )

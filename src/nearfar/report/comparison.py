@@ -39,6 +39,7 @@ _EMPTY: dict[str, Any] = {
         "test": None,
         "image_shape": None,
         "messages": [],
+        "unit": "row",
         "sets": None,
     },
     "warnings": [],
@@ -80,6 +81,7 @@ _EMPTY: dict[str, Any] = {
     "images": None,
     "sets": None,
 }
+_EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
 _EMPTY_METHOD: Method = {
     "name": "",
     "label": "",
@@ -124,7 +126,7 @@ class Comparison:
             )
         self.document = _filled(document, _EMPTY)
         if self.document["rows"] is not None:
-            self.document["rows"] = _filled(self.document["rows"], {"columns": [], "values": {}})
+            self.document["rows"] = _filled(self.document["rows"], _EMPTY_ROWS)
         self.methods: list[Method] = [
             _filled(method, _EMPTY_METHOD) for method in self.document["methods"]
         ]
@@ -137,6 +139,11 @@ class Comparison:
     def data(self) -> dict[str, Any]:
         """What is known of the data."""
         return self.document["data"]
+
+    @property
+    def noun(self) -> str:
+        """What a row is called: "row" or "set"."""
+        return "set" if self.data["unit"] == "set" else "row"
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -236,6 +243,10 @@ class Comparison:
         if values is None:
             return None
         return [cut(values[c], length) if c < len(values) else "" for c in columns]
+
+    def row_name(self, row: Any) -> str:
+        """The name of a row, where it has one; "" where not."""
+        return cut(self.document["rows"]["names"].get(str(row)), 40) if self.shows_rows else ""
 
     def row_image(self, row: Any) -> str | None:
         """The picture of a row as a data URI, or None."""

@@ -112,6 +112,7 @@ def rows_to_show(document: dict[str, Any]) -> list[int]:
 def _report(comparison: Comparison) -> dict[str, Any]:
     """Everything the template of labelled data asks for."""
     return {
+        "noun": comparison.noun,
         "answer": sections.answer_view(comparison),
         "data": sections.data_view(comparison),
         "leaderboard": sections.leaderboard_view(comparison),

@@ -27,7 +27,9 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
     names = map_names(comparison)
     rows = comparison["maps"]["rows"]
     if not names or not rows:
-        return {"empty": "There is no map: no method gave positions of held-out rows."}
+        return {
+            "empty": f"There is no map: no method gave positions of held-out {comparison.noun}s."
+        }
     chosen = chosen_points(comparison)
     classes = [comparison["maps"]["classes"][i] for i in chosen]
     predicted = {name: _predictions(comparison, name) for name in names}
@@ -38,7 +40,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         method = comparison.by_name.get(name, {})
         label = comparison.label(name)
         marks = _marks(comparison["maps"]["methods"][name], chosen, classes, guesses, size)
-        said = f"{label}: map of {count(len(marks), 'held-out row')}"
+        said = f"{label}: map of {count(len(marks), f'held-out {comparison.noun}')}"
         maps.append(
             {
                 "label": label,
@@ -145,6 +147,7 @@ def _hover(
     place = {code: i for i, code in enumerate(codes)}
     hover: dict[str, Any] = {
         "rows": rows,
+        "noun": comparison.noun.capitalize(),
         "names": [cut(comparison.class_name(code), 24) for code in codes],
         "true": [place.get(code) for code in classes],
         "predicted": [[place.get(code) for code in part] for part in guesses],
@@ -153,6 +156,8 @@ def _hover(
         "images": [],
     }
     if comparison.shows_rows:
+        if comparison["rows"]["names"]:
+            hover["titles"] = [comparison.row_name(row) for row in rows]
         hover["images"] = _images(comparison, rows)
         if not any(hover["images"]):
             hover |= _values(comparison, rows)

@@ -38,12 +38,12 @@ class Change:
 
 def neighbours_view(comparison: Comparison) -> dict[str, Any]:
     """Totals of rows that improved and worsened, and a sample of both."""
-    reference, best = comparison.reference, comparison.best
+    reference, best, noun = comparison.reference, comparison.best, comparison.noun
     if reference is None or best is None:
         return {"empty": "No learner has results to set beside the reference."}
     changes = find_changes(comparison)
     if not changes:
-        return {"empty": "The neighbours of held-out rows, or their labels, were not recorded."}
+        return {"empty": f"The neighbours of held-out {noun}s, or their labels, were not recorded."}
     kinds = _by_kind(changes)
     before = sum(change.share(change.before) for change in changes) / len(changes)
     after = sum(change.share(change.after) for change in changes) / len(changes)
@@ -58,7 +58,7 @@ def neighbours_view(comparison: Comparison) -> dict[str, Any]:
         "totals": totals,
         "bar": charts.stacked(
             [(total["kind"], total["rows"]) for total in totals],
-            f"Of {count(len(changes), 'held-out row')}: {said}",
+            f"Of {count(len(changes), f'held-out {noun}')}: {said}",
         ),
         "n": len(changes),
         "missing": len(comparison.held_out["rows"]) - len(changes),
@@ -151,7 +151,7 @@ def _rows_of(change: Change) -> list[int]:
 def _card(comparison: Comparison, change: Change, columns: list[int]) -> dict[str, Any]:
     def entry(row: int, code: int) -> dict[str, Any]:
         return {
-            "row": row,
+            "row": comparison.row_name(row) or row,
             "label": comparison.class_name(code),
             "agrees": code == change.label,
             "values": comparison.row_values(row, columns) or [""] * len(columns),
@@ -160,6 +160,7 @@ def _card(comparison: Comparison, change: Change, columns: list[int]) -> dict[st
 
     names = comparison["rows"]["columns"]
     query = entry(change.row, change.label)
+    name = comparison.row_name(change.row)
     sides = [
         {
             "title": title,
@@ -170,6 +171,7 @@ def _card(comparison: Comparison, change: Change, columns: list[int]) -> dict[st
         for title, found in (("Before", change.before), ("After", change.after))
     ]
     return {
+        "title": name or f"{comparison.noun.capitalize()} {change.row}",
         "query": query,
         "sides": sides,
         "columns": [comparison.column_name(names[c]) for c in columns],

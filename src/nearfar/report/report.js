@@ -17,7 +17,7 @@
     hideTip();
     tip.replaceChildren();
     const title = document.createElement("strong");
-    title.textContent = `Row ${points.rows[index]}`;
+    title.textContent = points.titles?.[index] || `${points.noun} ${points.rows[index]}`;
     tip.append(title);
     if (points.images[index]) {
       const image = document.createElement("img");

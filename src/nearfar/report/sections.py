@@ -36,7 +36,7 @@ from nearfar.report.words import (
     significant,
     unbroken,
 )
-from nearfar.words import count
+from nearfar.words import count, tested
 
 View = dict[str, Any]
 
@@ -127,7 +127,7 @@ def _figures(comparison: Comparison) -> list[View]:
 
 
 def _inside(comparison: Comparison) -> str:
-    return "the training rows" if comparison.fixed else "each fold"
+    return f"the training {comparison.noun}s" if comparison.fixed else "each fold"
 
 
 def _said_interval(level: str, ends: str) -> str:
@@ -137,9 +137,9 @@ def _said_interval(level: str, ends: str) -> str:
 def data_view(comparison: Comparison) -> View:
     """Size, columns left out, messages and warnings."""
     data = comparison.data
-    sets = data["sets"]
+    sets, noun = data["sets"], comparison.noun
     facts = [
-        ("Rows" if sets is None else "Sets", _whole(data["n_rows"])),
+        (f"{noun.capitalize()}s", _whole(data["n_rows"])),
         ("Features", _whole(data["n_features"])),
         ("Classes", _whole(len(data["classes"]) or None)),
         ("Target", cut(data["target"]) or NONE),
@@ -153,7 +153,7 @@ def data_view(comparison: Comparison) -> View:
         facts.append(("Time", cut(data["time"])))
     if data["test"]:
         test = data["test"]
-        facts.append(("Test file", f"{cut(test['name'])} ({_whole(test['n_rows'])} rows)"))
+        facts.append(("Test file", f"{cut(test['name'])} ({_whole(test['n_rows'])} {noun}s)"))
     if data["image_shape"]:
         facts.append(("Images", " × ".join(str(size) for size in data["image_shape"][:3])))
     counts = [number(size) or 0.0 for size in data["class_counts"]]
@@ -171,7 +171,7 @@ def data_view(comparison: Comparison) -> View:
                 "bar": charts.bar(
                     counts[code],
                     largest,
-                    f"{comparison.class_name(code)}: {count(int(counts[code]), 'row')}",
+                    f"{comparison.class_name(code)}: {count(int(counts[code]), noun)}",
                 ),
             }
             for code in shown
@@ -366,14 +366,14 @@ def classes_view(comparison: Comparison) -> View:
     reference, best = comparison.reference, comparison.best
     held_out = comparison.held_out
     if best is None or not held_out["predicted"].get(best["name"]):
-        return {"empty": "No learner has predictions of held-out rows."}
+        return {"empty": f"No learner has predictions of held-out {comparison.noun}s."}
     others = (held_out["predicted"].get(reference["name"]) if reference else None) or None
     n_classes = len(comparison.data["classes"])
     true, after, before = _codes(
         n_classes, held_out["true"], held_out["predicted"][best["name"]], others
     )
     if not true.size:
-        return {"empty": "No learner has predictions of held-out rows."}
+        return {"empty": f"No learner has predictions of held-out {comparison.noun}s."}
     sizes = np.bincount(true, minlength=n_classes)
     wrong = np.bincount(true[true != after], minlength=n_classes)
     present = np.flatnonzero(sizes)
@@ -638,9 +638,9 @@ def protocol_view(comparison: Comparison) -> View:
     gain = number(protocol["min_gain"])
     budget = number(protocol["time_budget"])
     over = (
-        "over the test rows"
+        f"over the {tested(comparison.noun)}"
         if comparison.fixed
-        else ("corrected for folds that share training rows")
+        else f"corrected for folds that share training {comparison.noun}s"
     )
     facts = [
         ("Test" if comparison.fixed else "Folds", cut(protocol["scheme"], 200) or NONE),
@@ -657,6 +657,8 @@ def protocol_view(comparison: Comparison) -> View:
     ]
     versions = list(comparison["versions"].items())[:20]
     return {
+        "noun": comparison.noun,
+        "tested": tested(comparison.noun),
         "facts": [(title, value) for title, value in facts if value not in (NONE, "")],
         "versions": [(cut(name, 40), cut(version, 40)) for name, version in versions],
         "notes": cut_list(protocol["notes"], LINES),
