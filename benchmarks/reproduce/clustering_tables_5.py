@@ -540,7 +540,9 @@ def page(results: Results) -> list[str]:
     ]
     lines = [*INTRODUCTION.strip().splitlines(), ""]
     lines += section("How many cells come out") + tally(results, names)
-    lines += section("Means over sets") + means(results, names)
+    lines += section("Means over sets")
+    lines += ["Of each column over the sets that were run; see the tables below for which.", ""]
+    lines += means(results, names)
     lines += section("What the thesis claims") + claims(results, names)
     lines += section("Is d_BR a metric?")
     lines += [
