@@ -72,7 +72,7 @@ def test_at_most_two_expected_failures_a_learner():
 def test_digits_with_constant_pixels_give_no_nan(name):
     X, y = load_digits(return_X_y=True)
     assert (X.std(axis=0) == 0).sum() == 3
-    learner = all_learners()[name](**QUICK.get(name, {})).fit(X[:800], y[:800])
+    learner = all_learners()[name](**QUICK.get(name, {})).fit(X[:400], y[:400])
     assert np.isfinite(learner.transform(X)).all()
     if learner.learner_tags.linear:
         assert np.isfinite(learner.get_mahalanobis_matrix()).all()
