@@ -4,7 +4,7 @@
 
 Time against the number of features and rows, on Gaussian classes and, where a folder with
 ``mnist.npz`` is given (or named by ``NEARFAR_DATA``), on the principal components of MNIST. Writes
-``results/search.md``; the automatic choice in ``nearfar.summaries.exact_search.choose_search``
+``results/search.md``; the automatic choice in ``nearfar.search.exact_search.choose_search``
 follows it. Data are generated with seed 0.
 """
 
@@ -62,8 +62,8 @@ def mnist(n):
 def neighbours(X, queries, skip):
     from sklearn.neighbors import BallTree
 
-    from nearfar.summaries.early_abandon import early_abandon_kneighbors
-    from nearfar.summaries.exact_search import kneighbors
+    from nearfar.search.early_abandon import early_abandon_kneighbors
+    from nearfar.search.exact_search import kneighbors
 
     searches = {
         "blocks": lambda: kneighbors(X, queries, n_neighbors=N_NEIGHBORS, search="blocks"),
@@ -75,9 +75,9 @@ def neighbours(X, queries, skip):
 
 
 def impostors(X, y, skip):
-    from nearfar.neighbors.impostor_trees import find_impostors_tree
-    from nearfar.neighbors.impostors import find_impostors, target_neighbors
-    from nearfar.solvers.triplet_loss import target_distances
+    from nearfar.large_margin.impostor_trees import find_impostors_tree
+    from nearfar.large_margin.impostors import find_impostors, target_neighbors
+    from nearfar.large_margin.triplet_loss import target_distances
 
     reach = target_distances(X, target_neighbors(X, y, N_NEIGHBORS)).max(axis=1)
     reach += MARGIN * reach.mean()

@@ -23,8 +23,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from nearfar import LMNN, PCA, KNNClassifier
-from nearfar.neighbors.impostors import find_impostors, target_neighbors
-from nearfar.summaries.exact_search import kneighbors
+from nearfar.large_margin.impostors import find_impostors, target_neighbors
+from nearfar.search.exact_search import kneighbors
 
 X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)

@@ -23,8 +23,8 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict,
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from nearfar import Gaussians, SetEmbedding, SetKNeighborsClassifier, Sets
-from nearfar.datasets import write_tones
+from nearfar import Gaussians, SetEmbedding, SetKNeighborsClassifier
+from nearfar.datasets import read_recordings, write_tones
 from nearfar.distributions import dissimilarity, metric_report
 
 parser = argparse.ArgumentParser(description="Which dissimilarity tells recordings apart?")
@@ -35,7 +35,7 @@ options = parser.parse_args()
 folder = options.folder or write_tones(
     tempfile.mkdtemp(), n_players=options.players, random_state=0
 )
-sets = Sets.from_audio(folder)
+sets = read_recordings(folder)
 y, groups = sets.labels, np.array([name.split("/")[1] for name in sets.names])
 folds = GroupKFold(min(4, len(np.unique(groups))))
 print(sets)

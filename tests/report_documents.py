@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import StratifiedKFold
 
-from nearfar.evaluation.images import data_uri
+from nearfar.app.tables.images import data_uri
 
 Document = dict[str, Any]
 N_NEIGHBORS = 5

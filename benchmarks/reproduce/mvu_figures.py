@@ -18,9 +18,9 @@ from nearfar import LLE, MVU, Isomap, LaplacianEigenmaps, VariationalMVU
 from nearfar.datasets import make_sensor_network
 from nearfar.evaluation import embedding_quality, procrustes_error
 from nearfar.manifold import sensor_localization
+from nearfar.manifold.bad_edges import hitting_scores, pruned_graph
 from nearfar.solvers.stress_descent import descend
 from nearfar.solvers.unfolding import Edges
-from nearfar.summaries.bad_edges import hitting_scores, pruned_graph
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 Matrix = NDArray[np.float64]

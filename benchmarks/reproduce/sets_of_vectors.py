@@ -31,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from nearfar import BagOfWords, EuclideanEmbedding, Gaussians, Sets
+from nearfar.datasets import read_clips
 from nearfar.distributions import (
     dissimilarity,
     dtw_distances,
@@ -456,7 +457,7 @@ def run_clips(folder: str, results: Results) -> None:
         name = f"{bins}×{rows}×{columns}"
         if results.select(set="clips", features=name):
             continue
-        sets = Sets.from_clips(folder, bins=bins, blocks=(rows, columns), n_jobs=-1)
+        sets = read_clips(folder, bins=bins, blocks=(rows, columns), n_jobs=-1)
         if sets.labels is None:
             raise SystemExit(f"{folder} has no sub-folders, one for each action.")
         about = {"set": "clips", "features": name, "n": len(sets), "protocol": "paper"}

@@ -1,5 +1,6 @@
 from . import base as base
 from . import evaluation as evaluation
+from .app.compare.driver import compare as compare
 from .base import all_learners as all_learners
 from .base import check_learner as check_learner
 from .discriminant.apac import APAC as APAC
@@ -26,13 +27,13 @@ from .distributions.augmented_spectral_clustering import (
 from .distributions.bag_of_words import BagOfWords as BagOfWords
 from .distributions.euclidean_embedding import EuclideanEmbedding as EuclideanEmbedding
 from .distributions.laplacian_embedding import LaplacianEmbedding as LaplacianEmbedding
-from .distributions.mvem import MVEMClassifier as MVEMClassifier
 from .distributions.set_embedding import SetEmbedding as SetEmbedding
 from .distributions.set_k_neighbors_classifier import (
     SetKNeighborsClassifier as SetKNeighborsClassifier,
 )
 from .distributions.set_spectral_clustering import SetSpectralClustering as SetSpectralClustering
-from .evaluation.compare import compare as compare
+from .large_margin.energy import EnergyClassifier as EnergyClassifier
+from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
@@ -55,7 +56,6 @@ from .manifold.npe import NPE as NPE
 from .manifold.random_projection import RandomProjection as RandomProjection
 from .manifold.spectral_clustering import SpectralClustering as SpectralClustering
 from .manifold.variational_mvu import VariationalMVU as VariationalMVU
-from .neighbors.energy import EnergyClassifier as EnergyClassifier
 from .neighbors.knn import KNNClassifier as KNNClassifier
 from .neighbors.minimum_mahalanobis import (
     MinimumMahalanobisClassifier as MinimumMahalanobisClassifier,

@@ -1,6 +1,6 @@
 """``python -m nearfar``: the command line."""
 
-from nearfar.cli import main
+from nearfar.app.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

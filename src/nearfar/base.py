@@ -25,11 +25,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearfar.arrays import Floats
 from nearfar.blocks import blas_for, row_blocks
 from nearfar.labels import encode_labels
 from nearfar.parameters import Allowed, check_parameter
 from nearfar.solvers.subspaces import Interrupted
-from nearfar.summaries.class_statistics import ClassStatistics, Floats, check_weight
+from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
 
 __all__ = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import type_of_target
+
+from nearfar.notices import warn
 
 # Integer labels within such a range are counted instead of sorted.
 _COUNTABLE_RANGE = 1 << 20
@@ -56,10 +57,9 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     # Nullable and categorical columns come out as objects here, unified below.
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
-        warnings.warn(
+        warn(
             f"A column-vector {name} was passed when a 1d array was expected; it is flattened.",
             DataConversionWarning,
-            stacklevel=4,
         )
         labels = labels[:, 0]
     if labels.ndim != 1:

@@ -57,23 +57,24 @@ from nearfar.discriminant.moda import MODA
 from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
-from nearfar.distributions.mvem import MVEMClassifier
 from nearfar.distributions.objects import OverDistributions
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.distributions.spectral_clusters import SpectralClusters
 from nearfar.extras import require
+from nearfar.large_margin.energy import EnergyClassifier
+from nearfar.local.mvem import MVEMClassifier
 from nearfar.mahalanobis.kernel_lmnn import KernelLMNN
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.multi_metric_lmnn import MultiMetricLMNN
 from nearfar.mahalanobis.multi_pass_lmnn import MultiPassLMNN
 from nearfar.manifold.classical_mds import ClassicalMDS
-from nearfar.manifold.embedding import _Embedding
+from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.manifold.spectral_clustering import SpectralClustering
-from nearfar.neighbors.energy import EnergyClassifier
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.mapped import MappedClassifier
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
+from nearfar.notices import warn
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.kernel_coordinates import KernelCoordinates
@@ -329,7 +330,7 @@ def load(
     with _clear_errors(path):
         model, notice = _load(Path(path), types, max_bytes)
     if notice:
-        warnings.warn(f"{path} {notice}", stacklevel=2)
+        warn(f"{path} {notice}")
     return model
 
 

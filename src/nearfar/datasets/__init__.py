@@ -1,11 +1,14 @@
 """Embedded sets, readers for tables, clips and recordings, and generators."""
 
+from nearfar.datasets.clips import read_clips
 from nearfar.datasets.generators import (
     make_class_separation,
     make_five_classes,
     make_multimodal,
     make_unequal_covariances,
 )
+from nearfar.datasets.motion import motion_histograms, optical_flow
+from nearfar.datasets.recordings import mfcc, read_recordings
 from nearfar.datasets.sensor_networks import make_sensor_network
 from nearfar.datasets.set_tables import read_sets
 from nearfar.datasets.sets_of_vectors import (
@@ -15,8 +18,6 @@ from nearfar.datasets.sets_of_vectors import (
     write_tones,
 )
 from nearfar.datasets.tables import EMBEDDED, Table, read_table
-from nearfar.summaries.motion import motion_histograms, optical_flow
-from nearfar.summaries.recordings import mfcc
 
 __all__ = [
     "EMBEDDED",
@@ -32,6 +33,8 @@ __all__ = [
     "mfcc",
     "motion_histograms",
     "optical_flow",
+    "read_clips",
+    "read_recordings",
     "read_sets",
     "read_table",
     "write_tones",

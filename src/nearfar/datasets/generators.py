@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Points = NDArray[np.float64]
+from nearfar.arrays import Matrix
+
 Labels = NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
@@ -22,7 +23,7 @@ def make_five_classes(
     *,
     variances: Literal["calibrated", "literal"] | tuple[float, float] = "calibrated",
     random_state: Seed = None,
-) -> tuple[Points, Labels, Points, Labels]:
+) -> tuple[Matrix, Labels, Matrix, Labels]:
     r"""Five Gaussian classes in 20 dimensions with unequal covariances, drawn anew each time.
 
     .. math:: x = T_i z + m_i + \epsilon, \qquad z \sim N(0, I_7),
@@ -91,7 +92,7 @@ def make_five_classes(
 
 def make_unequal_covariances(
     n_per_class: int = 500, *, random_state: Seed = None
-) -> tuple[Points, Labels]:
+) -> tuple[Matrix, Labels]:
     """Two classes with one mean and unlike covariances: a circle and an ellipse turned by 30°.
 
     LDA sees nothing here; the best single direction is that of the ellipse and errs on 23.9 %. It
@@ -128,7 +129,7 @@ def make_unequal_covariances(
     return _gaussians(np.zeros((2, 2)), [np.eye(2), ellipse], [0, 1], n_per_class, random_state)
 
 
-def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tuple[Points, Labels]:
+def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tuple[Matrix, Labels]:
     """Two classes of two round clusters each, as figure 2.6 of the reference has them.
 
     The clusters of the first class lie to the left and to the right of those of the second, which
@@ -165,7 +166,7 @@ def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tu
 
 def make_class_separation(
     n_per_class: int = 100, *, equal_covariances: bool = True, random_state: Seed = None
-) -> tuple[Points, Labels]:
+) -> tuple[Matrix, Labels]:
     """Two close classes and one far away, as figures 2.7 and 2.8 of the reference have them.
 
     In one dimension LDA turns towards the far class and merges the two close ones.
@@ -215,7 +216,7 @@ def _gaussians(
     labels: Sequence[int],
     n_each: int,
     random_state: Seed,
-) -> tuple[Points, Labels]:
+) -> tuple[Matrix, Labels]:
     random = np.random.default_rng(random_state)
     rows = [
         mean + random.normal(size=(n_each, len(mean))) @ np.linalg.cholesky(covariance).T

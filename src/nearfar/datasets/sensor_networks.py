@@ -10,9 +10,10 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from nearfar.datasets.generators import Points, Seed
+from nearfar.arrays import Matrix
+from nearfar.datasets.generators import Seed
 
-Network = tuple[Points, NDArray[np.intp], NDArray[np.float64]]
+Network = tuple[Matrix, NDArray[np.intp], NDArray[np.float64]]
 
 
 def make_sensor_network(
@@ -86,7 +87,7 @@ def make_sensor_network(
     return points, edges, lengths * random.uniform(1 - noise, 1 + noise, size=len(edges))
 
 
-def _near(points: Points, radius: float, most: int) -> NDArray[np.intp]:
+def _near(points: Matrix, radius: float, most: int) -> NDArray[np.intp]:
     n = len(points)
     k = min(most + 1, n)
     distances, indices = cKDTree(points).query(points, k=k, distance_upper_bound=radius)
@@ -102,14 +103,14 @@ def _is_connected(edges: NDArray[np.intp], n: int) -> bool:
     return csgraph.connected_components(graph, directed=False)[0] == 1
 
 
-def _country(n: int, random: np.random.Generator) -> Points:
+def _country(n: int, random: np.random.Generator) -> Matrix:
     """Places within a coast line, three in five of them near some forty towns."""
     towns = _inland(40, random)
     near = 3 * n // 5
     return np.concatenate([_inland(n - near, random), _inland(near, random, towns)])
 
 
-def _inland(n: int, random: np.random.Generator, towns: Points | None = None) -> Points:
+def _inland(n: int, random: np.random.Generator, towns: Matrix | None = None) -> Matrix:
     kept = np.empty((0, 2))
     while len(kept) < n:
         points = random.uniform(-1.0, 1.0, size=(4 * n, 2)) * [1.5, 1.0]
@@ -120,7 +121,7 @@ def _inland(n: int, random: np.random.Generator, towns: Points | None = None) ->
     return kept[:n]
 
 
-def _is_land(points: Points) -> NDArray[np.bool_]:
+def _is_land(points: Matrix) -> NDArray[np.bool_]:
     x, y = points.T
     angle, far = np.arctan2(y, x / 1.4), np.hypot(x / 1.4, y)
     coast = 0.8 + 0.1 * np.sin(3 * angle + 0.5) + 0.06 * np.sin(7 * angle)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.io import wavfile
 
-from nearfar.datasets.generators import Points, Seed
+from nearfar.arrays import Matrix
+from nearfar.datasets.generators import Seed
 from nearfar.summaries.sets import Sets
 from nearfar.words import did_you_mean, listed
 
@@ -162,7 +163,7 @@ def make_tones(
     sample_rate: int = 8000,
     noise: float = 0.01,
     random_state: Seed = None,
-) -> tuple[list[Points], NDArray[np.str_]]:
+) -> tuple[list[Matrix], NDArray[np.str_]]:
     """Short recordings of tones with three overtones.
 
     Pitch (240 to 320 Hz), loudness, and length (up to a quarter more or less) are drawn anew for
@@ -251,7 +252,7 @@ def write_tones(
 
     See Also
     --------
-    nearfar.Sets.from_audio : Reads such a folder.
+    nearfar.datasets.read_recordings : Reads such a folder.
 
     Examples
     --------
@@ -279,14 +280,14 @@ def write_tones(
     return root
 
 
-def _symmetric(p: int, random: np.random.Generator) -> Points:
+def _symmetric(p: int, random: np.random.Generator) -> Matrix:
     G = random.normal(size=(p, p))
     return np.asarray((G + G.T) / 2)
 
 
 def _clip(
     motion: str, n_frames: int, shape: tuple[int, int], random: np.random.Generator
-) -> Points:
+) -> Matrix:
     height, width = shape
     speed = random.uniform(1, 2)
     # Of the centre, in pixels down and right; to and fro in periods of 12 frames.
@@ -319,8 +320,8 @@ def _clip(
 
 
 def _tone(
-    kind: str, t: Points, pitch: float, loud: float, decay: float, random: np.random.Generator
-) -> Points:
+    kind: str, t: Matrix, pitch: float, loud: float, decay: float, random: np.random.Generator
+) -> Matrix:
     """A tone at these times, whose overtone k has the strength k to the power -decay."""
     if kind == "noise":
         return np.asarray(loud * np.clip(random.normal(size=len(t)) / 3, -1, 1))

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.pairwise import solve_weighted_pairs
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
-
-Matrix = NDArray[np.float64]
 
 
 class APAC(StatisticsLearner):

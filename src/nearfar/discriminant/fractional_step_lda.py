@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between
 from nearfar.discriminant.pairwise import MOST_POWER, distances_between, inverse_power
@@ -14,8 +15,6 @@ from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
-
-Matrix = NDArray[np.float64]
 
 
 class FractionalStepLDA(StatisticsLearner):

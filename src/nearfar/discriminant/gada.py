@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_varying
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
@@ -23,7 +24,6 @@ from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
-Matrix = NDArray[np.float64]
 Convention = Literal["exact", "unnormalised"]
 Priors = Literal["empirical", "uniform"]
 Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between, n_varying
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
@@ -17,8 +18,6 @@ from nearfar.solvers.subspaces import Objective
 from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance
-
-Matrix = NDArray[np.float64]
 
 
 class HDA(StatisticsLearner):

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_varying
 from nearfar.parameters import integer, none, one_of, real
@@ -14,8 +15,6 @@ from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
-
-Matrix = NDArray[np.float64]
 
 
 class HLDA(StatisticsLearner):

@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
 from nearfar.discriminant.checks import n_between
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
-from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.kernel_coordinates import (
     KERNEL_PARAMETERS,
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
 from nearfar.summaries.whitening import between_axes
-
-Matrix = NDArray[np.float64]
 
 
 class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):

@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats
 from nearfar.base import Learner, LearnerTags
 from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.kernel_coordinates import (
     KERNEL_PARAMETERS,
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
-
-Matrix = NDArray[np.float64]
 
 # Directions at most, with "auto".
 _DIRECTIONS = 200

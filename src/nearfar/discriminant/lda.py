@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between, n_kept
 from nearfar.parameters import integer, none, one_of, real
@@ -28,7 +29,6 @@ from nearfar.summaries.whitening import (
     within_whitener,
 )
 
-Matrix = NDArray[np.float64]
 Solver = Literal["eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"]
 
 

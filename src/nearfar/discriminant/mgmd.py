@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import (
@@ -22,8 +23,6 @@ from nearfar.parameters import having, integer, none, one_of, real
 from nearfar.solvers.gaussian_divergences import Average, Divergence
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
-
-Matrix = NDArray[np.float64]
 
 
 class MGMD(StatisticsLearner):

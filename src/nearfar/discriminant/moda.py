@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import search_averaged
@@ -16,11 +17,8 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
-from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 class MODA(StatisticsLearner):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for
 from nearfar.discriminant.gada import Convention, Priors, search_averaged
@@ -18,10 +19,8 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.gaussian_divergences import KullbackLeibler
 from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import Interrupted
-from nearfar.summaries.class_statistics import ClassStatistics, Floats
+from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, total_range
-
-Matrix = NDArray[np.float64]
 
 # Dimensions that mixtures are fitted in, with "auto", and rows of a class for which it is tried.
 _MOST_DIMENSIONS = 10

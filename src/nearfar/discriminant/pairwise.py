@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
+from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import check_classes, n_between
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
-
-Matrix = NDArray[np.float64]
 
 #: Of a larger power the weights of close classes would overflow.
 MOST_POWER = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.blocks import row_blocks
 from nearfar.discriminant.checks import check_classes, n_kept
@@ -25,6 +25,7 @@ from nearfar.discriminant.searching import (
 )
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
+from nearfar.notices import warn
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.gaussian_divergences import (
@@ -54,7 +55,6 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.distributed import is_dask
 from nearfar.summaries.whitening import total_whitener
 
-Matrix = NDArray[np.float64]
 Pairing = Literal["one-vs-one", "one-vs-all"]
 
 #: Divergences below this share of the largest count as that where weights are made of them.
@@ -369,11 +369,10 @@ class PARDA(StatisticsLearner):
             stop.components = keep(stop.found)
             raise
         if self.solver == "lbfgs" and not found.converged:
-            warnings.warn(
+            warn(
                 f"PARDA did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
                 "or tol to be content with less.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         return keep(found)
 
@@ -411,12 +410,11 @@ class PARDA(StatisticsLearner):
                 raise ValueError("weights must not be negative, and some must be above zero.")
             weights = weights / weights.sum()
         if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT and isinstance(self.weights, str):
-            warnings.warn(
+            warn(
                 f"One of {len(weights)} objectives has {weights.max():.2%} of the weight: the "
                 "others are hardly looked at, and classes may fall onto one another. Use "
                 "weights='uniform' or a smaller weight_power.",
                 UserWarning,
-                stacklevel=6,
             )
         self.initial_divergences_ = gaussians.table(J)
         self.weights_ = gaussians.table(weights)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Matrix
+from nearfar.notices import warn
 from nearfar.parameters import Allowed, array, boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.solvers.subspaces import (
@@ -26,7 +27,6 @@ from nearfar.solvers.subspaces import (
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import between_axes
 
-Matrix = NDArray[np.float64]
 Init = Literal["auto", "lda", "random"]
 
 #: What the parameters of a search may be.
@@ -126,11 +126,10 @@ def search_components(
         stop.components = kept(stop.found)
         raise
     if not found.converged:
-        warnings.warn(
+        warn(
             f"{type(learner).__name__} did not converge in {learner.max_iter} iterations, its "
             "limit; raise max_iter, or tol to be content with less.",
             ConvergenceWarning,
-            stacklevel=6,
         )
     return kept(found)
 

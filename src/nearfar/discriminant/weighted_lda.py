@@ -7,13 +7,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.pairwise import MOST_POWER, inverse_power, solve_weighted_pairs
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
-
-Matrix = NDArray[np.float64]
 
 
 class WeightedLDA(StatisticsLearner):

@@ -2,14 +2,14 @@
 
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.earth_mover import emd_distances
-from nearfar.distributions.kernels import (
+from nearfar.distributions.metric_checks import MetricReport, metric_closure, metric_report
+from nearfar.distributions.time_warping import dtw_distances
+from nearfar.solvers.kernel_repair import (
     KernelRepair,
     exponential_kernel,
     quantile_width,
     repair_kernel,
 )
-from nearfar.distributions.metric_checks import MetricReport, metric_closure, metric_report
-from nearfar.distributions.time_warping import dtw_distances
 
 __all__ = [
     "KernelRepair",

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.distributions.objects import deviations, without_tables
 from nearfar.parameters import boolean, integer, one_of, random_state
-from nearfar.summaries.sets import Floats, Sets, as_sets
+from nearfar.summaries.sets import Sets, as_sets
 
 __all__ = ["BagOfWords"]
 
-Array = NDArray[np.float64]
 
 # Beyond so many vectors k-means goes by small batches.
 _MANY = 20_000
@@ -98,8 +98,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         "random_state": [random_state],
     }
 
-    words_: Array
-    scale_: Array
+    words_: Matrix
+    scale_: Matrix
     n_features_in_: int
 
     def __init__(
@@ -180,7 +180,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         return np.sqrt(histograms) if self.weighting == "root" else histograms
 
 
-def _codebook(rows: Array, n_words: int, n_init: int, seed: Any) -> Array:
+def _codebook(rows: Matrix, n_words: int, n_init: int, seed: Any) -> Matrix:
     # Sorted and weighted, so that neither the order of sets nor that of vectors plays a part.
     different, weights = np.unique(rows, axis=0, return_counts=True)
     if len(different) <= n_words:

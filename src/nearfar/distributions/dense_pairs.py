@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from nearfar.arrays import Indices, Matrix
 from nearfar.distributions.pair_terms import (
     ILL,
-    Array,
-    Indices,
     Terms,
     bordered_cholesky,
     less,
@@ -47,11 +46,11 @@ from nearfar.summaries.gaussians import Gaussians
 class Frame:
     """Coordinates in which a typical covariance is the identity: x goes to L₀⁻¹(x - centre)."""
 
-    centre: Array
-    root: Array
+    centre: Matrix
+    root: Matrix
 
     @classmethod
-    def of(cls, gaussians: Gaussians, factors: Array) -> Frame:
+    def of(cls, gaussians: Gaussians, factors: Matrix) -> Frame:
         """The frame of Gaussians with Cholesky factors (n, p, p)."""
         # Units first, then the mean of covariances of size one: none outweighs the others.
         variances = np.einsum("kij,kij->ki", factors, factors)
@@ -65,7 +64,7 @@ class Frame:
             root = np.eye(len(units))
         return cls(gaussians.means.mean(axis=0), units[:, None] * root)
 
-    def solve(self, stack: Array) -> Array:
+    def solve(self, stack: Matrix) -> Matrix:
         """L₀⁻¹ times each matrix of a stack (n, p, q)."""
         n, p, q = stack.shape
         flat = np.ascontiguousarray(stack.transpose(1, 0, 2)).reshape(p, n * q)
@@ -76,12 +75,12 @@ class Frame:
 class DenseSide:
     """Gaussians in a frame, and what is computed once for each of them."""
 
-    def __init__(self, means: Array, factors: Array) -> None:
+    def __init__(self, means: Matrix, factors: Matrix) -> None:
         self.means = means
         self.factors = factors
 
     @classmethod
-    def of(cls, gaussians: Gaussians, frame: Frame, factors: Array) -> DenseSide:
+    def of(cls, gaussians: Gaussians, frame: Frame, factors: Matrix) -> DenseSide:
         """Gaussians with Cholesky factors, moved to a frame."""
         means = frame.solve((gaussians.means - frame.centre)[:, :, None])[:, :, 0]
         return cls(means, frame.solve(factors))
@@ -98,22 +97,22 @@ class DenseSide:
         return float(np.abs(self.means).max())
 
     @cached_property
-    def inverses(self) -> Array:
+    def inverses(self) -> Matrix:
         """L⁻¹, (n, p, p)."""
         return np.asarray(np.linalg.inv(self.factors))
 
     @cached_property
-    def covariances(self) -> Array:
+    def covariances(self) -> Matrix:
         """Σ = L Lᵀ, (n, p, p)."""
         return np.asarray(self.factors @ self.factors.transpose(0, 2, 1))
 
     @cached_property
-    def log_dets(self) -> Array:
+    def log_dets(self) -> Matrix:
         """ln |Σ|, (n,)."""
         return log_dets_of(self.factors)
 
     @cached_property
-    def extremes(self) -> tuple[Array, Array]:
+    def extremes(self) -> tuple[Matrix, Matrix]:
         """The largest and the smallest eigenvalue of each Σ, (n,) both."""
         sizes = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
         return sizes[:, 0] ** 2, sizes[:, -1] ** 2
@@ -125,19 +124,19 @@ class DenseSide:
         return float((squares[0] * squares[1]).max())
 
     @cached_property
-    def flat(self) -> Array:
+    def flat(self) -> Matrix:
         """The lower triangles of Σ, those off the diagonal doubled: (n, p (p + 1) / 2)."""
         return _lower_triangles(self.covariances, 2.0)
 
     @cached_property
-    def flat_inverses(self) -> Array:
+    def flat_inverses(self) -> Matrix:
         """The lower triangles of Σ⁻¹."""
         return _lower_triangles(self.inverses.transpose(0, 2, 1) @ self.inverses, 1.0)
 
 
-def _lower_triangles(stack: Array, off_diagonal: float) -> Array:
+def _lower_triangles(stack: Matrix, off_diagonal: float) -> Matrix:
     rows, columns = np.tril_indices(stack.shape[1])
-    flat: Array = stack[:, rows, columns]
+    flat: Matrix = stack[:, rows, columns]
     flat *= np.where(rows == columns, 1.0, off_diagonal)
     return flat
 
@@ -216,7 +215,7 @@ class DensePairs:
             white = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
             row["quad_b"][:] = _squared_lengths(white)
 
-    def _eigenvalues(self, a: int, first: int, columns: Columns, into: Array) -> None:
+    def _eigenvalues(self, a: int, first: int, columns: Columns, into: Matrix) -> None:
         root, p = self.A.inverses[a], self.n_features
         for part in pieces(columns, 16 * p * p):
             half = (self.B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
@@ -272,5 +271,5 @@ class DensePairs:
                 row[name][to] = values[name]
 
 
-def _squared_lengths(rows: Array) -> Array:
+def _squared_lengths(rows: Matrix) -> Matrix:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))

@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from nearfar.arrays import Matrix
 from nearfar.blocks import effective_threads, map_in_order, one_blas_thread
 from nearfar.distributions.dense_pairs import DensePairs, DenseSide, Frame
 from nearfar.distributions.low_rank_pairs import LowRankPairs, LowRankSide
-from nearfar.distributions.pair_terms import COSTLY, Array, Pairs, Terms
+from nearfar.distributions.pair_terms import COSTLY, Pairs, Terms
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, one_of
 from nearfar.summaries.gaussians import Gaussians, low_rank_pays
@@ -41,7 +42,7 @@ def dissimilarity(
     method: Method = "auto",
     n_jobs: int | None = None,
     chunks: None = None,
-) -> Array: ...
+) -> Matrix: ...
 @overload
 def dissimilarity(
     A: Gaussians,
@@ -173,45 +174,45 @@ def dissimilarity(
 
 class _Formula(NamedTuple):
     needs: frozenset[str]
-    value: Callable[[Terms, int], Array]
+    value: Callable[[Terms, int], Matrix]
     symmetric: bool = True
 
 
-def _kl(t: Terms, p: int) -> Array:
+def _kl(t: Terms, p: int) -> Matrix:
     return np.maximum(t["trace_ab"] + t["quad_b"] - p + t["log_ratio"], 0) / 2
 
 
-def _jeffreys(t: Terms, p: int) -> Array:
+def _jeffreys(t: Terms, p: int) -> Matrix:
     traces = t["trace_ab"] + t["trace_ba"] - 2 * p
     return (np.maximum(traces, 0) + _positive(t["quad_a"]) + _positive(t["quad_b"])) / 2
 
 
-def _bhattacharyya(t: Terms, p: int) -> Array:
+def _bhattacharyya(t: Terms, p: int) -> Matrix:
     return _positive(t["quad_mean"]) / 8 + _positive(t["log_mean"]) / 2
 
 
-def _hellinger(t: Terms, p: int) -> Array:
+def _hellinger(t: Terms, p: int) -> Matrix:
     # expm1 keeps the digits of close pairs.
     return np.sqrt(-2 * np.expm1(-_bhattacharyya(t, p)))
 
 
-def _riemann(t: Terms, p: int) -> Array:
+def _riemann(t: Terms, p: int) -> Matrix:
     return t["riemann"]
 
 
-def _jeffreys_riemann(t: Terms, p: int) -> Array:
+def _jeffreys_riemann(t: Terms, p: int) -> Matrix:
     return np.sqrt(_positive(t["quad_a"]) + _positive(t["quad_b"])) + t["riemann"]
 
 
-def _bhattacharyya_riemann(t: Terms, p: int) -> Array:
+def _bhattacharyya_riemann(t: Terms, p: int) -> Matrix:
     return np.sqrt(_positive(t["quad_mean"])) + t["riemann"]
 
 
-def _mean(t: Terms, p: int) -> Array:
+def _mean(t: Terms, p: int) -> Matrix:
     return t["distance"]
 
 
-def _positive(values: Array) -> Array:
+def _positive(values: Matrix) -> Matrix:
     """Without what rounding leaves below zero."""
     return np.maximum(values, 0)
 
@@ -248,7 +249,7 @@ METRICS = tuple(_FORMULAS)
 class _Side(NamedTuple):
     """Gaussians made ready: for the terms of covariances, and the means as they were given."""
 
-    means: Array
+    means: Matrix
     made: Any  # DenseSide, LowRankSide, or None if only means count
 
     def part(self, rows: slice) -> _Side:
@@ -280,7 +281,7 @@ def _sides(
 
 def _all_pairs(
     A: _Side, B: _Side, names: Sequence[str], same: bool, n_threads: int
-) -> dict[str, Array]:
+) -> dict[str, Matrix]:
     """The matrices of all pairs; ``same`` says that A and B are the same Gaussians."""
     n, m = len(A.means), len(B.means)
     # The loop runs over rows, so these should be few; KL then changes its direction.
@@ -325,7 +326,7 @@ def _pairs(A: Any, B: Any) -> Pairs | None:
     return LowRankPairs(A, B) if isinstance(A, LowRankSide) else DensePairs(A, B)
 
 
-def _mirror(D: Array) -> None:
+def _mirror(D: Matrix) -> None:
     """Copy the upper triangle to the lower one."""
     for start in range(0, len(D), 256):
         block = slice(start, start + 256)
@@ -368,7 +369,7 @@ def _piece(array: Any, tasks: Any, i: int, j: int, name: str, left: Any, right: 
     return piece if there else piece.T
 
 
-def _block(A: _Side, B: _Side, names: Sequence[str], same: bool) -> dict[str, Array]:
+def _block(A: _Side, B: _Side, names: Sequence[str], same: bool) -> dict[str, Matrix]:
     """One block; runs on a worker."""
     return _all_pairs(A, A if same else B, names, same, 1)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import effective_threads, map_in_order
 from nearfar.distributions.set_pairs import all_pairs, two_sides
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, real
-from nearfar.summaries.sets import Floats, Sets
+from nearfar.summaries.sets import Sets
 
 __all__ = ["emd_distances"]
-
-Array = NDArray[np.float64]
 
 
 def emd_distances(
@@ -28,7 +27,7 @@ def emd_distances(
     n_clusters: int | None = None,
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
-) -> Array:
+) -> Matrix:
     r"""The earth mover's distance between sets, all pairs of one collection or of two.
 
     Each set is a heap of earth, spread evenly over its vectors; what it costs to move the one heap
@@ -104,8 +103,8 @@ def emd_distances(
 
 def _signatures(
     sets: Sets, n_clusters: int | None, random_state: Any, n_jobs: int | None
-) -> list[tuple[Floats, Array]]:
-    def signature(rows: Floats) -> tuple[Floats, Array]:
+) -> list[tuple[Floats, Matrix]]:
+    def signature(rows: Floats) -> tuple[Floats, Matrix]:
         rows = np.asarray(rows, np.float64)
         if n_clusters is None or len(rows) <= n_clusters:
             return rows, np.full(len(rows), 1 / len(rows))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearfar.distributions.embedding import _DistributionEmbedding
+from nearfar.arrays import Floats, Matrix
+from nearfar.distributions.distribution_embedding import _DistributionEmbedding
 from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.spectral_step import (
@@ -20,9 +20,6 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenvalue,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
-
-Matrix = NDArray[np.float64]
 
 # A share of negative eigenvalues up to this may be rounding, or the error of its estimate.
 _ROUNDING = 1e-8

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csgraph, csr_array
 
-from nearfar.distributions.embedding import _DistributionEmbedding
-from nearfar.distributions.kernels import quantile_width
+from nearfar.arrays import Floats, Mask, Matrix
+from nearfar.distributions.distribution_embedding import _DistributionEmbedding
 from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS
+from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
+from nearfar.solvers.kernel_repair import quantile_width
 from nearfar.solvers.spectral_step import (
     is_positive,
     leading_spectrum,
@@ -21,10 +21,7 @@ from nearfar.solvers.spectral_step import (
     unit_rows,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
 
-Matrix = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 Graph = Literal["full", "knn", "radius"]
 
 #: What the parameters of the kernel may be.
@@ -288,10 +285,9 @@ class LaplacianEmbedding(_DistributionEmbedding):
         n_parts = int(csgraph.connected_components(csr_array(edges), directed=False)[0])
         if n_parts > 1:
             how = "n_graph_neighbors" if self.graph == "knn" else "radius"
-            warnings.warn(
+            warn(
                 f"LaplacianEmbedding: the graph falls into {n_parts} parts, each with an "
                 f"eigenvalue 1 of its own. Raise {how} unless these are the clusters sought.",
-                stacklevel=4,
             )
         return n_parts
 

@@ -22,15 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.distributions.pair_terms import (
-    ILL,
-    Array,
-    Indices,
-    Terms,
-    bordered_cholesky,
-    log_norm,
-    pieces,
-)
+from nearfar.arrays import Indices, Matrix
+from nearfar.distributions.pair_terms import ILL, Terms, bordered_cholesky, log_norm, pieces
 from nearfar.summaries.gaussians import Gaussians
 
 # Bytes of the products C of a block of rows.
@@ -44,14 +37,14 @@ _LOST = 1e9 * np.finfo(np.float64).eps
 class LowRankSide:
     """Orthonormal factors, and what is computed once for each Gaussian."""
 
-    def __init__(self, means: Array, axes: Array, squares: Array, ridge: Array) -> None:
+    def __init__(self, means: Matrix, axes: Matrix, squares: Matrix, ridge: Matrix) -> None:
         self.means = means
         self.axes = axes  # Uᵀ, (n, r, p)
         self.squares = squares  # S², (n, r)
         self.ridge = ridge
 
     @classmethod
-    def of(cls, gaussians: Gaussians, centre: Array) -> LowRankSide:
+    def of(cls, gaussians: Gaussians, centre: Matrix) -> LowRankSide:
         """Gaussians of low rank, their means about a centre."""
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, sizes, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
@@ -83,17 +76,17 @@ class LowRankSide:
         return int(self.squares.shape[1])
 
     @property
-    def variances(self) -> Array:
+    def variances(self) -> Matrix:
         """γ + S², (n, r)."""
         return np.asarray(self.ridge[:, None] + self.squares)
 
     @property
-    def condition(self) -> Array:
+    def condition(self) -> Matrix:
         """The condition number of each Σ, (n,)."""
         return np.asarray(1 + self.squares.max(axis=1, initial=0) / self.ridge)
 
     @property
-    def own(self) -> Array:
+    def own(self) -> Matrix:
         """Uᵀμ, (n, r)."""
         return np.asarray(np.matmul(self.axes, self.means[:, :, None])[:, :, 0])
 
@@ -132,7 +125,7 @@ class LowRankPairs:
 class _Row:
     """One Gaussian a beside all b from the first on."""
 
-    def __init__(self, pairs: LowRankPairs, a: int, first: int, C: Array, on_b: Array) -> None:
+    def __init__(self, pairs: LowRankPairs, a: int, first: int, C: Matrix, on_b: Matrix) -> None:
         A, B = pairs.A, pairs.B
         self.p = pairs.n_features
         self.ridge, self.squares = float(A.ridge[a]), A.squares[a]
@@ -189,7 +182,7 @@ class _Row:
                 if "log_mean" in into:
                     into["log_mean"][part] = log_mean
 
-    def _basis(self, part: Any) -> Array:
+    def _basis(self, part: Any) -> Matrix:
         """F, (m, r_a + r_b, r_b)."""
         C = self.C[part]
         turned = C.transpose(0, 2, 1)
@@ -204,7 +197,7 @@ class _Row:
             R = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.transpose(0, 2, 1)
         return np.concatenate([C, R], axis=1)
 
-    def _exact_basis(self, part: Any) -> Array:
+    def _exact_basis(self, part: Any) -> Matrix:
         """The same from the part of U_b across U_a itself: small angles keep all their digits."""
         U = self.others.axes[part]
         across = U - (U @ self.axes.T) @ self.axes
@@ -212,17 +205,17 @@ class _Row:
         R = np.linalg.qr(across.transpose(0, 2, 1), mode="r")
         return np.concatenate([self.C[part], R], axis=1)
 
-    def _variances(self) -> Array:
+    def _variances(self) -> Matrix:
         own = np.full(len(self.squares) + self.others.rank, self.ridge)
         own[: len(self.squares)] += self.squares
         return own
 
-    def _rest(self, part: Any) -> Array:
+    def _rest(self, part: Any) -> Matrix:
         """What the directions outside both add to Σ ln²."""
         left = self.p - len(self.squares) - self.others.rank
         return np.asarray(left * np.log(self.others.ridge[part] / self.ridge) ** 2)
 
-    def _eigenvalues(self, part: Any, F: Array) -> Array:
+    def _eigenvalues(self, part: Any, F: Matrix) -> Matrix:
         b, own = self.others, self._variances()
         F *= np.sqrt(b.squares[part])[:, None]
         F /= np.sqrt(own)[:, None]
@@ -231,7 +224,7 @@ class _Row:
         K[:, diagonal, diagonal] += b.ridge[part][:, None] / own
         return log_norm(np.asarray(np.linalg.eigvalsh(K), np.float64), self._rest(part))
 
-    def _ill(self, part: Any, F: Array) -> Array:
+    def _ill(self, part: Any, F: Matrix) -> Matrix:
         b, own = self.others, self._variances()
         root = np.sqrt(b.ridge[part])
         # The square root of Σ_b: F has orthonormal columns.
@@ -242,7 +235,7 @@ class _Row:
         sizes = np.asarray(np.linalg.svd(M, compute_uv=False), np.float64)
         return log_norm(np.square(sizes), self._rest(part))
 
-    def _mean_terms(self, part: Any) -> tuple[Array, Array]:
+    def _mean_terms(self, part: Any) -> tuple[Matrix, Matrix]:
         r"""By :math:`N = 2 \bar\gamma I + \hat S [U_a U_b]^T [U_a U_b] \hat S`."""
         b = self.others
         sizes_a, sizes_b = np.sqrt(self.squares), np.sqrt(b.squares[part])

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from nearfar.distributions.kernels import checked_square, exponential_kernel, quantile_width
+from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer
+from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, quantile_width
 from nearfar.solvers.spectral_step import double_centred, share_of_negative
 from nearfar.words import count, percent
 
 __all__ = ["MetricReport", "metric_closure", "metric_report"]
 
-Array = NDArray[np.float64]
 
 # An excess over the sum of the two other sides that is rounding, beside the median: roots of
 # divergences, the Hellinger distance for one, have half the digits of their squares near zero.
@@ -172,7 +172,7 @@ def metric_report(
     )
 
 
-def _typical(D: Array) -> float:
+def _typical(D: Matrix) -> float:
     """The median of different objects; of those not all but equal, where most are."""
     if not D.any():
         return 0.0
@@ -184,7 +184,7 @@ def _typical(D: Array) -> float:
 _Worst = tuple[float, tuple[int, int, int] | None]
 
 
-def _all_triples(D: Array) -> tuple[int, int, _Worst]:
+def _all_triples(D: Matrix) -> tuple[int, int, _Worst]:
     n = len(D)
     violated = 0
     worst: _Worst = (0.0, None)
@@ -200,14 +200,14 @@ def _all_triples(D: Array) -> tuple[int, int, _Worst]:
     return n * (n - 1) * (n - 2), violated, worst
 
 
-def _worse(worst: _Worst, D: Array, excess: Array, k: int) -> _Worst:
+def _worse(worst: _Worst, D: Matrix, excess: Matrix, k: int) -> _Worst:
     i, j = np.unravel_index(np.argmax(excess), excess.shape)
     gap = float(D[i, j] - D[i, k] - D[k, j])
     return (gap, (int(i), k, int(j))) if gap > worst[0] else worst
 
 
 def _sampled_triples(
-    D: Array, n_triples: int, random_state: int | np.random.RandomState | None
+    D: Matrix, n_triples: int, random_state: int | np.random.RandomState | None
 ) -> tuple[int, int, _Worst]:
     rng = check_random_state(random_state)
     n, looked, violated = len(D), 0, 0
@@ -235,7 +235,7 @@ def _sampled_triples(
     return looked, violated, worst
 
 
-def metric_closure(D: ArrayLike) -> Array:
+def metric_closure(D: ArrayLike) -> Matrix:
     r"""The largest metric below D: lengths of shortest paths over all objects.
 
     .. math:: \bar D_{ij} = \min_{i = k_0, \ldots, k_s = j} \sum_t D_{k_{t-1} k_t} .

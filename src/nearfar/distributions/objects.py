@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Tags
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Checked
 from nearfar.blocks import row_blocks
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
-from nearfar.distributions.kernels import checked_dissimilarities, checked_square
+from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
-from nearfar.summaries.class_statistics import Floats
+from nearfar.solvers.kernel_repair import checked_dissimilarities, checked_square
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets, as_sets
 from nearfar.words import count
 
-Array = NDArray[np.float64]
 Kind = Literal["gaussians", "sets", "points", "precomputed"]
 
 #: The dissimilarities that do not change when both objects change places.
@@ -73,10 +73,10 @@ class OverDistributions(Checked):
 
     n_features_in_: int
     gaussians_: Gaussians
-    scale_: Array
+    scale_: Matrix
     _kind: Kind
     _n_objects: int
-    _points: Array
+    _points: Matrix
     _prints: NDArray[np.uint64]
     _firsts: NDArray[np.intp]  # of equal training objects the first
 
@@ -88,7 +88,7 @@ class OverDistributions(Checked):
 
     # ------------------------------------------------------------------ training objects
 
-    def _fit_pairs(self, X: Any, *, min_objects: int = 2) -> tuple[Array, np.dtype[Any]]:
+    def _fit_pairs(self, X: Any, *, min_objects: int = 2) -> tuple[Matrix, np.dtype[Any]]:
         """Dissimilarities of all training objects, and the dtype of results.
 
         Keeps what new objects need.
@@ -153,7 +153,7 @@ class OverDistributions(Checked):
             )
         return objects
 
-    def _scaled(self, rows: Floats, *, reset: bool = False) -> Array:
+    def _scaled(self, rows: Floats, *, reset: bool = False) -> Matrix:
         """Vectors in float64, divided by the deviations of the training vectors if asked for."""
         if reset and self.standardize:
             self.scale_ = deviations(rows)
@@ -165,7 +165,7 @@ class OverDistributions(Checked):
             sets = Sets(self._scaled(sets.X), sets.offsets, names=sets.names)
         return Gaussians.from_sets(sets, ridge, shrinkage=self.shrinkage, **options)
 
-    def _of_points(self, rows: Array) -> Gaussians:
+    def _of_points(self, rows: Matrix) -> Gaussians:
         """The Gaussians of the neighbourhoods of training points."""
         if self.shrinkage is not None:
             raise ValueError("shrinkage is for sets of vectors; X holds points. Use ridge.")
@@ -176,7 +176,7 @@ class OverDistributions(Checked):
 
     # ------------------------------------------------------------------ new objects
 
-    def _new_pairs(self, X: Any) -> tuple[int, np.dtype[Any], Iterator[tuple[slice, Array]]]:
+    def _new_pairs(self, X: Any) -> tuple[int, np.dtype[Any], Iterator[tuple[slice, Matrix]]]:
         """How many new objects there are, the dtype of results, and blocks of dissimilarities.
 
         A block has a row for each new object and a column for each training object. It is exactly
@@ -199,7 +199,7 @@ class OverDistributions(Checked):
 
     def _blocks(
         self, gaussians: Gaussians, same: NDArray[np.intp]
-    ) -> Iterator[tuple[slice, Array]]:
+    ) -> Iterator[tuple[slice, Matrix]]:
         for block in row_blocks(len(gaussians), 16 * self._n_objects):
             D = dissimilarity(gaussians[block], self.gaussians_, self.metric, n_jobs=self.n_jobs)
             for row in np.flatnonzero(same[block] >= 0):
@@ -303,20 +303,19 @@ def _is_table(X: Any) -> bool:
     return array.ndim != 3
 
 
-def _warn_if_saturated(name: str, D: Array) -> None:
+def _warn_if_saturated(name: str, D: Matrix) -> None:
     """Of Hellinger distances: at their upper limit they say nothing."""
     pairs = D[np.triu_indices_from(D, 1)]
     share = float(np.mean(pairs > 0.999 * np.sqrt(2)))
     if share > _SATURATED:
-        warnings.warn(
+        warn(
             f"{name}: {share:.0%} of the Hellinger distances are at their upper limit, the root of "
             "2, where they tell no objects apart. Give a larger ridge, fewer features, or another "
             "metric.",
-            stacklevel=4,
         )
 
 
-def deviations(rows: Floats) -> Array:
+def deviations(rows: Floats) -> Matrix:
     """Standard deviations of the columns; 1 where a column is constant."""
     deviations = rows.std(axis=0, dtype=np.float64)
     size = np.abs(rows).max(axis=0).astype(np.float64)

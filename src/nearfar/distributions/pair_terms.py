@@ -26,9 +26,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Terms = dict[str, Array]
+from nearfar.arrays import Indices, Matrix
+
+Terms = dict[str, Matrix]
 
 #: Beyond this product of condition numbers eigenvalues of whitened covariances lose all digits of
 #: the smallest ones, and singular values of products of factors are taken.
@@ -66,7 +66,7 @@ def less(part: Any, first: int) -> Any:
     return slice(part.start - first, part.stop - first) if isinstance(part, slice) else part - first
 
 
-def bordered_cholesky(G: Array) -> tuple[Array, Array]:
+def bordered_cholesky(G: Matrix) -> tuple[Matrix, Matrix]:
     r""":math:`\ln |G|` and :math:`u^T G^{-1} u` of a stack, from one factorisation.
 
     ``G`` is of shape (b, p + 1, p + 1), and is spoilt: its last rows hold u, in the first p places.
@@ -78,12 +78,12 @@ def bordered_cholesky(G: Array) -> tuple[Array, Array]:
     return log_dets_of(L[:, :-1, :-1]), np.einsum("ij,ij->i", last, last)
 
 
-def log_dets_of(factors: NDArray[Any]) -> Array:
+def log_dets_of(factors: NDArray[Any]) -> Matrix:
     """ln |L Lᵀ| of a stack of triangular factors."""
     return np.asarray(2 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1))
 
 
-def log_norm(values: Array, extra: Array | float = 0.0) -> Array:
+def log_norm(values: Matrix, extra: Matrix | float = 0.0) -> Matrix:
     """The root of Σ ln² of positive numbers along the last axis, plus some extra squares."""
     logs = np.log(np.maximum(values, 1e-300))
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", logs, logs) + extra))

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
 from nearfar.parameters import integer, one_of, real
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import as_sets
-
-Matrix = NDArray[np.float64]
 
 
 class SetEmbedding(ClassNamePrefixFeaturesOutMixin, Learner):

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Matrix
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
-from nearfar.distributions.kernels import checked_dissimilarities
 from nearfar.distributions.objects import SHARED_PARAMETERS, OverDistributions
-from nearfar.distributions.votes import Votes, left_out_errors
+from nearfar.neighbors.votes import Votes, left_out_errors
 from nearfar.parameters import integer, one_of
-
-Matrix = NDArray[np.float64]
+from nearfar.solvers.kernel_repair import checked_dissimilarities
 
 
 class SetKNeighborsClassifier(Votes, OverDistributions):

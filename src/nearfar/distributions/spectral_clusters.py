@@ -12,14 +12,12 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Checked
 from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC
 from nearfar.parameters import Allowed, integer, one_of, random_state
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.gaussians import Gaussians
-
-Matrix = NDArray[np.float64]
 
 #: What the parameters of both may be.
 CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {

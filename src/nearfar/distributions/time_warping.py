@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from nearfar.arrays import Matrix
 from nearfar.distributions.set_pairs import two_sides
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.sets import Sets
 
 __all__ = ["dtw_distances"]
-
-Array = NDArray[np.float64]
 
 
 def dtw_distances(
@@ -23,7 +22,7 @@ def dtw_distances(
     *,
     window: int | None = None,
     n_jobs: int | None = None,
-) -> Array:
+) -> Matrix:
     r"""Dynamic time warping between sequences, all pairs of one collection or of two.
 
     The vectors of a set are taken in their order, and two sequences compared along the best path
@@ -90,7 +89,7 @@ def dtw_distances(
     return D
 
 
-def _padded(sets: Sets) -> Array:
+def _padded(sets: Sets) -> Matrix:
     """Sequences of one length, with NaN after the end, as tslearn has them."""
     sequences = np.full((len(sets), int(sets.sizes.max()), sets.n_features), np.nan)
     for k, rows in enumerate(sets):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 
+from nearfar.arrays import Indices
 from nearfar.words import listed
 
-Codes = NDArray[np.intp]
 #: The largest class may be so many times the smallest before errors are balanced.
 BALANCED_UP_TO = 3.0
 
@@ -41,8 +41,8 @@ class Measure:
     def error(
         self,
         classes: NDArray[Any],
-        true: Codes,
-        predicted: Codes,
+        true: Indices,
+        predicted: Indices,
         shares: Callable[[], NDArray[np.float64]],
         X: Any = None,
     ) -> float:
@@ -80,7 +80,7 @@ def choose_measure(
     scoring: Any,
     classes: NDArray[Any],
     counts: NDArray[np.intp],
-    sample: tuple[Any, Codes] | None = None,
+    sample: tuple[Any, Indices] | None = None,
     *,
     noun: str = "row",
 ) -> Measure:
@@ -143,7 +143,7 @@ def _name(scoring: Any) -> str:
     return made[1] if made else getattr(scoring, "__name__", "score")
 
 
-def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Codes] | None) -> None:
+def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Indices] | None) -> None:
     """Let the scorer judge perfect answers; refuse it if it cannot, or does not give them 1."""
     X, codes = (None, np.repeat(np.arange(len(classes)), 2)) if sample is None else sample
     answers = _Answers(classes, codes, lambda: np.eye(len(classes))[codes])

@@ -22,9 +22,10 @@ from scipy import linalg
 from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
+from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import row_blocks, squared_distances
 from nearfar.parameters import check_parameter, integer, none, real
-from nearfar.summaries.exact_search import kneighbors
+from nearfar.search.exact_search import kneighbors
 
 __all__ = [
     "embedding_quality",
@@ -36,9 +37,6 @@ __all__ = [
     "procrustes_error",
     "rank_trustworthiness",
 ]
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def local_continuity(

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.distributed import is_dask, without_rows
 
 

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats
 from nearfar.base import Learner, LearnerTags
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, none
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 
 

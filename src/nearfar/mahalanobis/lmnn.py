@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,10 +11,12 @@ from scipy import linalg
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for, effective_threads
-from nearfar.mahalanobis.held_out import Watch, hold_out
-from nearfar.mahalanobis.large_margin import (
+from nearfar.large_margin.held_out import Watch, hold_out
+from nearfar.large_margin.impostors import check_targets, target_neighbors
+from nearfar.large_margin.problem import (
     GivenTriplets,
     LargeMargin,
     Progress,
@@ -23,18 +24,15 @@ from nearfar.mahalanobis.large_margin import (
     unscaled,
     whitened,
 )
-from nearfar.mahalanobis.projected_subgradient import projected_subgradient
-from nearfar.neighbors.impostors import check_targets, target_neighbors
+from nearfar.large_margin.projected_subgradient import projected_subgradient
 from nearfar.neighbors.knn import vote
+from nearfar.notices import warn
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
+from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.summaries.class_statistics import ClassStatistics, Floats
-from nearfar.summaries.exact_search import kneighbors
+from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
 from nearfar.summaries.whitening import within_whitener
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 class LMNN(LinearLearner):
@@ -320,10 +318,9 @@ class LMNN(LinearLearner):
             )
         if sizes.min() <= self.n_neighbors:
             label = classes.tolist()[int(np.argmin(sizes))]
-            warnings.warn(
+            warn(
                 f"Class {label!r} has {sizes.min()} points: fewer than n_neighbors + 1 = "
                 f"{self.n_neighbors + 1}. Its points get as many targets as there are.",
-                stacklevel=3,
             )
         return target_neighbors(rows, codes, self.n_neighbors)
 
@@ -435,17 +432,15 @@ class LMNN(LinearLearner):
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
         if self.n_impostors is not None and final.loss >= (1 - 1e-4) * problem.loss_of_nothing():
-            warnings.warn(
+            warn(
                 f"With n_impostors={self.n_impostors} the best map is all but zero: of most points "
                 "so many impostors are nearer than the targets. Let more of them count.",
-                stacklevel=5,
             )
         if not converged and max_iter is None:
-            warnings.warn(
+            warn(
                 f"LMNN did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
                 "or tol to be content with less.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
 
     def _keep(self, progress: Progress, white: Matrix) -> None:
@@ -490,10 +485,9 @@ class LMNN(LinearLearner):
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"The projected subgradient did not converge in {self.max_iter} iterations.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     # Where to start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,21 +12,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import Checked
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
-from nearfar.mahalanobis.held_out import Watch, hold_out
-from nearfar.mahalanobis.large_margin import Progress, duality_gap, unscaled, whitened
+from nearfar.large_margin.energy import centre_costs, impostor_costs
+from nearfar.large_margin.held_out import Watch, hold_out
+from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
+from nearfar.large_margin.problem import Progress, duality_gap, unscaled, whitened
 from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
-from nearfar.mahalanobis.many_metrics import ManyMetrics, cell_target_distances
-from nearfar.neighbors.energy import centre_costs, impostor_costs
-from nearfar.neighbors.impostors import target_neighbors
 from nearfar.neighbors.knn import vote
+from nearfar.notices import warn
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
-from nearfar.summaries.class_statistics import ClassStatistics, Floats
-from nearfar.summaries.exact_search import kneighbors
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from nearfar.search.exact_search import kneighbors
+from nearfar.summaries.class_statistics import ClassStatistics
 
 
 class MultiMetricLMNN(ClassifierMixin, Checked):
@@ -271,11 +269,10 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         self.dual_bound_ = problem.dual_bound(progress.L)
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
-            warnings.warn(
+            warn(
                 f"MultiMetricLMNN did not converge in {lmnn.max_iter} iterations, the limit of its "
                 "estimator; raise max_iter, or tol to be content with less.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return progress.n_iter if watch is None else watch.best_iteration
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.mahalanobis.held_out import hold_out
+from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
-from nearfar.summaries.class_statistics import Floats
 
 
 class MultiPassLMNN(LinearLearner):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any, Literal, NamedTuple
 
@@ -12,8 +11,11 @@ from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, neighbor_graph
+from nearfar.arrays import Floats, Indices, Matrix, Vector
+from nearfar.manifold.cliques import clique_pairs, squared_lengths
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, neighbor_graph
 from nearfar.manifold.placing import PLACING, _Unfolding
+from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
 from nearfar.solvers.proven_bound import mixed_bound
 from nearfar.solvers.stress_descent import Descent, descend
@@ -33,13 +35,7 @@ from nearfar.solvers.variational_program import (
     unfold_with_inequalities,
     unfold_with_slack,
 )
-from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.cliques import clique_pairs, squared_lengths
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph, part_of_graph
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     **GRAPH_PARAMETERS,
@@ -118,12 +114,11 @@ class _BasisUnfolding(_Unfolding):
         problem = Problem(edges, self.constraints, price=price)
         found = unfold_in(problem, basis)
         if not found.gap < _LARGE_GAP:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: the program within the basis stopped at a gap of "
                 f"{found.gap:.1e} after {found.n_iter} steps; lengths from tiny to huge are the "
                 'likely cause. Take constraints="squared", or look for outliers.',
                 ConvergenceWarning,
-                stacklevel=5,
             )
         factor, steps = self._descents(problem, basis, root(found.Z))
         weights = steps[-1].weights if steps else found.weights

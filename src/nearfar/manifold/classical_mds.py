@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
-from nearfar.manifold.embedding import pairwise_tags
+from nearfar.manifold.graph_embedding import pairwise_tags
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
     distance_axes,
@@ -20,9 +21,6 @@ from nearfar.solvers.spectral_step import (
     principal_axes,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
-
-Matrix = NDArray[np.float64]
 
 
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -131,7 +129,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
             places = self._scale(checked_distances(rows))
         else:
             places = self._project(rows)
-        warn_of_empty("ClassicalMDS", self.eigenvalues_, stacklevel=3)
+        warn_of_empty("ClassicalMDS", self.eigenvalues_)
         self.embedding_ = places.astype(rows.dtype)
         return self
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import (
+from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     _GraphEmbedding,
@@ -21,6 +22,7 @@ from nearfar.manifold.embedding import (
 )
 from nearfar.manifold.isomap import query_paths, squared_geodesics
 from nearfar.parameters import integer, none, one_of, real
+from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import (
     reconstruction_matrix,
     weight_matrix,
@@ -35,11 +37,8 @@ from nearfar.solvers.spectral_step import (
     share_of_negative,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.exact_search import kneighbors
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
 
-Matrix = NDArray[np.float64]
 Method = Literal["mds", "isomap", "spectral-clustering", "laplacian-eigenmaps", "lle"]
 
 _OF_DISTANCES = ("mds", "isomap")

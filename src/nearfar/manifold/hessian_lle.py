@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, _LocalEmbedding
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _LocalEmbedding
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.barycentric import local_grams
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
-
-Matrix = NDArray[np.float64]
 
 
 class HessianLLE(_LocalEmbedding):

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, _GraphEmbedding
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _GraphEmbedding
+from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
@@ -22,12 +24,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.exact_search import kneighbors
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # The residual variance is that of the distances from so many rows to all.
 _JUDGED = 200

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import pairwise_tags
+from nearfar.manifold.graph_embedding import pairwise_tags
 from nearfar.parameters import integer
 from nearfar.solvers.spectral_step import (
     first_axes,
@@ -20,10 +21,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
-
-Matrix = NDArray[np.float64]
 
 # Kernels without negative eigenvalues, whatever their parameters.
 _POSITIVE = ("linear", "rbf", "laplacian", "cosine")
@@ -154,7 +152,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         good = is_positive(values)
         if not good.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
-        warn_of_empty("KernelPCA", values, stacklevel=3)
+        warn_of_empty("KernelPCA", values)
         self.eigenvalues_ = values
         self._basis = first_axes(values, vectors)[:, good]
         self.n_directions_ = int(good.sum())

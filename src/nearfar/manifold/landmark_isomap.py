@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.manifold.embedding import GRAPH_PARAMETERS
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squared_geodesics
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
@@ -18,11 +18,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     warn_of_empty,
 )
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import Disconnected
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 class LandmarkIsomap(_GeodesicEmbedding):

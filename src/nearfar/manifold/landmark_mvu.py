@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding, _Part
 from nearfar.manifold.placing import Placing
 from nearfar.parameters import integer
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.unfolding import Edges, symmetric_factor
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import NeighborGraph
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 class LandmarkMVU(_BasisUnfolding):

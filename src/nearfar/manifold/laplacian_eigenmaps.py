@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import (
+from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     _GraphEmbedding,
@@ -20,10 +21,7 @@ from nearfar.manifold.embedding import (
     reach,
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import Disconnected, joined_rows
-
-Matrix = NDArray[np.float64]
 
 
 class LaplacianEigenmaps(_GraphEmbedding):

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, _LocalEmbedding
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _LocalEmbedding
 from nearfar.parameters import real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import Disconnected
-
-Matrix = NDArray[np.float64]
 
 
 class LLE(_LocalEmbedding):

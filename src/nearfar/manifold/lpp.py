@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.manifold.embedding import (
+from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     affinities,
     edge_scale,
 )
-from nearfar.manifold.linear import PCA_PARAMETER, _LinearEmbedding
-from nearfar.summaries.class_statistics import Floats
+from nearfar.manifold.linear_embedding import PCA_PARAMETER, _LinearEmbedding
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
-
-Matrix = NDArray[np.float64]
 
 
 class LPP(_LinearEmbedding):

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 from sklearn.isotonic import IsotonicRegression
 from sklearn.manifold import smacof
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import _Embedding
+from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.parameters import boolean, integer, real
+from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
-from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.exact_search import kneighbors
-
-Matrix = NDArray[np.float64]
 
 # New points start amid so many nearest rows.
 _NEAREST = 5

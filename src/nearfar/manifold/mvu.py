@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags
+from nearfar.manifold.bad_edges import pruned_graph
 from nearfar.manifold.basis_unfolding import gathered, unit_edges
-from nearfar.manifold.embedding import GRAPH_PARAMETERS, neighbor_graph
+from nearfar.manifold.cliques import clique_pairs
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, neighbor_graph
 from nearfar.manifold.placing import PLACING, Placing, _Unfolding
+from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.unfolding import (
     Constraints,
@@ -28,14 +31,7 @@ from nearfar.solvers.unfolding import (
 from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
-from nearfar.summaries.bad_edges import pruned_graph
-from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.cliques import clique_pairs
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # Up to so many edges the Gram matrix of all points is solved for. The factor of few columns is
 # quick for inequalities; other constraints may need many columns, and then steps are dear.
@@ -342,12 +338,11 @@ class MVU(_Unfolding):
         if self.constraints == "inequality":  # the solver may have repaired it already
             residual = max(residual, found.history["residual"][-1])
         if not self._is_reached(proof) and self._interrupt is None:
-            warnings.warn(
+            warn(
                 f"MVU stopped after {found.n_iter} steps with a gap of {proof.gap:.1e} (tol="
                 f"{self.tol:.1e}) and edges wrong by up to {residual:.1e}. Raise max_iter or tol, "
                 'or take another kind of constraints: "inequality" is the most benign.',
                 ConvergenceWarning,
-                stacklevel=6,
             )
         values, factor = principal_axes(edges, proof.factor)
         first = np.unique(groups, return_index=True)[1]  # a row for each point
@@ -468,11 +463,10 @@ class MVU(_Unfolding):
         self.locked_up_ = bool(exact and self.trace_ <= _LOCKED * self.gram_trace_)
         beyond = 1 - self.eigenvalues_[: self.n_components].sum() / self.trace_
         if self.locked_up_ and beyond > _BEYOND and self._interrupt is None:
-            warnings.warn(
+            warn(
                 "The edges lock the rows: the embedding is that of PCA, with "
                 f"{100 * beyond:.0f} % of the variance beyond n_components={self.n_components}. "
                 'Lower n_neighbors, or take constraints="inequality", "l1" or "squared".',
-                stacklevel=7,
             )
 
 

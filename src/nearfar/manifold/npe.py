@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.manifold.embedding import GRAPH_PARAMETERS
-from nearfar.manifold.linear import PCA_PARAMETER, _LinearEmbedding
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
+from nearfar.manifold.linear_embedding import PCA_PARAMETER, _LinearEmbedding
 from nearfar.parameters import real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
-
-Matrix = NDArray[np.float64]
 
 
 class NPE(_LinearEmbedding):

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from nearfar.manifold.embedding import _GraphEmbedding, interpolated
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.manifold.graph_embedding import _GraphEmbedding, interpolated
 from nearfar.parameters import Allowed, one_of
+from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
 from nearfar.solvers.unfolding import Interrupted
-from nearfar.summaries.class_statistics import Floats
-from nearfar.summaries.exact_search import kneighbors
 
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Placing = Literal["lle", "sdp", "sdp-refined"]
 
 #: What the parameter ``out_of_sample`` may be.

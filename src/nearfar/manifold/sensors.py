@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
+from nearfar.arrays import Matrix
 from nearfar.extras import require
 from nearfar.manifold.basis_unfolding import root, unfold_in
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import Descent, descend
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, principal_axes
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # ω / (1 - ω) times λ_2: more slack than for unfolding, since the last stage keeps lengths anyway,
 # and a start that is not stretched may be folded.

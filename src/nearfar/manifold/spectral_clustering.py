@@ -13,9 +13,10 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.base import Checked
 from nearfar.blocks import row_blocks
-from nearfar.manifold.embedding import (
+from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     affinities,
     edge_scale,
@@ -32,15 +33,12 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenpairs,
     unit_rows,
 )
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
     distinct_rows,
     joined_rows,
     linked_graph,
 )
-
-Matrix = NDArray[np.float64]
 
 
 class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Checked):

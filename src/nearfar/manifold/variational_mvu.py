@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding
 from nearfar.manifold.placing import Placing
@@ -14,11 +14,7 @@ from nearfar.parameters import integer, one_of
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.spectral_step import smallest_eigenpairs
 from nearfar.solvers.unfolding import Edges, laplacian_basis
-from nearfar.summaries.class_statistics import Floats
 from nearfar.summaries.neighbor_graph import NeighborGraph
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 class VariationalMVU(_BasisUnfolding):

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.blocks import row_blocks
 from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
 from nearfar.parameters import integer, one_of
-from nearfar.summaries.exact_search import kneighbors
+from nearfar.search.exact_search import kneighbors
 
 
 class KNNClassifier(MappedClassifier):

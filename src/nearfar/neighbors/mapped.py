@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import Tags, check_array
 
+from nearfar.arrays import Floats
 from nearfar.base import Checked
 from nearfar.parameters import having, none
-from nearfar.summaries.class_statistics import Floats
 
 #: What the parameter ``estimator`` may be.
 A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]

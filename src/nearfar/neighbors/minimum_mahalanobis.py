@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
 from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
 from nearfar.parameters import one_of, real
@@ -21,8 +22,6 @@ from nearfar.summaries.whitening import (
     regularised_within,
     total_range,
 )
-
-Matrix = NDArray[np.float64]
 
 
 class MinimumMahalanobisClassifier(MappedClassifier):

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
-
-Matrix = NDArray[np.float64]
 
 
 def barycentric_weights(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-Matrix = NDArray[np.float64]
+from nearfar.arrays import Matrix
 
 
 def descending_eigh(S: Matrix, n_largest: int | None = None) -> tuple[Matrix, Matrix]:

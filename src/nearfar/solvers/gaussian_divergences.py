@@ -15,19 +15,20 @@ c p q² + c² q² + c q³. No p×p matrix of a pair is ever made.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-Array = NDArray[np.float64]
+from nearfar.arrays import Matrix
+from nearfar.notices import warn
+
 #: From U (p, q) to the products Σ_k U (c, p, q).
-SigmaDot = Callable[[Array], Array]
+SigmaDot = Callable[[Matrix], Matrix]
 
 # Elements of the largest array over pairs.
 _BLOCK = 2**22
@@ -54,12 +55,12 @@ class GaussianFamily:
         else:
             self.dot = _dense_dot(np.asarray(covariances, dtype=np.float64))
 
-    def project(self, U: Array) -> ProjectedGaussians:
+    def project(self, U: Matrix) -> ProjectedGaussians:
         """The family seen through U (p, q)."""
         return ProjectedGaussians(self._centred @ U, self.dot(U), U, self._centred)
 
 
-def _dense_dot(covariances: Array) -> SigmaDot:
+def _dense_dot(covariances: Matrix) -> SigmaDot:
     c, p, _ = covariances.shape
     stacked = np.ascontiguousarray(covariances).reshape(c * p, p)
     return lambda U: (stacked @ U).reshape(c, p, U.shape[1])
@@ -81,10 +82,10 @@ class ProjectedGaussians:
         m_k, up to a common shift.
     """
 
-    means: Array
-    images: Array
-    U: Array
-    full_means: Array
+    means: Matrix
+    images: Matrix
+    U: Matrix
+    full_means: Matrix
 
     @property
     def n_components(self) -> int:
@@ -92,28 +93,28 @@ class ProjectedGaussians:
         return int(self.U.shape[1])
 
     @cached_property
-    def covariances(self) -> Array:
+    def covariances(self) -> Matrix:
         """P_k = U'Σ_kU, of shape (c, q, q), symmetric."""
         P = self.U.T @ self.images
         return (P + P.transpose(0, 2, 1)) / 2
 
     @cached_property
-    def factors(self) -> Array:
+    def factors(self) -> Matrix:
         """Lower Cholesky factors of the P_k."""
         return cholesky_stack(self.covariances)
 
     @cached_property
-    def inverses(self) -> Array:
+    def inverses(self) -> Matrix:
         """inv(P_k)."""
         roots = np.linalg.inv(self.factors)
         return np.asarray(roots.transpose(0, 2, 1) @ roots)
 
     @cached_property
-    def log_dets(self) -> Array:
+    def log_dets(self) -> Matrix:
         """log |P_k|."""
         return 2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
 
-    def differences(self) -> Iterator[tuple[slice, Array]]:
+    def differences(self) -> Iterator[tuple[slice, Matrix]]:
         """Blocks of j with U'(m_i - m_j), each of shape (block, c, q): j first, then i."""
         c, q = self.means.shape
         size = max(1, _BLOCK // max(1, c * q))
@@ -121,7 +122,7 @@ class ProjectedGaussians:
             block = slice(start, min(start + size, c))
             yield block, self.means[None] - self.means[block, None]
 
-    def pull_back(self, by_covariances: Array, by_means: Array) -> Array:
+    def pull_back(self, by_covariances: Matrix, by_means: Matrix) -> Matrix:
         """The gradient in U of a function of the small moments.
 
         Parameters
@@ -155,20 +156,20 @@ class Divergence(Protocol):
 
     invariant: bool
 
-    def values(self, projected: ProjectedGaussians) -> Array:
+    def values(self, projected: ProjectedGaussians) -> Matrix:
         """D[i, j] = D(i||j), of shape (c, c), with a zero diagonal."""
 
-    def gradient(self, projected: ProjectedGaussians, weights: Array) -> Array:
+    def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
         """Gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
 
 
 #: From all divergences (c, c) to a number and its derivatives (c, c), zero on the diagonal.
-Average = Callable[[Array], tuple[float, Array]]
+Average = Callable[[Matrix], tuple[float, Matrix]]
 
 
 def averaged(
     family: GaussianFamily, divergence: Divergence, average: Average
-) -> Callable[[Array], tuple[float, Array]]:
+) -> Callable[[Matrix], tuple[float, Matrix]]:
     """The objective U ↦ average of the divergences, with its gradient, for a search of subspaces.
 
     Parameters
@@ -186,7 +187,7 @@ def averaged(
         From U (p, q) to a value and a gradient (p, q).
     """
 
-    def objective(U: Array) -> tuple[float, Array]:
+    def objective(U: Matrix) -> tuple[float, Matrix]:
         projected = family.project(U)
         value, weights = average(divergence.values(projected))
         return value, divergence.gradient(projected, weights)
@@ -216,7 +217,7 @@ class KullbackLeibler:
             raise ValueError(f"convention must be 'exact' or 'unnormalised'; got {convention!r}.")
         self.convention = convention
 
-    def values(self, projected: ProjectedGaussians) -> Array:
+    def values(self, projected: ProjectedGaussians) -> Matrix:
         """D[i, j] = D(i||j), of shape (c, c)."""
         c, q = projected.means.shape
         P, inverses, log_dets = projected.covariances, projected.inverses, projected.log_dets
@@ -232,14 +233,14 @@ class KullbackLeibler:
         np.fill_diagonal(twice, 0.0)
         return twice
 
-    def gradient(self, projected: ProjectedGaussians, weights: Array) -> Array:
+    def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
         """Gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
         if self.convention == "unnormalised":
             weights = 2 * weights
         return projected.pull_back(*_kl_derivatives(projected, weights))
 
 
-def _kl_derivatives(projected: ProjectedGaussians, weights: Array) -> tuple[Array, Array]:
+def _kl_derivatives(projected: ProjectedGaussians, weights: Matrix) -> tuple[Matrix, Matrix]:
     r"""Derivatives of Σ w_ij KL(i||j) in the covariances and in the means.
 
     With :math:`Q_k = \sum_i w_{ik} (P_i + \delta_{ik}\delta_{ik}^T)`,
@@ -279,7 +280,7 @@ class SquaredDifference:
 
     invariant = False
 
-    def values(self, projected: ProjectedGaussians) -> Array:
+    def values(self, projected: ProjectedGaussians) -> Matrix:
         """D[i, j] = D(i||j), of shape (c, c)."""
         own = self._own(projected)
         D = (own[:, None] + own[None, :]) / 2
@@ -288,7 +289,7 @@ class SquaredDifference:
         np.fill_diagonal(D, 0.0)
         return np.maximum(D, 0.0)
 
-    def gradient(self, projected: ProjectedGaussians, weights: Array) -> Array:
+    def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
         """Gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
         weights = np.where(np.eye(len(weights), dtype=bool), 0.0, weights)
         # d N(0; 0, 2P) / dP = -N/2 inv(P)
@@ -308,7 +309,7 @@ class SquaredDifference:
         return projected.pull_back(by_covariances, by_means)
 
     @staticmethod
-    def _own(projected: ProjectedGaussians) -> Array:
+    def _own(projected: ProjectedGaussians) -> Matrix:
         """N(0; 0, 2P_k)."""
         q = projected.n_components
         return np.asarray(np.exp(-0.5 * (q * np.log(4 * np.pi) + projected.log_dets)))
@@ -316,7 +317,7 @@ class SquaredDifference:
     @staticmethod
     def _overlaps(
         projected: ProjectedGaussians,
-    ) -> Iterator[tuple[int, tuple[Array, Array, Array]]]:
+    ) -> Iterator[tuple[int, tuple[Matrix, Matrix, Matrix]]]:
         """For each i: N(δ_ij; 0, S), inv(S) and inv(S) δ_ij with S = P_i + P_j, for all j."""
         q = projected.n_components
         for i in range(len(projected.means)):
@@ -359,15 +360,15 @@ class Bregman:
 
     def __init__(
         self,
-        generator: Callable[[Array], Array],
-        link: Callable[[Array], Array],
-        link_derivative: Callable[[Array], Array],
+        generator: Callable[[Matrix], Matrix],
+        link: Callable[[Matrix], Matrix],
+        link_derivative: Callable[[Matrix], Matrix],
         n_nodes: int | None = None,
     ) -> None:
         self.generator, self.link, self.link_derivative = generator, link, link_derivative
         self.n_nodes = n_nodes
 
-    def values(self, projected: ProjectedGaussians) -> Array:
+    def values(self, projected: ProjectedGaussians) -> Matrix:
         """D[i, j] = D(i||j), of shape (c, c)."""
         nodes, mass = normal_nodes(projected.n_components, self.n_nodes)
         c = len(projected.means)
@@ -383,7 +384,7 @@ class Bregman:
         np.fill_diagonal(D, 0.0)
         return D
 
-    def gradient(self, projected: ProjectedGaussians, weights: Array) -> Array:
+    def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
         """Gradient (p, q) in U of the sum of weights[i, j] D(i||j): exactly that of the values."""
         nodes, mass = normal_nodes(projected.n_components, self.n_nodes)
         c, q = projected.means.shape
@@ -412,7 +413,7 @@ class Bregman:
         return projected.pull_back(by_covariances, by_means)
 
 
-def _densities_at(projected: ProjectedGaussians, i: int, nodes: Array) -> tuple[Array, Array]:
+def _densities_at(projected: ProjectedGaussians, i: int, nodes: Matrix) -> tuple[Matrix, Matrix]:
     """All densities p_j (c, n) at the nodes x = m_i + C_i z, and inv(P_j)(x - m_j), (c, n, q)."""
     q = projected.n_components
     constants = -0.5 * (q * np.log(2 * np.pi) + projected.log_dets)
@@ -423,7 +424,7 @@ def _densities_at(projected: ProjectedGaussians, i: int, nodes: Array) -> tuple[
     return np.exp(np.maximum(logs, -700.0)), solved
 
 
-def _through_cholesky(factor: Array, by_factor: Array) -> Array:
+def _through_cholesky(factor: Matrix, by_factor: Matrix) -> Matrix:
     """The symmetric derivative in P = CC' of a function with a given derivative in C."""
     inner = np.tril(factor.T @ by_factor)
     inner[np.diag_indices(len(inner))] /= 2
@@ -432,7 +433,7 @@ def _through_cholesky(factor: Array, by_factor: Array) -> Array:
     return np.asarray((outer + outer.T) / 2)
 
 
-def normal_nodes(n_components: int, n_nodes: int | None = None) -> tuple[Array, Array]:
+def normal_nodes(n_components: int, n_nodes: int | None = None) -> tuple[Matrix, Matrix]:
     """Nodes (n, q) and weights (n,) that integrate against the standard normal density."""
     if n_components <= 2:
         axis, weight = np.polynomial.hermite_e.hermegauss(40 if n_nodes is None else n_nodes)
@@ -455,7 +456,7 @@ kullback_leibler = KullbackLeibler()
 squared_difference = SquaredDifference()
 
 
-def cholesky_stack(P: Array) -> Array:
+def cholesky_stack(P: Matrix) -> Matrix:
     """Lower Cholesky factors of a stack; a singular member gets a small ridge, and a warning."""
     try:
         return np.asarray(np.linalg.cholesky(P))
@@ -473,10 +474,9 @@ def cholesky_stack(P: Array) -> Array:
                 if not np.isfinite(matrix).all():
                     raise
                 ridge = 1e-12 if ridge == 0 else 10 * ridge
-    warnings.warn(
+    warn(
         "A projected covariance is singular: a ridge was added to it. Divergences from it are "
         "meaningless; use shrinkage.",
         RuntimeWarning,
-        stacklevel=3,
     )
     return factors

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from nearfar.arrays import Matrix
+
 CovarianceType = Literal["full", "diagonal", "spherical"]
 
 # Share of the mean variance added to each variance of a component. Without it, components of three

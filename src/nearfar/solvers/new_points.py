@@ -18,18 +18,16 @@ minimum of :math:`\sum_i (\|y - y_i\|^2 - d_i)^2`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
-
-Array = NDArray[np.float64]
 
 # The barrier falls from 1 by this factor to the last value; relative to the squared distances.
 _FALL = 0.2
 _LAST = 1e-11
 
 
-def place_by_program(known: Array, squared: Array) -> Array:
+def place_by_program(known: Matrix, squared: Matrix) -> Matrix:
     """Places by the convex program, to about 1e-9 of its optimum.
 
     Parameters
@@ -57,7 +55,7 @@ def place_by_program(known: Array, squared: Array) -> Array:
     return places
 
 
-def place_by_stress(places: Array, known: Array, squared: Array, max_iter: int = 100) -> Array:
+def place_by_stress(places: Matrix, known: Matrix, squared: Matrix, max_iter: int = 100) -> Matrix:
     """The minimum of stress next to given places, by Levenberg and Marquardt's method.
 
     Parameters
@@ -100,13 +98,13 @@ def place_by_stress(places: Array, known: Array, squared: Array, max_iter: int =
     return np.asarray(y * size[:, None] + middle)
 
 
-def _stress(y: Array, known: Array, squared: Array) -> tuple[Array, Array, Array]:
+def _stress(y: Matrix, known: Matrix, squared: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     delta = y[:, None] - known
     left = np.einsum("qkr,qkr->qk", delta, delta) - squared
     return delta, left, np.einsum("qk,qk->q", left, left)
 
 
-def _frame(known: Array, squared: Array) -> tuple[Array, Array]:
+def _frame(known: Matrix, squared: Matrix) -> tuple[Matrix, Matrix]:
     """The mean of the known places, and a length to measure by."""
     middle = known.mean(axis=1)
     spread = known - middle[:, None]
@@ -114,7 +112,7 @@ def _frame(known: Array, squared: Array) -> tuple[Array, Array]:
     return middle, np.where(size > 0, size, 1.0)
 
 
-def _program(known: Array, squared: Array) -> Array:
+def _program(known: Matrix, squared: Matrix) -> Matrix:
     """Newton's method along the central path, all queries together.
 
     A barrier for t ≥ |ξ|, minimised over t, leaves the smooth function
@@ -131,10 +129,10 @@ def _program(known: Array, squared: Array) -> Array:
     cost = np.zeros(r + 1)
     cost[r] = 1.0
 
-    def inside(x: Array) -> Array:
+    def inside(x: Matrix) -> Matrix:
         return np.asarray(x[:, r] - np.einsum("qr,qr->q", x[:, :r], x[:, :r]))
 
-    def value(x: Array, mu: float) -> Array:
+    def value(x: Matrix, mu: float) -> Matrix:
         room = inside(x)
         slack = np.einsum("qkr,qr->qk", A, x) - b
         t = mu + np.sqrt(mu**2 + slack**2)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
+from nearfar.arrays import Indices, Matrix
 from nearfar.solvers.eigen import descending_eigh
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # Points that are cut at most: the affinities are a dense matrix. Others follow the nearest of them.
 _CUT = 500

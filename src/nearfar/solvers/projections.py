@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from nearfar.arrays import Matrix
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 
 __all__ = [
@@ -40,8 +41,7 @@ __all__ = [
     "psd_factor",
 ]
 
-Point = NDArray[np.float64]
-Projection = Callable[[Point], Point]
+Projection = Callable[[Matrix], Matrix]
 
 # Eigenvalues below this share of the largest are rounding, not rank.
 _RANK_TOLERANCE = 1e-12
@@ -63,13 +63,13 @@ class Projected(NamedTuple):
         sets have perhaps no common point.
     """
 
-    point: Point
+    point: Matrix
     n_iter: int
     converged: bool
     violation: float
 
 
-def project_psd(M: ArrayLike) -> Point:
+def project_psd(M: ArrayLike) -> Matrix:
     """The positive semi-definite matrix nearest to ``M`` in Frobenius norm.
 
     Its eigenvalues are those of the symmetric part of ``M``, the negative ones set to 0.
@@ -96,7 +96,7 @@ def project_psd(M: ArrayLike) -> Point:
     return np.asarray((nearest + nearest.T) / 2)
 
 
-def psd_factor(M: ArrayLike) -> Point:
+def psd_factor(M: ArrayLike) -> Matrix:
     """L with ``L.T @ L`` the positive semi-definite matrix nearest to ``M``.
 
     Parameters
@@ -120,7 +120,7 @@ def psd_factor(M: ArrayLike) -> Point:
     return fix_signs(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
 
 
-def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Point:
+def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
     """The point of ``{x : w'x <= c}`` nearest to ``p``; ``p`` itself if it is one.
 
     Parameters
@@ -144,7 +144,7 @@ def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Point:
     return point - (excess / np.vdot(normal, normal)) * normal if excess > 0 else point
 
 
-def project_hyperplane(p: ArrayLike, w: ArrayLike, c: float) -> Point:
+def project_hyperplane(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
     """The point of ``{x : w'x = c}`` nearest to ``p``.
 
     Parameters
@@ -249,12 +249,12 @@ def dykstra(
 def gradient_alternating_projection(
     p: ArrayLike,
     projections: Sequence[Projection],
-    gradient: Callable[[Point], Point],
+    gradient: Callable[[Matrix], Matrix],
     *,
     step: float,
     tol: float = 1e-8,
     max_iter: int = 1000,
-    objective: Callable[[Point], float] | None = None,
+    objective: Callable[[Matrix], float] | None = None,
 ) -> Projected:
     r"""Minimise a convex function over the intersection of convex sets.
 
@@ -343,16 +343,16 @@ def _in_rounds(
     return Projected(point, n_iter, converged, _violation(point, projections))
 
 
-def _violation(p: Point, projections: Sequence[Projection]) -> float:
+def _violation(p: Matrix, projections: Sequence[Projection]) -> float:
     """The largest distance from one of the sets."""
     return max((_distance(projection(p), p) for projection in projections), default=0.0)
 
 
-def _distance(p: Point, q: Point) -> float:
+def _distance(p: Matrix, q: Matrix) -> float:
     return float(np.linalg.norm(p - q))
 
 
-def _start(p: ArrayLike, max_iter: int) -> Point:
+def _start(p: ArrayLike, max_iter: int) -> Matrix:
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
     point = np.array(p, dtype=np.float64)
@@ -361,7 +361,7 @@ def _start(p: ArrayLike, max_iter: int) -> Point:
     return point
 
 
-def _square(M: ArrayLike) -> Point:
+def _square(M: ArrayLike) -> Matrix:
     matrix = np.asarray(M, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
         raise ValueError(f"M must be a square matrix; got an array of shape {matrix.shape}.")
@@ -370,7 +370,7 @@ def _square(M: ArrayLike) -> Point:
     return matrix
 
 
-def _point_and_normal(p: ArrayLike, w: ArrayLike) -> tuple[Point, Point]:
+def _point_and_normal(p: ArrayLike, w: ArrayLike) -> tuple[Matrix, Matrix]:
     point, normal = np.asarray(p, dtype=np.float64), np.asarray(w, dtype=np.float64)
     if point.shape != normal.shape:
         raise ValueError(f"p and w must have the same shape; got {point.shape} and {normal.shape}.")

@@ -9,9 +9,9 @@ is proven by the signs of a factor's pivots, not by an eigenvalue found by itera
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from nearfar.arrays import Vector
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
@@ -20,8 +20,6 @@ from nearfar.solvers.unfolding import (
     smallest_eigenpairs,
     symmetric_factor,
 )
-
-Vector = NDArray[np.float64]
 
 # Eigenvalues to be reached by the weights alone, and by mixtures; halvings of the share for each.
 _ALONE = (1 - 1e-7, 1 - 1e-5, 1 - 1e-4)

@@ -14,15 +14,12 @@ its Applications 7, 1971.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import splu
 
+from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import row_blocks
-
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # Fewer nodes are quick in any way.
 _LEAST = 300

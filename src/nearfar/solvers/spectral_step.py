@@ -17,7 +17,6 @@ in Neural Information Processing Systems 16, 2004.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
+from nearfar.arrays import Matrix
+from nearfar.notices import warn
 from nearfar.solvers.eigen import fix_signs, whitener
-
-Matrix = NDArray[np.float64]
 
 # Up to so many rows all eigenvalues are found, by a dense solver.
 _DENSE = 1000
@@ -318,14 +317,13 @@ def is_positive(values: Matrix) -> NDArray[np.bool_]:
     return np.asarray(values > TINY * max(float(np.abs(values).max(initial=0)), 1e-290))
 
 
-def warn_of_empty(name: str, values: Matrix, stacklevel: int = 4) -> None:
+def warn_of_empty(name: str, values: Matrix) -> None:
     """Coordinates with eigenvalues that are not positive are zero, and that is said."""
     empty = int((~is_positive(values)).sum())
     if empty:
-        warnings.warn(
+        warn(
             f"{name}: only {len(values) - empty} of n_components={len(values)} have a positive "
             "eigenvalue; the other coordinates are zero.",
-            stacklevel=stacklevel,
         )
 
 

@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.unfolding import Edges, symmetric_factor
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 _MEMORY = 10
 

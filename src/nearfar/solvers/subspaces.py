@@ -18,11 +18,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, optimize
 from scipy.sparse.linalg import LinearOperator, minres
 
-Matrix = NDArray[np.float64]
+from nearfar.arrays import Matrix
+
 Objective = Callable[[Matrix], tuple[float, Matrix]]
 
 #: What a step is divided by after one that failed: the golden ratio.

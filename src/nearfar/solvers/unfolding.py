@@ -33,11 +33,9 @@ from scipy import linalg, sparse
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, SuperLU, eigsh, splu
 
+from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.solvers.eigen import fix_signs
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Constraints = Literal["equality", "inequality", "l1", "squared"]
 Objective = Literal["max", "min"]
 

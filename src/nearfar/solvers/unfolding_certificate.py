@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
-    Matrix,
     Problem,
-    Vector,
     dual_bound,
     relative_gap,
     repaired,

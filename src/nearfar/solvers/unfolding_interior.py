@@ -19,14 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from nearfar.solvers.unfolding import (
-    Edges,
-    Interrupted,
-    Matrix,
-    Problem,
-    Unfolding,
-    Vector,
-)
+from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.unfolding import Edges, Interrupted, Problem, Unfolding
 
 #: What the history of a run holds, one number for each step.
 HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")

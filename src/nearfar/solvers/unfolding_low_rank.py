@@ -26,14 +26,13 @@ from scipy import linalg, sparse
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import SuperLU, splu
 
+from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
     Interrupted,
-    Matrix,
     Problem,
     Unfolding,
-    Vector,
     dual_bound,
     laplacian_basis,
     principal_axes,

@@ -32,14 +32,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.blocks import row_blocks
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _MAX_STEPS = 100
 _MAX_ROUNDS = 60

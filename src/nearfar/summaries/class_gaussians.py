@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.arrays import Matrix
 from nearfar.solvers.gaussian_divergences import GaussianFamily, SigmaDot
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularised_within
-
-Matrix = NDArray[np.float64]
 
 #: Share of the pooled covariance that "auto" mixes into the class covariances if one of them is
 #: nearly singular. Less would make them regular, too; but divergences then feed on the noise of

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 
+from nearfar.arrays import Floats
 from nearfar.blocks import blas_for, blas_threads, map_in_order
 from nearfar.labels import encode_labels
 from nearfar.summaries.row_moments import (
@@ -19,7 +20,7 @@ from nearfar.summaries.row_moments import (
     mixed_moments,
     moments_about,
 )
-from nearfar.summaries.second_moment import Floats, SecondMoment
+from nearfar.summaries.second_moment import SecondMoment
 
 # Own threads pay while the products are too small for BLAS to thread well.
 _THREADED_FEATURES = 256

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.arrays import Indices
 from nearfar.labels import encode_labels
-from nearfar.summaries.index_checks import Rows
 
 # Ranks of constraints are 64-bit integers; beyond this their sums could overflow.
 _MAX_RANK = 2**62
@@ -21,7 +21,7 @@ _MAX_RANK = 2**62
 class ClassBlocks(NamedTuple):
     """Rows sorted by class: class c has ``size[c]`` of them from place ``start[c]`` on."""
 
-    rows: Rows
+    rows: Indices
     start: NDArray[np.int64]
     size: NDArray[np.int64]
 
@@ -63,7 +63,7 @@ def _draw_in_blocks(
     return c, ranks - (ends - sizes)[c]
 
 
-def draw_within(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Rows:
+def draw_within(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Pairs of rows of one class."""
     rows, start, size = blocks
     c, rank = _draw_in_blocks(size * (size - 1) // 2, cap, rng)
@@ -79,7 +79,7 @@ def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
     return rank - j * (j - 1) // 2, j
 
 
-def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Rows:
+def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Pairs of rows of two classes, each counted with the first of them."""
     rows, start, size = blocks
     end = start + size
@@ -89,7 +89,7 @@ def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> R
     return rows[np.column_stack([start[c] + i, end[c] + j])]
 
 
-def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Rows:
+def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Two rows of one class in order, and one of another."""
     rows, start, size = blocks
     others = rows.size - size

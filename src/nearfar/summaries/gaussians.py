@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, NoReturn, Self
@@ -13,9 +12,11 @@ from scipy import linalg
 from sklearn.covariance import ledoit_wolf_shrinkage, oas
 from sklearn.utils import check_array
 
+from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
+from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.summaries.exact_search import kneighbors
+from nearfar.search.exact_search import kneighbors
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
@@ -24,7 +25,6 @@ from nearfar.words import count
 
 __all__ = ["Gaussians", "low_rank_pays"]
 
-Array = NDArray[np.float64]
 Shrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
@@ -94,9 +94,9 @@ class Gaussians(Immutable):
            [0. , 1.5]])
     """
 
-    means: Array
-    factors: Array | None
-    ridge: Array | None
+    means: Matrix
+    factors: Matrix | None
+    ridge: Matrix | None
     names: NDArray[np.str_] | None
     added_ridge: float | None
 
@@ -145,10 +145,10 @@ class Gaussians(Immutable):
 
     def _set(
         self,
-        means: Array,
-        covariances: Array | None,
-        factors: Array | None,
-        ridge: Array | None,
+        means: Matrix,
+        covariances: Matrix | None,
+        factors: Matrix | None,
+        ridge: Matrix | None,
         names: Any,
         added_ridge: float | None,
     ) -> None:
@@ -258,12 +258,11 @@ class Gaussians(Immutable):
         shares = _shrinkage_shares(sets, shrinkage, traces)
         gamma = _ridge_of(ridge, AUTO_RIDGE, traces / p, sets.X)
         if ridge != "auto" and gamma > np.median(traces) / p > 0:
-            warnings.warn(
+            warn(
                 f"ridge={gamma:g} exceeds the median variance of the sets, "
                 f"{np.median(traces) / p:.3g}: their covariances hardly count. Scale the data, or "
                 "use ridge='auto'.",
                 UserWarning,
-                stacklevel=2,
             )
         levels = shares * traces / p + gamma
         if gamma == 0:
@@ -452,10 +451,10 @@ class Gaussians(Immutable):
         return self.n_features if self.factors is None else int(self.factors.shape[2])
 
     @property
-    def covariances(self) -> Array:
+    def covariances(self) -> Matrix:
         """The covariances, of shape (n, p, p)."""
         if self.factors is None:
-            dense: Array = vars(self)["_covariances"]
+            dense: Matrix = vars(self)["_covariances"]
             return dense
         assert self.ridge is not None
         stack = np.matmul(self.factors, self.factors.transpose(0, 2, 1))
@@ -463,7 +462,7 @@ class Gaussians(Immutable):
         stack[:, diagonal, diagonal] += self.ridge[:, None]
         return stack
 
-    def cholesky(self) -> Array:
+    def cholesky(self) -> Matrix:
         """The lower Cholesky factors of the covariances, of shape (n, p, p).
 
         Raises
@@ -504,7 +503,7 @@ class Gaussians(Immutable):
     def __len__(self) -> int:
         return len(self.means)
 
-    def __iter__(self) -> Iterator[tuple[Array, Array]]:
+    def __iter__(self) -> Iterator[tuple[Matrix, Matrix]]:
         for k in range(len(self)):
             yield self[k]
 
@@ -543,8 +542,8 @@ def low_rank_pays(rank: int, n_features: int) -> bool:
 
 
 class _Moments(NamedTuple):
-    mean: Array
-    spread: Array  # scatter (p, p); or its factor (p, t - 1)
+    mean: Matrix
+    spread: Matrix  # scatter (p, p); or its factor (p, t - 1)
 
 
 def _moments(sets: Sets, k: int) -> _Moments:
@@ -566,13 +565,13 @@ def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     return _Moments(mean, spread.T)
 
 
-def _traces(stack: Array, thin: bool) -> Array:
+def _traces(stack: Matrix, thin: bool) -> Matrix:
     if thin:
         return np.asarray(np.einsum("kij,kij->k", stack, stack))
     return np.trace(stack, axis1=1, axis2=2)
 
 
-def _shrinkage_shares(sets: Sets, shrinkage: Shrinkage, traces: Array) -> Array:
+def _shrinkage_shares(sets: Sets, shrinkage: Shrinkage, traces: Matrix) -> Matrix:
     """How much of the identity is mixed into the covariance of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))
@@ -589,7 +588,7 @@ def _oas_share(rows: NDArray[np.floating[Any]]) -> float:
 
 
 def _ridge_of(
-    ridge: float | str, share: float, variances: Array, X: NDArray[np.floating[Any]]
+    ridge: float | str, share: float, variances: Matrix, X: NDArray[np.floating[Any]]
 ) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
@@ -607,7 +606,7 @@ def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
     return storage == "low_rank"
 
 
-def _refuse_singular(sets: Sets, levels: Array) -> None:
+def _refuse_singular(sets: Sets, levels: Matrix) -> None:
     few = (sets.sizes <= sets.n_features) & (levels == 0)
     if few.any():
         k = int(np.argmax(few))
@@ -619,7 +618,7 @@ def _refuse_singular(sets: Sets, levels: Array) -> None:
 
 
 def _neighbors(
-    points: Array, queries: Array | None, n_neighbors: int, recognize: bool
+    points: Matrix, queries: Matrix | None, n_neighbors: int, recognize: bool
 ) -> NDArray[np.intp]:
     if queries is None:
         return kneighbors(points, n_neighbors=n_neighbors)[1]
@@ -643,13 +642,13 @@ def _check_options(ridge: Any, storage: Any) -> None:
     check_parameter("Gaussians", "storage", storage, [one_of("auto", "dense", "low_rank")])
 
 
-def _check_overflow(stack: Array, means: Array) -> None:
+def _check_overflow(stack: Matrix, means: Matrix) -> None:
     for values in (stack, means):
         if not np.isfinite(values).all():
             raise ValueError("Squares of the data overflow; divide the data by a constant.")
 
 
-def _finite(values: Any, name: str, shape: str, ndim: int) -> Array:
+def _finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -663,7 +662,7 @@ def _finite(values: Any, name: str, shape: str, ndim: int) -> Array:
     return array
 
 
-def _is_definite(matrix: Array) -> bool:
+def _is_definite(matrix: Matrix) -> bool:
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -671,7 +670,7 @@ def _is_definite(matrix: Array) -> bool:
     return True
 
 
-def _symmetric(S: Array, names: NDArray[Any] | None) -> Array:
+def _symmetric(S: Matrix, names: NDArray[Any] | None) -> Matrix:
     turned = S.transpose(0, 2, 1)
     size = np.abs(S).max(axis=(1, 2), initial=0)
     bad = np.abs(S - turned).max(axis=(1, 2), initial=0) > _ASYMMETRY * size

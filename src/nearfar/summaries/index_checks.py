@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-Rows = NDArray[np.intp]
+from nearfar.arrays import Indices
 
 
 def refuse(bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
@@ -31,7 +31,7 @@ def as_array(values: Any, name: str, shape: str) -> NDArray[Any]:
         ) from error
 
 
-def check_integers(values: Any, name: str, width: int | None = None) -> Rows:
+def check_integers(values: Any, name: str, width: int | None = None) -> Indices:
     """A new array of integers of shape (m,) or (m, width)."""
     shape, tail = ("(m,)", ()) if width is None else (f"(m, {width})", (width,))
     array = as_array(values, name, shape)
@@ -50,7 +50,7 @@ def check_integers(values: Any, name: str, width: int | None = None) -> Rows:
     return np.array(array, dtype=np.intp)
 
 
-def check_indices(values: Any, name: str, n_samples: int, width: int | None = None) -> Rows:
+def check_indices(values: Any, name: str, n_samples: int, width: int | None = None) -> Indices:
     """Integers that are indices of rows."""
     rows = check_integers(values, name, width)
     out = (rows < 0) | (rows >= n_samples)
@@ -58,20 +58,20 @@ def check_indices(values: Any, name: str, n_samples: int, width: int | None = No
     return rows
 
 
-def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Rows:
+def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
     """Tuples of different rows."""
     rows = check_indices(values, name, n_samples, width)
     refuse(*_repeats(rows), name, "index {} occurs twice; its points must differ.")
     return rows
 
 
-def _repeats(rows: Rows) -> tuple[NDArray[np.bool_], Rows]:
+def _repeats(rows: Indices) -> tuple[NDArray[np.bool_], Indices]:
     """Where the sorted entries of a row repeat the one before, and these entries."""
     entries = np.sort(rows, axis=1)
     return entries[:, 1:] == entries[:, :-1], entries[:, 1:]
 
 
-def refuse_opposite_triplets(rows: Rows, name: str) -> None:
+def refuse_opposite_triplets(rows: Indices, name: str) -> None:
     """Raise if a triplet says the opposite of another."""
     clash = first_shared(rows, rows[:, [0, 2, 1]])
     if clash is not None:
@@ -87,14 +87,14 @@ def refuse_empty(sizes: list[int], name: str) -> None:
         raise ValueError(f"{name}[{sizes.index(0)}] is empty; a chunklet needs at least one row.")
 
 
-def first_repeat(values: Rows) -> tuple[int, int] | None:
+def first_repeat(values: Indices) -> tuple[int, int] | None:
     """The places of the first two equal values."""
     order = np.argsort(values, kind="stable")
     equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
     return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
 
 
-def first_shared(a: Rows, b: Rows) -> tuple[int, int] | None:
+def first_shared(a: Indices, b: Indices) -> tuple[int, int] | None:
     """The first row of ``a`` that is also a row of ``b``, and its place in ``b``."""
     # Equal rows get equal numbers; a product of indices could overflow instead.
     rows = np.vstack([a, b])
@@ -124,7 +124,7 @@ def finite_points(values: Any, name: str, width: int | None = None) -> NDArray[A
     return points
 
 
-def distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Rows]:
+def distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
     """The distinct points of tuples of points, and the tuples as indices of them."""
     points = finite_points(values, name, width)
     X, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
@@ -133,7 +133,7 @@ def distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], R
     return X, rows
 
 
-def renumber(rows: Rows, kept: Rows, n_samples: int) -> Rows:
+def renumber(rows: Indices, kept: Indices, n_samples: int) -> Indices:
     """The tuples all of whose rows are kept, as places in ``kept``."""
     place = np.full(n_samples, -1, np.intp)
     place[kept] = np.arange(kept.size)

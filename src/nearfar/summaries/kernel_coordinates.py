@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 
+from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.summaries.class_statistics import Floats
-
-Matrix = NDArray[np.float64]
 
 _KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
 #: What the parameters of the kernel may be.

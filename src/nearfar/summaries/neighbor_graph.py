@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +12,8 @@ from scipy.sparse import csgraph
 from sklearn.utils import check_array, check_random_state
 
 from nearfar.extras import require
-from nearfar.summaries.exact_search import (
+from nearfar.notices import warn
+from nearfar.search.exact_search import (
     _centre,
     _centred,
     _check_n_neighbors,
@@ -406,11 +406,10 @@ def linked_graph(
         )
     links = _spanning_links(X, labels)
     typical = np.median(graph.distances) if graph.distances.size else 0.0
-    warnings.warn(
+    warn(
         f"{found}. They are connected by {count(len(links), 'edge')} more, the longest of length "
         f"{max(length for _, _, length in links):.3g} (the median edge has {typical:.3g}). Raise "
         "n_neighbors if the parts belong together.",
-        stacklevel=4,
     )
     return _with_edges(graph, links)
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Floats = NDArray[np.floating[Any]]
-Indices = NDArray[np.intp]
+from nearfar.arrays import Floats, Indices
+
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 # Up to so many classes a dense product sums their rows faster than a sparse one.

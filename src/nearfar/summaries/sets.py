@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self, overload
+from typing import Any, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearfar.arrays import Floats
 from nearfar.extras import require
 from nearfar.summaries.immutable import Immutable
 from nearfar.words import count, did_you_mean, listed
 
 __all__ = ["Sets", "as_sets"]
 
-Floats = NDArray[np.floating[Any]]
 
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv")
@@ -373,154 +373,6 @@ class Sets(Immutable):
         if arrow.types.is_float32(leaf):
             return cls(sets.X.astype(np.float32), sets.offsets, sets.labels, sets.names)
         return sets
-
-    @classmethod
-    def from_clips(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        bins: int = 4,
-        blocks: tuple[int, int] = (3, 3),
-        threshold: float | Literal["otsu", "mean"] = "otsu",
-        magnitude: bool = False,
-        normalize: Literal["frame"] | None = None,
-        vectors_per_set: int | None = None,
-        cuboids: bool = False,
-        shrink: int = 1,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Clips in a folder, each a set of vectors of motion.
-
-        A clip is a video (read by imageio and PyAV, ``pip install nearfar[video]``), a sub-folder
-        of images, one a frame, or an ``.npy`` file of shape (t, height, width) or (t, height,
-        width, 3). It may lie at any depth: the sub-folder of the first level is its label. If all
-        lie in the folder itself, there are no labels.
-
-        Sets come in the order of their names, with numbers in names by value (frame9 before
-        frame10). Hidden files are passed over, files of unknown kinds with a warning.
-
-        Parameters
-        ----------
-        folder : path
-            Of the clips.
-        bins, blocks, threshold, magnitude, normalize
-            As in :func:`~nearfar.datasets.motion_histograms`, which makes the vectors.
-        vectors_per_set : int, default=None
-            Cut each clip into sets of about so many vectors, as even as can be; None keeps clips
-            whole. There is a vector for each frame but the first.
-        cuboids : bool, default=False
-            Each block of a clip is a set of its own, of ``bins`` features.
-        shrink : int, default=1
-            Average squares of so many pixels first.
-        n_jobs : int or None, default=None
-            Threads; None means 1, -1 all cores.
-
-        Returns
-        -------
-        Sets
-            With the names of files or sub-folders, relative to the folder, as names; a cut set
-            has "[start:stop]" after it, a cuboid "(row,column)" of its block.
-
-        Raises
-        ------
-        ValueError
-            Naming the clip that cannot be read, has fewer than two frames, or has no label while
-            others have one.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from nearfar import Sets
-        >>> from nearfar.datasets import make_moving_shapes
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> clips, y = make_moving_shapes(2, random_state=0)
-        >>> for k, (clip, label) in enumerate(zip(clips, y)):
-        ...     (folder / label).mkdir(exist_ok=True)
-        ...     np.save(folder / label / f"clip{k}.npy", clip)
-        >>> sets = Sets.from_clips(folder)
-        >>> sets
-        Sets(n_sets=8, n_features=36, n_vectors=152, sizes from 19 to 19, with labels, names)
-        >>> sets.names[0], sets.labels[0]
-        (np.str_('bounce/clip6.npy'), np.str_('bounce'))
-        """
-        from nearfar.summaries.clips import sets_of_clips
-
-        found = sets_of_clips(
-            folder,
-            bins=bins,
-            blocks=blocks,
-            threshold=threshold,
-            magnitude=magnitude,
-            normalize=normalize,
-            vectors_per_set=vectors_per_set,
-            cuboids=cuboids,
-            shrink=shrink,
-            n_jobs=n_jobs,
-        )
-        return cls.from_list(*found)
-
-    @classmethod
-    def from_audio(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        sample_rate: int | None = None,
-        n_coefficients: int = 13,
-        window: float = 0.025,
-        step: float = 0.01,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Recordings in a folder, each a set of mel frequency cepstral coefficients.
-
-        WAV, FLAC, Ogg and MP3 files, among others, are read by soundfile, and a vector of
-        coefficients for each short frame is computed by kaldi-native-fbank (``pip install
-        nearfar[audio]``). Recordings may lie at any depth; labels and order are those of
-        :meth:`from_clips`.
-
-        Parameters
-        ----------
-        folder : path
-            Of the recordings.
-        sample_rate : int, default=None
-            Bring all recordings to so many samples a second. None asks that all have the same.
-        n_coefficients, window, step
-            As in :func:`~nearfar.datasets.mfcc`.
-        n_jobs : int or None, default=None
-            Threads; None means 1, -1 all cores.
-
-        Returns
-        -------
-        Sets
-            With the names of files, relative to the folder, as names.
-
-        Raises
-        ------
-        ValueError
-            Naming the recording that cannot be read, is shorter than a frame, has another rate, or
-            has no label while others have one.
-
-        Examples
-        --------
-        A folder of words, with a sub-folder for each speaker:
-
-        >>> from nearfar import Sets
-        >>> sets = Sets.from_audio("words")  # doctest: +SKIP
-        >>> sets  # doctest: +SKIP
-        Sets(n_sets=270, n_features=13, n_vectors=21042, ..., with labels, names)
-        """
-        from nearfar.summaries.recordings import sets_of_recordings
-
-        found = sets_of_recordings(
-            folder,
-            sample_rate=sample_rate,
-            n_coefficients=n_coefficients,
-            window=window,
-            step=step,
-            n_jobs=n_jobs,
-        )
-        return cls.from_list(*found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to an ``.npz`` or a Parquet file, which :meth:`load` reads.

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
+from nearfar.arrays import Indices
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_triplets, draw_within
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import (
-    Rows,
     as_array,
     check_indices,
     check_integers,
@@ -73,7 +73,7 @@ class _Supervision(Immutable):
         self.check_n_samples(points.shape[0])
         return points
 
-    def _kept_rows(self, indices: ArrayLike) -> Rows:
+    def _kept_rows(self, indices: ArrayLike) -> Indices:
         """The rows meant by a mask or by distinct indices, in their order."""
         mask = as_array(indices, "indices", "(m,)")
         if mask.dtype == bool:
@@ -139,8 +139,8 @@ class Pairs(_Supervision):
     Pairs(2 similar, 3 dissimilar, n_samples=4)
     """
 
-    similar: Rows
-    dissimilar: Rows
+    similar: Indices
+    dissimilar: Indices
 
     def __init__(self, similar: ArrayLike, dissimilar: ArrayLike, *, n_samples: int) -> None:
         check_parameter("Pairs", "n_samples", n_samples, [integer(0)])
@@ -238,7 +238,7 @@ class Pairs(_Supervision):
             )
         return X, cls(rows[alike], rows[~alike], n_samples=len(X))
 
-    def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], Rows]:
+    def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], Indices]:
         """Return the points of the pairs and their signs, similar pairs first.
 
         Parameters
@@ -317,7 +317,7 @@ class Triplets(_Supervision):
     [[0, 1, 2], [1, 0, 2]]
     """
 
-    indices: Rows
+    indices: Indices
 
     def __init__(self, indices: ArrayLike, *, n_samples: int) -> None:
         check_parameter("Triplets", "n_samples", n_samples, [integer(0)])
@@ -442,7 +442,7 @@ class Chunklets(_Supervision):
     [1, 1, -1]
     """
 
-    labels: Rows
+    labels: Indices
 
     def __init__(self, labels: ArrayLike) -> None:
         numbers = check_integers(labels, "labels")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from nearfar.arrays import Matrix
 from nearfar.solvers.eigen import descending_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
-Matrix = NDArray[np.float64]
 Shrinkage = float | Literal["auto"]
 
 #: Share of the total covariance mixed into a singular within-class covariance by "auto".

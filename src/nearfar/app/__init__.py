@@ -1,0 +1,1 @@
+"""The application: what tables mean, comparisons, embeddings, pages, the command line."""

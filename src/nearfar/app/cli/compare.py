@@ -1,0 +1,351 @@
+"""``nearfar compare``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from nearfar.app.cli.files import cannot_write, check_place
+from nearfar.app.cli.options import (
+    DATA_HELP,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+    of_sets,
+    read_data,
+    refuse_for_sets,
+)
+
+
+def add_compare(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "compare",
+        help="which distance should I use on my data, and is it worth it?",
+        description="Compare learned distances with the best plain one on held-out folds, and say "
+        "which to use. With --unlabelled, compare embeddings by the neighbours they keep. With "
+        "--set-id, compare dissimilarities of sets of vectors.",
+    )
+    command.set_defaults(run=_compare)
+    add = command.add_argument
+    add("data", metavar="DATA", help=DATA_HELP)
+    add_target(command)
+    add_sets(command)
+    add(
+        "--unlabelled",
+        "--unlabeled",
+        action="store_true",
+        help="use no labels: rank embeddings (PCA, Isomap, MVU, ...) by the nearest neighbours of "
+        "held-out rows that they keep",
+    )
+    add("--components", type=number(int, 1), metavar="N", help="dimensions of the embeddings (2)")
+    add("--color", "--colour", metavar="COL", help="colours their pictures; no feature")
+    add(
+        "--groups",
+        metavar="COL",
+        help="rows, or sets, with equal values (a speaker, a subject) are never on both sides of a "
+        "fold",
+    )
+    add("--time", metavar="COL", help="train on the past, test on what follows")
+    add("--test", metavar="FILE", help="a fixed test file instead of folds")
+    add("--methods", metavar="A,B", help="learners or families to compare (see: nearfar methods)")
+    add("--scoring", metavar="NAME", help="a scorer of scikit-learn, such as f1_macro")
+    add_scale(command, "auto")
+    add("--repeats", type=number(int, 1), metavar="N", help="run so many × 5 folds, however long")
+    add(
+        "--time-budget",
+        type=number(float, 1),
+        metavar="SECONDS",
+        help="stop then; default 120 unless --repeats is given",
+    )
+    add("--tuning", choices=("full", "holdout", "k"), help="how much is tried inside each fold")
+    add(
+        "--min-gain",
+        type=number(float, 0),
+        default=0.05,
+        metavar="SHARE",
+        help="least relative gain worth a recommendation (default 0.05)",
+    )
+    add("--seed", type=number(int, 0), default=0, metavar="N", help="seed of the folds (0)")
+    add("--jobs", type=number(int, 1), metavar="N", help="worker processes at once (all cores)")
+    add(
+        "--in-process",
+        action="store_true",
+        help="no worker processes: quicker to start, but nothing can be killed or measured",
+    )
+    add("--no-context", action="store_true", help="leave out trees and logistic regression")
+    add("--no-rows", action="store_true", help="keep values, and names of sets, out of the report")
+    add("--out", type=Path, metavar="FILE", help="the HTML report (default report.html)")
+    add("--json", type=Path, metavar="FILE", help="every number, fold by fold")
+    add("--resume", action="store_true", help="go on with an interrupted comparison")
+    add("--force", action="store_true", help="overwrite files that exist")
+
+
+def _compare(options: argparse.Namespace) -> int:
+    has_report = find_spec("jinja2") is not None
+    if options.out is not None and not has_report:
+        raise ImportError("--out needs jinja2; run: pip install 'nearfar[app]'")
+    out, journal = places(options)
+    from nearfar.app.compare.journal import unclaim
+
+    try:
+        return _run_comparison(options, out, journal, has_report)
+    finally:
+        unclaim(journal)
+
+
+def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
+    # Only now: these imports take a second.
+    from nearfar.app.compare.driver import DEFAULT_BUDGET, compare_tables
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    fancy = terminal and find_spec("rich") is not None
+    budget = options.time_budget
+    if budget is None and options.repeats is None:
+        budget = DEFAULT_BUDGET
+    progress = _progress(fancy, budget)
+    n_before = _n_lines(journal)
+    sets = of_sets(options, options.data)
+    if sets and options.unlabelled:
+        raise ValueError(
+            "--unlabelled compares embeddings of rows; sets of vectors are compared by their "
+            "labels, and drawn without them by nearfar embed."
+        )
+    if options.unlabelled:
+        result = _compare_unlabelled(options, journal, progress, budget)
+        return _finish(options, result, out, journal, n_before, budget, fancy, has_report)
+    if options.color is not None or options.components is not None:
+        raise ValueError("--color and --components are for embeddings: add --unlabelled.")
+    if sets:
+        refuse_for_sets(options, "time", "keep")
+    given = {"labels": options.labels, "target": options.target}
+    table = read_data(options, groups=options.groups, time=options.time, **given)
+    test = None
+    if options.test is not None:
+        target = table.target if options.labels is None else None
+        try:
+            test = read_data(options, options.test, target=target, groups=options.groups)
+        except ValueError as error:
+            own = " A test file brings its own labels: a column, or the key y." * bool(
+                options.labels
+            )
+            raise ValueError(f"--test: {error}{own}") from error
+        table.messages += [f"{test.name}: {message}" for message in test.messages]
+    result = compare_tables(
+        table,
+        test,
+        methods=options.methods,
+        scoring=options.scoring,
+        scale=options.scale,
+        repeats=options.repeats,
+        time_budget=budget,
+        tuning=options.tuning,
+        min_gain=options.min_gain,
+        keep=options.keep,
+        drop=() if sets else options.drop,
+        random_state=options.seed,
+        context=not options.no_context,
+        n_jobs=options.jobs,
+        isolate=not options.in_process,
+        journal=journal,
+        progress=progress,
+        began=options.began,
+        argv=options.argv,
+        show_rows=not options.no_rows,
+    )
+    return _finish(options, result, out, journal, n_before, budget, fancy, has_report)
+
+
+def _compare_unlabelled(
+    options: argparse.Namespace, journal: Path, progress: Any, budget: float | None
+) -> Any:
+    from nearfar.app.compare.driver import compare_unlabelled
+
+    for name in ("groups", "time", "test", "scoring", "tuning"):
+        if getattr(options, name) is not None:
+            hint = " To leave its column out, use --drop." if name in ("groups", "time") else ""
+            raise ValueError(f"--{name} needs labels, and --unlabelled compares without.{hint}")
+    table = read_data(options, target=options.target, labels=options.labels, need_target=False)
+    return compare_unlabelled(
+        table,
+        methods=options.methods,
+        scale=options.scale,
+        repeats=options.repeats,
+        time_budget=budget,
+        min_gain=options.min_gain,
+        keep=options.keep,
+        drop=options.drop,
+        color=options.color,
+        n_components=2 if options.components is None else options.components,
+        random_state=options.seed,
+        context=not options.no_context,
+        n_jobs=options.jobs,
+        isolate=not options.in_process,
+        journal=journal,
+        progress=progress,
+        began=options.began,
+        argv=options.argv,
+        show_rows=not options.no_rows,
+    )
+
+
+def _finish(
+    options: argparse.Namespace,
+    result: Any,
+    out: Path,
+    journal: Path,
+    n_before: int,
+    budget: float | None,
+    fancy: bool,
+    has_report: bool,
+) -> int:
+    """Write the files, then print."""
+    # Files first: the terminal may be gone, or not know a character. The report's name is ours:
+    # checked before the run, or written by the run that is resumed.
+    if has_report:
+        result.to_html(out, force=True)
+    if options.json is not None:
+        result.to_json(options.json, force=True)
+    if result.complete:
+        journal.unlink(missing_ok=True)
+    _print_result(result, fancy)
+    if has_report:
+        print(f"\nReport: {out}")
+    else:
+        print("\nFor the HTML report: pip install 'nearfar[app]'")
+    protocol = result.document["protocol"]
+    if budget is not None:
+        print(
+            "The same folds and settings again, however long it takes: "
+            f"--repeats {protocol['repeats']}"
+            + (f" --tuning {protocol['tuning']}" if protocol["tuning"] != "none" else "")
+            + " without --time-budget"
+        )
+    if options.json is not None:
+        print(f"Numbers: {options.json}")
+    if journal.exists():
+        # Of a method without a single fold the same time would bring no more.
+        stuck = _n_lines(journal) <= n_before or any(
+            method["status"] == "unfinished" and not method["folds_done"]
+            for method in result.document["methods"]
+        )
+        short = result.document["status"] == "time budget reached" and stuck
+        print(f"To go on: {resume_command(options, out, budget if short else None)}")
+    return 130 if result.document["status"] == "interrupted" else 0
+
+
+def _n_lines(journal: Path) -> int:
+    """Lines of a journal; what was finished, and the first."""
+    try:
+        return max(1, journal.read_bytes().count(b"\n"))
+    except OSError:
+        return 1
+
+
+def _print_result(result: Any, fancy: bool) -> None:
+    if fancy:
+        from nearfar.app.live import show
+
+        show(result)
+    else:
+        # The data, the warnings and the plan were printed before the run.
+        print("\n" + str(result).split("\n\n", 1)[1])
+    if not result.code:
+        return
+    print("\nTo repeat it with scikit-learn:\n")
+    print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
+
+
+def _progress(fancy: bool, budget: float | None) -> Any:
+    if fancy:
+        from nearfar.app.live import LiveProgress
+
+        return LiveProgress(budget)
+    from nearfar.app.progress import PlainProgress
+
+    return PlainProgress(sys.stdout)
+
+
+def places(options: argparse.Namespace) -> tuple[Path, Path]:
+    """Where the report and the journal go.
+
+    Refuses at once what would overwrite a file or cannot be written, and claims the journal, so
+    that another run in this folder takes another name.
+    """
+    from nearfar.app.compare.journal import claim, in_use, unclaim
+
+    replaced = options.force or options.resume
+    if options.json is not None:
+        check_place(options.json, "--json", replaced)
+    if options.out is None:
+        out = _resumable() if options.resume else Path("report.html")
+    else:
+        out = options.out
+        if out.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"--out {out}: the report is HTML; end its name with .html.")
+        check_place(out, "--out", replaced)
+    number = 1
+    while True:
+        journal = out.with_suffix(".journal")
+        _refuse_one_name(options, out, journal)
+        if options.resume:
+            if not journal.exists():
+                raise ValueError(f"There is nothing to resume: {journal} does not exist.")
+            return out, journal
+        if options.force and not in_use(journal):
+            journal.unlink(missing_ok=True)
+        try:
+            claimed = claim(journal)
+        except OSError as error:
+            raise ValueError(cannot_write(out, "--out", error)) from error
+        # Looked for only now: a run that was ending may just have written it.
+        if claimed and (options.force or not out.exists()):
+            return out, journal
+        if claimed:
+            unclaim(journal)
+        elif options.force:
+            raise ValueError(f"{journal} belongs to a comparison that is still running.")
+        elif options.out is not None:
+            raise ValueError(
+                f"{journal} holds a comparison that is unfinished or still running: add --resume "
+                "to go on, or --force to start anew."
+            )
+        number += 1
+        out = Path(f"report-{number}.html")
+
+
+def _refuse_one_name(options: argparse.Namespace, out: Path, journal: Path) -> None:
+    if options.json is None:
+        return
+    json = os.path.realpath(options.json)
+    for path, what in ((out, "the report"), (journal, "the journal"), (options.data, "the data")):
+        if json == os.path.realpath(path):
+            raise ValueError(f"--json {options.json} is {what}; choose another name.")
+
+
+def _resumable() -> Path:
+    from nearfar.app.compare.journal import in_use
+
+    found = [path for path in Path().glob("report*.journal") if not in_use(path)]
+    if not found:
+        raise ValueError("There is nothing to resume: no report*.journal in this folder.")
+    return max(found, key=lambda path: path.stat().st_mtime).with_suffix(".html")
+
+
+def resume_command(options: argparse.Namespace, out: Path, budget: float | None) -> str:
+    """The command to go on with; with a larger budget where this one was too small."""
+    kept = [word for word in options.argv if word not in ("--resume", "--force")]
+    if options.out is None:
+        kept += ["--out", str(out)]
+    if budget is not None:
+        for i in range(len(kept) - 1, 0, -1):
+            if kept[i].partition("=")[0] == "--time-budget":
+                del kept[i : i + (1 if "=" in kept[i] else 2)]
+        kept += ["--time-budget", f"{max(60, 4 * budget):g}"]
+    return shlex.join([*kept, "--resume"])

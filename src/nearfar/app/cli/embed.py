@@ -1,0 +1,207 @@
+"""``nearfar embed``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from nearfar.app.cli.files import check_place, write_coordinates
+from nearfar.app.cli.options import (
+    DATA_HELP,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+    of_sets,
+    read_data,
+    refuse_for_sets,
+)
+
+
+def add_embed(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "embed",
+        help="what do my data look like in two or three dimensions, and can I trust it?",
+        description="Embed the rows of a table in few dimensions, draw them, and say how good the "
+        "picture is.",
+    )
+    command.set_defaults(run=_embed)
+    add = command.add_argument
+    add("data", metavar="DATA", help=DATA_HELP)
+    add(
+        "--method",
+        metavar="NAME",
+        help="mvu (default), variational-mvu, landmark-mvu, isomap, lle, laplacian-eigenmaps, pca "
+        "...; a wrong name lists all. For sets of vectors: set-embedding, whose dissimilarity is "
+        "--set metric=hellinger, for instance (default bhattacharyya_riemann)",
+    )
+    add(
+        "--components",
+        type=number(int, 1),
+        default=2,
+        metavar="N",
+        help="dimensions (2); the page draws up to three",
+    )
+    add("--neighbors", type=number(int, 1), metavar="K", help="neighbours of each row")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="another parameter of the method, such as constraints=equality",
+    )
+    add_target(command)
+    add_sets(command)
+    add("--groups", metavar="COL", help="of sets: a column that is no feature, for --color")
+    add("--color", metavar="COL", help="the column to colour by (default: the labels)")
+    add("--images", type=_shape, metavar="HxW", help="rows are images of this height and width")
+    add_scale(command, "auto", "auto standardises columns of unlike spread (default)")
+    add("--no-rows", action="store_true", help="keep the values of rows out of the page")
+    add("--out", type=Path, metavar="FILE", help="the page (default embedding.html)")
+    add("--csv", type=Path, metavar="FILE", help="the coordinates: .csv, .tsv, .parquet or .npy")
+    add("--save", type=Path, metavar="MODEL", help="the model file, for: nearfar transform")
+    add("--force", action="store_true", help="overwrite files that exist")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    found = re.fullmatch(r"(\d+)[x×,](\d+)(?:[x×,](\d+))?", text.strip().lower())
+    sizes = tuple(int(size) for size in found.groups() if size) if found else ()
+    if not sizes or min(sizes) < 1 or (len(sizes) == 3 and sizes[2] != 3):
+        raise argparse.ArgumentTypeError(f"{text!r} is no height and width, such as 28x28")
+    return sizes
+
+
+def _embed(options: argparse.Namespace) -> int:
+    if find_spec("jinja2") is None:
+        raise ImportError("the page needs jinja2; run: pip install 'nearfar[app]'")
+    _check_embed_places(options)
+    from nearfar.app.embed.embedding import embed_table, make_embedder
+    from nearfar.app.embed.set_embeddings import embed_sets
+    from nearfar.app.report.embedding import write_embedding_document
+    from nearfar.extras import require
+
+    sets = of_sets(options, options.data)
+    options.method = options.method or ("set-embedding" if sets else "mvu")
+    if sets:
+        refuse_for_sets(options, "keep", "images")
+    elif options.groups is not None:
+        raise ValueError("--groups is for sets of vectors here; to leave a column out, use --drop.")
+    learner = make_embedder(
+        options.method, options.components, options.neighbors, options.settings, sets=sets
+    )
+    if options.save is not None:
+        require("skops.io", "app")
+    table = read_data(
+        options,
+        target=options.target,
+        labels=options.labels,
+        groups=options.groups,
+        need_target=False,
+        guess_target=True,
+    )
+    shared: dict[str, Any] = {
+        "scale": options.scale,
+        "color": options.color,
+        "show_rows": not options.no_rows,
+        # A saved learner has the components that were asked for, and no more.
+        "whole_spectrum": options.save is None,
+        "progress": _fit_progress(),
+        "argv": options.argv,
+    }
+    if sets:
+        result = embed_sets(table, learner, **shared)
+    else:
+        result = embed_table(
+            table,
+            learner,
+            keep=options.keep,
+            drop=options.drop,
+            image_shape=options.images,
+            **shared,
+        )
+    if result.stopped:
+        print("Stopped: writing the best so far. Ctrl-C once more ends without it.")
+    write_embedding_document(result.document, options.out, force=True)
+    if options.csv is not None:
+        names = [f"component_{i}" for i in range(result.coordinates.shape[1])]
+        columns = dict(zip(names, result.coordinates.T, strict=True))
+        write_coordinates(columns, options.csv, table.X.names if sets else None)
+    if options.save is not None:
+        from nearfar.persistence import save
+
+        metadata = {"method": options.method, "data": table.name, "target": table.target}
+        if sets:
+            metadata["features"] = table.feature_names
+        save(result.chain, options.save, force=True, metadata=metadata)
+    _print_embedding(result.document)
+    print(f"\nPage: {options.out}")
+    if options.csv is not None:
+        print(f"Coordinates: {options.csv}")
+    if options.save is not None:
+        kept = (
+            "means and covariances of the sets" if sets else "training rows, as they are or mapped"
+        )
+        print(f"Saved: {options.save} (it holds the {kept})")
+    return 130 if result.stopped else 0
+
+
+def _check_embed_places(options: argparse.Namespace) -> None:
+    """Refuse before the work what could not be written after it."""
+    if options.out is None:
+        options.out = Path("embedding.html")
+        number = 1
+        while options.out.exists() and not options.force:
+            number += 1
+            options.out = Path(f"embedding-{number}.html")
+    if options.out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out {options.out}: the page is HTML; end its name with .html.")
+    if options.csv is not None and options.csv.suffix.lower() not in _COORDINATE_FILES:
+        names = f"{', '.join(_COORDINATE_FILES[:-1])} or {_COORDINATE_FILES[-1]}"
+        raise ValueError(f"--csv {options.csv}: end the name with {names}.")
+    taken = {os.path.realpath(options.data): "the data"}
+    for option in ("out", "csv", "save"):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise ValueError(f"--{option} {path} is {taken[place]}; choose another name.")
+        taken[place] = f"what --{option} writes"
+        check_place(path, f"--{option}", options.force)
+
+
+_COORDINATE_FILES = (".csv", ".tsv", ".parquet", ".npy")
+
+
+def _fit_progress() -> Any:
+    if sys.stdout is not None and sys.stdout.isatty() and find_spec("rich") is not None:
+        from nearfar.app.live import LiveFit
+
+        return LiveFit()
+    from nearfar.app.progress import PlainFitProgress
+
+    return PlainFitProgress(sys.stdout)
+
+
+def _print_embedding(document: dict[str, Any]) -> None:
+    for warning in document["warnings"]:
+        print(f"Warning: {warning}")
+    print(f"\n{document['answer']['text']}")
+    print(f"\nCertificate: {document['certificate']['text']}")
+    print(f"\nQuality: {document['quality']['text']}")
+    for measure in document["quality"]["measures"]:
+        print(f"  {measure['label']:<20} {measure['value']:.3f}")
+    values = document["spectrum"]
+    print(f"\nSpectrum: {values['text']}")
+    if values["values"]:
+        shares = [f"{100 * share:.1f} %" for share in values["shares"]]
+        shown = shares or [f"{value:.3g}" for value in values["values"]]
+        more = ", ..." if len(shown) > 10 or values["more"] else ""
+        print(f"  {', '.join(shown[:10])}{more}")

@@ -1,0 +1,59 @@
+"""``nearfar methods``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from nearfar.words import listed
+
+
+def add_methods(commands: Any) -> None:
+    """Add the command."""
+    methods = commands.add_parser("methods", help="list the learners", description="List learners.")
+    methods.set_defaults(run=_methods)
+
+
+def _methods(options: argparse.Namespace) -> int:
+    from nearfar.app.compare.methods import DEFAULT, baselines, known_learners
+    from nearfar.app.compare.set_methods import DEFAULT as OF_SETS
+    from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
+
+    found = known_learners()
+    width = max(map(len, found))
+    print("Start here (what `nearfar compare` tries):")
+    for name in DEFAULT:
+        print(_method_line(name, found[name], width))
+    rooms: dict[str, list[str]] = {}
+    for name, learner in found.items():
+        parts = learner.__module__.split(".")
+        room = parts[1] if parts[0] == "nearfar" else f"from the package {parts[0]}"
+        rooms.setdefault(room, []).append(name)
+    for room, names in rooms.items():
+        print(f"\n{room}:")
+        for name in names:
+            print(_method_line(name, found[name], width))
+    print("\nThe name of a family stands for all its learners: --methods discriminant")
+    print("\nplain distances, for `nearfar fit --method`:")
+    for method in baselines():
+        print(f"  {method.name:<{width}} {method.label}")
+    print(f"  {'reference':<{width}} the best of these, as tuning finds it")
+    print("\nsets of vectors, for `nearfar compare --set-id COL --methods` (* what it tries):")
+    wide = max(map(len, SET_METHODS))
+    for name, one in SET_METHODS.items():
+        star = "*" if name in OF_SETS else " "
+        print(f"{star} {name:<{wide}} {one.text} [sets, labels]")
+    print(f"  {'distributions':<{wide}} all of these that need no extra package")
+    plain = listed([method.name for method in set_baselines()], quoted=False)
+    print(f"They are held against k-NN by the means alone: {plain}.")
+    return 0
+
+
+def _method_line(name: str, learner: Any, width: int) -> str:
+    tags = learner.learner_tags
+    words = [tags.kind, "labels" if tags.supervised else "no labels"]
+    words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
+    first = (learner.__doc__ or "").strip().partition("\n")[0]
+    first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
+    return f"  {name.lower():<{width}} {first} [{', '.join(words)}]"

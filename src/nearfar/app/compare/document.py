@@ -1,0 +1,205 @@
+"""The document of a comparison: everything it knows, as plain data that JSON can hold."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
+from nearfar.app.compare.set_comparison import contents_of_sets
+from nearfar.app.compare.summary import Summary
+from nearfar.app.tables.columns import Columns
+from nearfar.app.tables.images import pictures
+from nearfar.app.tables.traps import Trap
+from nearfar.datasets.tables import Table
+from nearfar.extras import require
+from nearfar.summaries.sets import Sets
+
+FORMAT = 1
+#: Columns whose values are kept for the rows that the report shows.
+_SHOWN_COLUMNS = 50
+_IMAGE_BYTES = 1_500_000
+#: Weights of features, in all folds of all learners together.
+_WEIGHTS = 200_000
+
+
+def make_document(
+    data: dict[str, Any],
+    warned: Sequence[Trap],
+    schedule: Schedule,
+    summary: Summary,
+    *,
+    code: str,
+    seed: int,
+    seconds: float,
+    argv: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Everything but the contents of rows."""
+    found = summary.pictures()
+    return {
+        **run_facts(data, warned, schedule, seconds=seconds, argv=argv),
+        "protocol": _protocol(schedule, summary, seed, fixed=data["test"] is not None),
+        "common_folds": summary.common,
+        "methods": summary.table(),
+        "nested": summary.nested(),
+        "answer": _with_caution(summary.answer(), warned),
+        "best": summary.best,
+        "code": code,
+        **found,
+        "weights": kept_weights(found["weights"], data["features"]),
+        "rows": None,
+        "images": None,
+        "sets": None,
+    }
+
+
+def run_facts(
+    data: dict[str, Any],
+    warned: Sequence[Trap],
+    schedule: Schedule,
+    *,
+    seconds: float,
+    argv: Sequence[str] | None,
+) -> dict[str, Any]:
+    """What every document says: when and where, of which data, by which folds."""
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": None if argv is None else shlex.join(argv),
+        "seconds": seconds,
+        "status": schedule.status,
+        "versions": versions(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "data": data,
+        "warnings": [{"kind": trap.kind, "text": trap.text} for trap in warned],
+        "folds": [
+            {
+                "repeat": fold.repeat,
+                "fold": fold.fold,
+                "n_train": len(fold.train),
+                "n_test": len(fold.test),
+                "test": fold.test.tolist(),
+            }
+            for fold in schedule.scheme.folds
+        ],
+    }
+
+
+def describe(
+    table: Table, test: Table | None, columns: Columns, names: list[str], codes: NDArray[np.intp]
+) -> dict[str, Any]:
+    """What is known of the data."""
+    return {
+        "name": table.name,
+        "n_rows": len(codes),
+        "n_features": len(columns.names),
+        "features": list(columns.names),
+        "target": table.target,
+        "classes": names,
+        "class_counts": np.bincount(codes, minlength=len(names)).tolist(),
+        "dropped": [[str(column), reason] for column, reason in columns.dropped],
+        "groups": None
+        if table.groups is None
+        else {"name": table.groups_name, "n": len(np.unique(table.groups))},
+        "time": table.time_name,
+        "test": None if test is None else {"name": test.name, "n_rows": len(test.X)},
+        "image_shape": None if table.image_shape is None else list(table.image_shape),
+        "messages": list(table.messages),
+    }
+
+
+def kept_weights(
+    weights: dict[str, list[list[float]]], features: list[str], most: int = _WEIGHTS
+) -> dict[str, Any]:
+    """Shares of features with four digits; of the first folds only, where they are too many.
+
+    >>> kept_weights({"lda": [[0.123456, 0.876544]] * 5}, ["a", "b"], most=6)["lda"]["folds"]
+    [[0.1235, 0.8765], [0.1235, 0.8765], [0.1235, 0.8765]]
+    """
+    # Two folds at least: one says nothing of how stable they are.
+    n_folds = max(2, most // max(1, len(features) * len(weights)))
+    return {
+        name: {
+            "features": features,
+            "folds": [[float(f"{share:.4g}") for share in fold] for fold in folds[:n_folds]],
+        }
+        for name, folds in weights.items()
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    import nearfar
+
+    names = ("numpy", "scipy", "scikit-learn")
+    found = {"nearfar": nearfar.__version__, "python": platform.python_version()}
+    return found | {name: version(name) for name in names}
+
+
+def contents(
+    document: dict[str, Any], rows: Any, columns: Columns, image_shape: Sequence[int] | None
+) -> dict[str, Any]:
+    """Values, or pictures, of the rows that the report of the document shows."""
+    # By name, since the report stands above: it alone knows which rows it draws.
+    chosen = require("nearfar.app.report", "app").rows_to_show(document)
+    if isinstance(rows, Sets):
+        return contents_of_sets(rows, chosen)
+    names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
+    if image_shape is not None:
+        drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
+        images = {str(row): image for row, image in zip(chosen, drawn, strict=False)}
+        return {"rows": {"columns": [], "values": {}}, "images": images}
+    if hasattr(rows, "iloc"):
+        cells = rows[list(columns.names[:_SHOWN_COLUMNS])].iloc[chosen].to_numpy(object)
+    else:
+        cells = rows[chosen][:, list(columns.numeric[:_SHOWN_COLUMNS])]
+    values = {
+        str(row): [_text(value) for value in line]
+        for row, line in zip(chosen, cells.tolist(), strict=True)
+    }
+    return {"rows": {"columns": names, "values": values}, "images": None}
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)[:60]
+
+
+def _protocol(schedule: Schedule, summary: Summary, seed: int, fixed: bool) -> dict[str, Any]:
+    assert schedule.plan is not None
+    plan, measure = schedule.plan, summary.problem.measure
+    again = f"tuning={plan.tuning!r}, random_state={seed}."
+    if fixed:
+        again = f"The same settings again: {again}"
+    else:
+        again = f"The same folds and settings again: repeats={plan.repeats}, {again}"
+    return {
+        "scheme": schedule.scheme.words,
+        "n_splits": schedule.scheme.n_splits,
+        "repeats": plan.repeats,
+        "seed": seed,
+        "min_gain": summary.min_gain,
+        "confidence": summary.confidence,
+        "measure": measure.name,
+        "measure_note": measure.note,
+        "tuning": plan.tuning,
+        "tuning_note": without_folds(TUNING_WORDS[plan.tuning], fixed, summary.problem.noun),
+        "time_budget": schedule.budget,
+        "plan": list(plan.lines),
+        "notes": [*schedule.scheme.notes, again],
+    }
+
+
+def _with_caution(answer: dict[str, Any], warned: Sequence[Trap]) -> dict[str, Any]:
+    """The answer with a word on warnings that could make every error too low."""
+    if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
+        note = "See the warnings first: if they are right, every error above is too low."
+        answer["notes"].insert(0, note)
+    return answer

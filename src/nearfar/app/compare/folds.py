@@ -1,0 +1,459 @@
+"""The work of one method on one fold: tune inside the training rows, fit again, predict.
+
+Pure functions of data, method and fold; the same in a worker process and in this one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+
+from nearfar.app.compare.methods import Method, Setting
+from nearfar.app.compare.shared_embeddings import SharedEmbeddings
+from nearfar.app.compare.splits import Tuning, inner_splits
+from nearfar.app.tables.inputs import noun_of
+from nearfar.arrays import Indices
+from nearfar.evaluation.measures import Measure
+from nearfar.neighbors.knn import vote, vote_shares
+from nearfar.search.exact_search import kneighbors
+
+MAX_K = 15
+#: Neighbours kept for the report.
+SHOWN_NEIGHBORS = 5
+#: Held-out points of a map, at most.
+MAX_MAPPED = 1000
+
+
+class Work(Protocol):
+    """What is compared, as the processes of the methods see it."""
+
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
+
+    def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
+        """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
+
+    def pilot(self, method: Method, **task: Any) -> float:
+        """Seconds of one fit on some rows."""
+
+    def warm_up(self) -> None:
+        """Do once what all methods do."""
+
+
+@dataclass
+class Problem:
+    """The data, prepared for comparison."""
+
+    X: Any
+    classes: NDArray[Any]
+    codes: Indices
+    prepare: Any
+    measure: Measure
+    groups: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None
+    #: For each output of a fitted ``prepare``, the raw column it comes from; None if one to one.
+    origins: Callable[[Any], list[int]] | None = None
+    n_columns: int = 0
+    #: What all methods do, done once before any is measured.
+    plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
+
+    @property
+    def noun(self) -> str:
+        """What a row is called."""
+        return noun_of(self.X)
+
+    def rows(self, rows: Indices) -> Any:
+        """Some rows of X."""
+        return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+
+    def labels(self, rows: Indices) -> NDArray[Any]:
+        """Their labels, as the user gave them."""
+        return np.asarray(self.classes[self.codes[rows]])
+
+    # What a worker asks for: see Work.
+
+    def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
+        """:func:`run_fold`."""
+        return run_fold(self, method, **task)
+
+    def pilot(self, method: Method, **task: Any) -> float:
+        """:func:`pilot`."""
+        return pilot(self, method, **task)
+
+    def warm_up(self) -> None:
+        """:func:`warm_up`."""
+        warm_up(self)
+
+
+@dataclass
+class Predictions:
+    """Codes predicted for test rows by each k, or in one column by what does not vote."""
+
+    codes: Indices
+    ks: list[int | None]
+    shares: Callable[[int], NDArray[np.float64]]
+    neighbors: Indices | None
+    chain: Pipeline | None
+    fit_seconds: float = 0.0
+    predict_seconds: float = 0.0
+    mapped: tuple[NDArray[Any], NDArray[Any]] | None = None
+    caught: list[str] = field(default_factory=list)
+
+
+def predict_all_k(
+    problem: Problem,
+    setting: Setting,
+    train: Indices,
+    test: Indices,
+    shared: SharedEmbeddings | None = None,
+) -> Predictions:
+    """Fit one setting and predict with every k at once; ``shared`` is for sets."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        began = perf_counter()
+        if shared is None:
+            known, new = problem.rows(train), problem.rows(test)
+        else:
+            setting, known, new = shared.after(setting, problem.X, train, test)
+        steps = setting.steps(problem.prepare)
+        labels = problem.labels(train)
+        largest = min(MAX_K, len(train))
+        chain = Pipeline(steps) if steps else None
+        if chain is not None and setting.neighbours:
+            chain.set_params(learner__n_neighbors=largest)
+        if not setting.votes:
+            assert chain is not None
+            chain.fit(known, labels)
+            fit_seconds = perf_counter() - began
+            answers = chain[-1].predict(map_through(chain[:-1], new))
+            result = Predictions(
+                _codes_of(answers, problem.classes)[:, None],
+                [None],
+                lambda _: _probabilities(chain, problem, new),
+                None,
+                chain,
+                fit_seconds,
+                perf_counter() - began - fit_seconds,
+            )
+        else:
+            mapped = None
+            if setting.neighbours:
+                assert chain is not None
+                chain.fit(known, labels)
+                fit_seconds = perf_counter() - began
+                nearest = chain[-1].kneighbors(map_through(chain[:-1], new))[1]
+            else:
+                # As a Pipeline does: what is embedded in fitting is not embedded again.
+                points = _points(known if chain is None else chain.fit_transform(known, labels))
+                fit_seconds = perf_counter() - began
+                queries = _points(new if chain is None else map_through(chain, new))
+                _, nearest = kneighbors(points, queries, n_neighbors=largest)
+                mapped = (points, queries)
+            voters, n_classes = problem.codes[train][nearest], len(problem.classes)
+            ks = list(range(1, largest + 1))
+            predicted = np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1)
+            result = Predictions(
+                predicted,
+                list(ks),
+                lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
+                train[nearest[:, :SHOWN_NEIGHBORS]],
+                chain,
+                fit_seconds,
+                perf_counter() - began - fit_seconds,
+                mapped,
+            )
+    result.caught = sorted(
+        {
+            f"{w.category.__name__}: {' '.join(str(w.message).split())[:300]}"
+            for w in caught
+            if issubclass(w.category, ConvergenceWarning | RuntimeWarning)
+        }
+    )
+    return result
+
+
+def errors_by_k(problem: Problem, predictions: Predictions, test: Indices) -> NDArray[np.float64]:
+    """The error for each k."""
+    true = problem.codes[test]
+    # A scorer of one's own may look at the rows.
+    X = None if problem.measure.by_rows else problem.rows(test)
+    return np.array(
+        [
+            problem.measure.error(
+                problem.classes,
+                true,
+                predictions.codes[:, column],
+                lambda column=column: predictions.shares(column),  # type: ignore[misc]
+                X,
+            )
+            for column in range(predictions.codes.shape[1])
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What tuning chose, and its error inside the training rows."""
+
+    setting: Setting
+    k: int | None
+    error: float | None
+    caught: tuple[str, ...]
+
+
+def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Choice:
+    """The setting and k with the lowest error on splits inside the training rows."""
+    settings = method.settings[:1] if tuning == "k" else method.settings
+    inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
+    # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
+    idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
+    if not inside or idle:
+        return Choice(settings[0], 1 if settings[0].votes else None, None, ())
+    shared = SharedEmbeddings(settings) if problem.noun == "set" and len(settings) > 1 else None
+    caught: set[str] = set()
+    best: tuple[float, Setting, int | None] | None = None
+    failures: list[tuple[Setting, Exception]] = []
+    for setting in method.settings:
+        if tuning == "k" and best is not None:
+            break  # the first that works
+        try:
+            means, ks = _inner_scores(problem, setting, train, inside, caught, shared)
+        except Exception as error:  # one setting that cannot be used leaves the others
+            failures.append((setting, error))
+            continue
+        column = int(means.argmax())
+        # As GridSearchCV: the highest mean, the first of equals.
+        if best is None or means[column] > best[0]:
+            best = (float(means[column]), setting, ks[column])
+    if best is None:
+        raise failures[0][1]
+    notes = [f"Setting {one.label!r} failed: {_one_line(error)}" for one, error in failures]
+    return Choice(best[1], best[2], 1.0 - best[0], (*notes, *sorted(caught)))
+
+
+def _inner_scores(
+    problem: Problem,
+    setting: Setting,
+    train: Indices,
+    inside: list[tuple[Indices, Indices]],
+    caught: set[str],
+    shared: SharedEmbeddings | None,
+) -> tuple[NDArray[np.float64], list[int | None]]:
+    """Mean score of a setting for each k, and these k."""
+    scores, ks = [], []
+    for part, held in inside:
+        predictions = predict_all_k(problem, setting, train[part], train[held], shared)
+        scores.append(1.0 - errors_by_k(problem, predictions, train[held]))
+        ks.append(predictions.ks)
+        caught.update(predictions.caught)
+    width = min(len(row) for row in scores)
+    return np.average(np.array([row[:width] for row in scores]), axis=0), ks[0]
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def run_fold(
+    problem: Problem,
+    method: Method,
+    train: Indices,
+    test: Indices,
+    tuning: Tuning,
+    *,
+    details: bool = False,
+    draw: bool = False,
+) -> dict[str, Any]:
+    """Tune, fit and predict; a plain dictionary of what came of it.
+
+    Parameters
+    ----------
+    tuning : {"full", "holdout", "k"}
+        Three folds inside the training rows and all settings; one split and all settings; one
+        split and the first setting. k is always tuned.
+    details : bool
+        Keep predictions and neighbours.
+    draw : bool
+        Keep a map of held-out points and the history of the fit.
+    """
+    began = perf_counter()
+    choice = tune(problem, method, train, tuning)
+    tuned = perf_counter() - began
+    final = predict_all_k(problem, choice.setting, train, test)
+    column = 0 if choice.k is None else min(choice.k, final.codes.shape[1]) - 1
+    errors = errors_by_k(problem, final, test)
+    result: dict[str, Any] = {
+        "error": float(errors[column]),
+        "inner_error": choice.error,
+        "setting": choice.setting.label,
+        "k": final.ks[column],
+        "tune_seconds": tuned,
+        "fit_seconds": final.fit_seconds,
+        "predict_seconds": final.predict_seconds,
+        "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
+        "weights": _weights(problem, final, train),
+    }
+    if details:
+        result["predicted"] = final.codes[:, column].tolist()
+        if final.neighbors is not None:
+            result["neighbors"] = final.neighbors.tolist()
+    if draw:
+        result["map"] = _flat_map(final)
+        result["history"] = _history(final)
+    return result
+
+
+def pilot(problem: Problem, method: Method, train: Indices, test: Indices, size: int) -> float:
+    """Seconds of one fit and prediction on so many rows, with the first setting that works."""
+    rng = np.random.default_rng(0)
+    some = train if size >= len(train) else np.sort(rng.choice(train, size, replace=False))
+    if len(np.unique(problem.codes[some])) < 2:
+        some = train
+    asked = max(1, len(test) * len(some) // len(train))
+    failures = []
+    for setting in method.settings:
+        began = perf_counter()
+        try:
+            predict_all_k(problem, setting, some, test[:asked])
+        except Exception as error:
+            failures.append(error)
+        else:
+            return perf_counter() - began
+    raise failures[0]
+
+
+def warm_up(problem: Problem) -> None:
+    """Do once, with the plainest method, what all do, so that its memory is no method's own."""
+    few = np.arange(min(30, len(problem.codes)))
+    with suppress(Exception):  # too few rows, say: it is not asked for anything
+        predict_all_k(problem, problem.plainest, few, few)
+
+
+def _guides(problem: Problem, rows: Indices) -> tuple[Any, Any]:
+    return (
+        None if problem.groups is None else problem.groups[rows],
+        None if problem.time is None else problem.time[rows],
+    )
+
+
+def map_through(chain: Pipeline, X: Any) -> Any:
+    """Rows through all steps, also where the last one keeps nothing that it learnt.
+
+    Pipeline.transform would call such a one not fitted.
+    """
+    for _, step in chain.steps:
+        if isinstance(step, Pipeline):
+            X = map_through(step, X)
+        elif not isinstance(step, str) and step is not None:  # "passthrough"
+            X = step.transform(X)
+    return X
+
+
+def _points(mapped: Any) -> NDArray[np.floating[Any]]:
+    points = np.asarray(mapped)
+    if points.dtype not in (np.float32, np.float64):
+        points = points.astype(np.float64)
+    if points.ndim != 2:
+        raise ValueError(f"transform gave an array of shape {points.shape}; it must be 2-d.")
+    if not np.isfinite(points).all():
+        raise ValueError("transform gave NaN or infinity.")
+    return points
+
+
+def _codes_of(labels: Any, classes: NDArray[Any]) -> Indices:
+    labels = np.asarray(labels)
+    codes = np.searchsorted(classes, labels)
+    codes = np.minimum(codes, len(classes) - 1)
+    if not (classes[codes] == labels).all():
+        raise ValueError("predict gave labels that are not among the classes.")
+    return codes.astype(np.intp)
+
+
+def _probabilities(chain: Pipeline, problem: Problem, new: Any) -> NDArray[np.float64]:
+    """Class probabilities with a column for every class of the data."""
+    found = chain[-1].predict_proba(map_through(chain[:-1], new))
+    shares = np.zeros((len(found), len(problem.classes)))
+    shares[:, _codes_of(chain[-1].classes_, problem.classes)] = found
+    return shares
+
+
+def _weights(problem: Problem, final: Predictions, train: Indices) -> list[float] | None:
+    """Share of each raw column in the squared distance of two random rows, each on its own.
+
+    For a linear chain with map A: (A'A)_jj times the variance of column j, summed over the columns
+    that a category became, scaled to sum to one.
+    """
+    chain = final.chain
+    if chain is None or "learner" not in chain.named_steps:
+        return None
+    learner = chain.named_steps["learner"]
+    components = getattr(learner, "components_", None)
+    scaler = chain.named_steps.get("scale")
+    if not isinstance(components, np.ndarray) or components.ndim != 2:
+        return None
+    if scaler is not None and not hasattr(scaler, "scale_"):
+        return None  # not linear
+    prepare = chain.named_steps.get("prepare")
+    X = np.asarray(
+        problem.rows(train) if prepare is None else prepare.transform(problem.rows(train))
+    )
+    if X.shape[1] != components.shape[1]:
+        return None
+    spread = X.astype(np.float64).std(axis=0)
+    if scaler is not None:
+        spread = spread / scaler.scale_
+    parts = (components.astype(np.float64) ** 2).sum(axis=0) * spread**2
+    if prepare is not None and problem.origins is not None:
+        parts = np.bincount(problem.origins(prepare), parts, minlength=problem.n_columns)
+    total = parts.sum()
+    if not (np.isfinite(total) and total > 0):
+        return None
+    return [float(part) for part in parts / total]
+
+
+def _flat_map(final: Predictions) -> dict[str, list[float]] | None:
+    """Held-out points in the first two principal axes of the mapped training rows."""
+    if final.mapped is None:
+        return None
+    points, queries = (part.astype(np.float64) for part in final.mapped)
+    queries = queries[shown_rows(len(queries))]
+    centre = points.mean(axis=0)
+    if points.shape[1] > 2:
+        # Enough rows for two axes.
+        sample = points[:: max(1, len(points) // 5000)]
+        axes = np.linalg.svd(sample - centre, full_matrices=False)[2][:2]
+        # Signs by the largest entry, so that maps do not flip from run to run.
+        axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+        flat = (queries - centre) @ axes.T
+    else:
+        flat = queries - centre
+    if flat.shape[1] == 1:
+        flat = np.column_stack([flat, np.zeros(len(flat))])
+    return {"x": flat[:, 0].tolist(), "y": flat[:, 1].tolist()}
+
+
+def shown_rows(n_test: int) -> Indices:
+    """Which of the test rows a map shows: all, or evenly chosen ones."""
+    return np.linspace(0, n_test - 1, min(n_test, MAX_MAPPED)).astype(np.intp)
+
+
+def _history(final: Predictions) -> dict[str, list[float]] | None:
+    learner = None if final.chain is None else final.chain.named_steps.get("learner")
+    history = getattr(learner, "history_", None)
+    if not isinstance(history, dict) or "objective" not in history:
+        return None
+    return {
+        name: [float(value) for value in history[name]][:1000]
+        for name in ("objective", "seconds")
+        if name in history
+    }

@@ -1,0 +1,368 @@
+"""The few lines of scikit-learn that repeat a run of the chosen method."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+
+from nearfar.app.compare.folds import MAX_K, Problem
+from nearfar.app.compare.methods import Method
+from nearfar.app.compare.splits import N_SPLITS, Scheme, Tuning, inner_splits, inner_splitter
+from nearfar.app.tables.columns import Columns
+from nearfar.datasets.tables import EMBEDDED, Table
+
+# What the lines use besides the estimators of the method.
+_TOOLS = {
+    "nearfar": ("KNNClassifier",),
+    "nearfar.datasets": ("read_sets", "read_table"),
+    "nearfar.evaluation": ("held_out_quality",),
+    "nearfar.app.tables.columns": ("choose_columns",),
+    "nearfar.app.compare.splits": ("inner_splits", "make_scheme"),
+    "sklearn.model_selection": (
+        "GridSearchCV",
+        "GroupShuffleSplit",
+        "KFold",
+        "RepeatedKFold",
+        "RepeatedStratifiedKFold",
+        "ShuffleSplit",
+        "StratifiedGroupKFold",
+        "StratifiedKFold",
+        "StratifiedShuffleSplit",
+        "cross_val_score",
+    ),
+    "sklearn.pipeline": ("Pipeline", "make_pipeline"),
+}
+
+
+def repeat_lines(
+    table: Table,
+    test: Table | None,
+    columns: Columns,
+    method: Method,
+    scheme: Scheme,
+    tuning: Tuning,
+    problem: Problem,
+    *,
+    seed: int,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
+) -> str:
+    """Lines that tune and test the method as the comparison did, and fit it on all rows.
+
+    None for a reference without a plain distance that could be run.
+    """
+    if not method.settings:
+        return ""
+    settings = (
+        method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
+    )
+    votes = settings[0].votes and not settings[0].neighbours
+    steps = [("scale", "'passthrough'"), ("learner", "'passthrough'")]
+    prepare = problem.prepare
+    if not isinstance(prepare, str):
+        steps.insert(0, ("prepare", _prepare(prepare)))
+    if votes:
+        steps.append(("knn", "KNNClassifier()"))
+    train = scheme.folds[0].train
+    if test is not None or scheme.code is not None:
+        groups = None if problem.groups is None else problem.groups[train]
+        inside = inner_splits(tuning, problem.codes[train], groups)
+        most = min([MAX_K, *(len(part) for part, _ in inside)])
+        k_values = f"list(range(1, {most + 1}))"
+    else:
+        k_values = "list(range(1, most + 1))"  # in each fold as many as its smallest part has rows
+    own = "knn" if votes else "learner"
+    ks = f", '{own}__n_neighbors': {k_values}" if settings[0].votes else ""
+    grid = [
+        "settings = [",
+        *(
+            f"    {{'scale': [{code_of(s.scale)}], 'learner': [{code_of(s.estimator)}]{ks}}},"
+            for s in settings
+        ),
+        "]",
+    ]
+    body = [
+        *_data_lines(table, test, keep, drop),
+        *_given_lines(table, problem, scheme),
+        "pipeline = Pipeline([",
+        *(f"    ({name!r}, {text})," for name, text in steps),
+        "], memory=mkdtemp())",
+        *_search_lines(problem, scheme, tuning, grid, test is not None, seed),
+    ]
+    text = "\n".join(body)
+    used = [prepare, *(part for s in settings for part in (s.scale, s.estimator))]
+    imports = ["from tempfile import mkdtemp", ""]
+    imports += ["import numpy as np"] * ("np." in text) + _imports(text, used)
+    return "\n".join([*imports, "", text]) + "\n"
+
+
+def embedding_lines(
+    table: Table,
+    columns: Columns,
+    method: Method,
+    scheme: Scheme,
+    *,
+    n_neighbors: int,
+    measured: int,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
+) -> str:
+    """Lines that measure an embedding as the comparison did, and fit it to all rows."""
+    setting, prepare = method.settings[0], columns.preprocessor()
+    steps = [] if isinstance(prepare, str) else [_prepare(prepare)]
+    steps += [] if isinstance(setting.scale, str) else [code_of(setting.scale)]
+    rows = "X.iloc" if hasattr(table.X, "iloc") else "X"
+    ready, every = [], "X"
+    inputs = [f"    known, new = {rows}[train], {rows}[test]"]
+    if steps:
+        ready = ["inputs = make_pipeline(", *(f"    {step}," for step in steps), ")"]
+        inputs = [
+            f"    known = inputs.fit_transform({rows}[train])",
+            f"    new = inputs.transform({rows}[test])",
+        ]
+        every = "inputs.fit_transform(X)"
+    most = max(len(fold.test) for fold in scheme.folds)
+    if most > measured:
+        # As evenly() chooses them.
+        inputs.append(
+            f"    new = new[np.unique(np.linspace(0, len(new) - 1, min(len(new), {measured}))"
+            ".astype(int))]"
+        )
+    own = _own_folds(scheme)
+    body = [
+        *_data_lines(table, None, keep, drop, labels=False),
+        *(["# cv: the folds that were given, as pairs of row numbers"] if own else []),
+        *ready,
+        "shares = []",
+        f"for train, test in {'cv' if own else f'{scheme.code}.split(X)'}:",
+        *inputs,
+        f"    learner = {code_of(setting.estimator)}",
+        "    there = learner.fit_transform(known)",
+        f"    found = held_out_quality(known, there, new, learner.transform(new), {n_neighbors})",
+        "    shares.append(found['intersection'])",
+        "print(np.mean(shares))  # the share of neighbours kept",
+        f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of all rows, for use",
+    ]
+    text = "\n".join(body)
+    homes = _imports(text, [prepare, setting.scale, setting.estimator])
+    return "\n".join(["import numpy as np", *homes, "", text]) + "\n"
+
+
+def _imports(text: str, estimators: list[Any]) -> list[str]:
+    """Lines that import what the text uses."""
+    homes: dict[str, set[str]] = {
+        home: {name for name in names if re.search(rf"\b{name}\b", text)}
+        for home, names in _TOOLS.items()
+    }
+    for part in estimators:
+        for name, home in _homes(part):
+            homes.setdefault(home, set()).add(name)
+    return [
+        f"from {home} import {', '.join(sorted(homes[home]))}"
+        for home in sorted(homes)
+        if homes[home]
+    ]
+
+
+def _homes(value: Any) -> list[tuple[str, str]]:
+    """Names that the code of an estimator uses, each with the module it comes from."""
+    if isinstance(value, list | tuple):
+        return [found for item in value for found in _homes(item)]
+    if _has_name(value):
+        home = getattr(value, "__module__", None) or "numpy"  # ufuncs have none
+        return [] if home == "builtins" else [(value.__name__, home)]
+    if not _is_estimator(value):
+        return []
+    # sklearn.preprocessing._data is sklearn.preprocessing to the public.
+    home = re.split(r"\._", type(value).__module__)[0]
+    if home.startswith("nearfar.") and hasattr(import_module("nearfar"), type(value).__name__):
+        home = "nearfar"
+    inside = _homes(list(_changed(value).values()))
+    return [(type(value).__name__, home), *inside]
+
+
+def _given_lines(table: Table, problem: Problem, scheme: Scheme) -> list[str]:
+    """What the lines take from the user as it is, and cannot write down."""
+    lines = []
+    if not isinstance(problem.measure.scoring, str):
+        lines.append(f"# scoring: the scorer that was given, {_one_line(problem.measure.scoring)}")
+    if _own_folds(scheme):
+        lines.append("# cv: the folds that were given")
+    return lines
+
+
+def _own_folds(scheme: Scheme) -> bool:
+    return scheme.words.startswith("the folds given")
+
+
+def _search_lines(
+    problem: Problem,
+    scheme: Scheme,
+    tuning: Tuning,
+    grid: list[str],
+    fixed_test: bool,
+    seed: int,
+) -> list[str]:
+    train = scheme.folds[0].train
+    scoring = problem.measure.scoring
+    scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"
+    search = f"GridSearchCV(pipeline, settings, scoring={scoring_text}, cv="
+    fit = f"search.fit(X, y)  # on all {problem.noun}s, for use"
+    if fixed_test:
+        groups = None if problem.groups is None else problem.groups[train]
+        inner = code_of(inner_splitter(tuning, problem.codes[train], groups))
+        also = "" if groups is None else ", groups=groups"
+        return [
+            *grid,
+            f"search = {search}{inner}).fit(X, y{also})",
+            "print(1 - search.score(X_test, y_test))",
+        ]
+    if scheme.code is not None:
+        return [
+            *grid,
+            f"search = {search}{code_of(inner_splitter(tuning, problem.codes[train]))})",
+            f"folds = {scheme.code}",
+            f"scores = cross_val_score(search, X, y, cv=folds, scoring={scoring_text})",
+            "print(1 - scores.mean())",
+            fit,
+        ]
+    # Folds by group, in time or of the user's own: scikit-learn's search must be told its splits.
+    guides = [
+        (name, side)
+        for name, side in (("groups", problem.groups), ("time", problem.time))
+        if side is not None
+    ]
+    outer = "".join(f", {name}={name}" for name, _ in guides)
+    inner = "".join(f", {name}={name}[fold.train]" for name, _ in guides)
+    n_repeats = len(scheme.folds) // scheme.n_splits
+    own = ""
+    if _own_folds(scheme):
+        own = ", cv=cv, X=X"
+    elif problem.time is None and scheme.n_splits != N_SPLITS:
+        own = f", cv={scheme.n_splits}"
+    rows = "X.iloc" if hasattr(problem.X, "iloc") else "X"
+    return [
+        "codes = np.unique(y, return_inverse=True)[1]",
+        f"scheme = make_scheme(codes, repeats={n_repeats}, seed={seed}{outer}{own})",
+        "scores = []",
+        "for fold in scheme.folds:",
+        f"    splits = inner_splits({tuning!r}, codes[fold.train]{inner})",
+        f"    most = min([{MAX_K}, *(len(part) for part, _ in splits)])",
+        *(f"    {line}" for line in grid),
+        f"    search = {search}splits)",
+        f"    search.fit({rows}[fold.train], y[fold.train])",
+        f"    scores.append(search.score({rows}[fold.test], y[fold.test]))",
+        "print(1 - np.mean(scores))",
+    ]
+
+
+def _data_lines(
+    table: Table,
+    test: Table | None,
+    keep: Sequence[Any],
+    drop: Sequence[Any],
+    *,
+    labels: bool = True,
+) -> list[str]:
+    """Lines that bring X, y and what goes with them; without ``labels`` X alone."""
+    if table.name in EMBEDDED and table.source is not None and not drop:
+        load = f"load_{table.name}(return_X_y=True)"
+        return [
+            f"from sklearn.datasets import load_{table.name}",
+            "",
+            f"X, y = {load}" if labels else f"X, _ = {load}",
+        ]
+    sides = [name for name in ("groups", "time") if labels and getattr(table, name) is not None]
+    if table.source is None:
+        given = ", ".join(["X", "y", *sides]) + (", X_test, y_test" if test is not None else "")
+        lines = [f"# {given}: what was compared, labels as a NumPy array"]
+        lines = lines if labels else ["# X: what was compared"]
+        source, rows, tested = "X", "X", "X_test"
+    else:
+        names = ", ".join(["y", *sides])
+        values = ", ".join(f"table.{name}" for name in ["y", *sides])
+        lines = [f"table = {table.source}", *([f"{names} = {values}"] if labels else [])]
+        source, rows, tested = "table.X", "table.X", "test.X"
+    if not hasattr(table.X, "iloc") and not drop:
+        lines += [] if table.source is None else [f"X = {rows}"]
+        select = "{}"
+    else:
+        asked = "".join(
+            f", {name}={list(values)!r}"
+            for name, values in (("keep", keep), ("drop", drop))
+            if values
+        )
+        if table.feature_names is not None and not hasattr(table.X, "iloc"):
+            asked = f", feature_names=table.feature_names{asked}"
+        lines += [f"columns = choose_columns({source}{asked})", f"X = columns.select({rows})"]
+        select = "columns.select({})"
+    if test is not None:
+        if test.source is not None:
+            lines += [f"test = {test.source}", "y_test = test.y"]
+        lines.append(f"X_test = {select.format(tested)}")
+    return lines
+
+
+def _prepare(prepare: Any) -> str:
+    """The first step; columns stay behind their names, since there may be thousands."""
+    if not isinstance(prepare, ColumnTransformer):
+        return code_of(prepare)
+    parts = [
+        f"({name!r}, {code_of(step)}, list(columns.{name}))"
+        for name, step, _ in prepare.transformers
+    ]
+    return f"ColumnTransformer([{', '.join(parts)}])"
+
+
+def code_of(value: Any) -> str:
+    """An estimator as Python writes it, on one line and in full: its own text cuts long lists.
+
+    >>> from nearfar import PCA
+    >>> code_of(PCA(2))
+    'PCA(n_components=2)'
+    """
+    if _is_estimator(value):
+        parts = [f"{name}={code_of(given)}" for name, given in _changed(value).items()]
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(code_of(item) for item in value)
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, np.ndarray):
+        return f"np.array({value.tolist()!r})"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if _has_name(value):
+        return str(value.__name__)
+    return _one_line(value)
+
+
+def _has_name(value: Any) -> bool:
+    """Whether it is a function or a class that can be imported."""
+    return callable(value) and str(getattr(value, "__name__", "")).isidentifier()
+
+
+def _is_estimator(value: Any) -> bool:
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
+def _changed(estimator: Any) -> dict[str, Any]:
+    """Its parameters that differ from the defaults."""
+    defaults = signature(type(estimator).__init__).parameters
+    found = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name not in defaults or repr(value) != repr(defaults[name].default):
+            found[name] = value
+    return found
+
+
+def _one_line(value: Any) -> str:
+    """What it says of itself, without the place where it lies in memory."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))

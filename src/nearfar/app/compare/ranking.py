@@ -1,0 +1,406 @@
+"""Embeddings ranked by the neighbours they keep, and what may be said of the first.
+
+Numbers are those of :mod:`nearfar.evaluation.inference`, for the share of neighbours lost. PCA is
+the reference: it is the simplest, so another must keep clearly more to be worth its cost. What
+keeps clearly more than PCA is then held against the others one by one; those that cannot be told
+from the first are named with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nearfar.app.compare.embeddings import REFERENCE, Embeddings, drawn_rows
+from nearfar.app.compare.judgement import FEW_LEARNERS, LEAST_DEGREES, Judgement, judge
+from nearfar.app.compare.schedule import Run
+from nearfar.app.compare.splits import Scheme
+from nearfar.app.compare.summary import Row, bounds, median_of, not_converged
+from nearfar.evaluation.inference import Estimate, corrected_estimate, holm
+from nearfar.words import count, listed, p_text, percent, points, seconds_text
+
+#: Measures that are averaged over the folds and shown beside the one that ranks.
+BESIDE = (
+    "kept_fitted",
+    "trust",
+    "continuity",
+    "continuity_without_stretched",
+    "rank_trust",
+    "gap",
+    "residual",
+)
+_LARGE = {"map", "spectrum"}
+# Gaps of an unfolding above which it is said not to be solved to the end.
+_WIDE_GAP = 0.05
+
+
+class Ranking:
+    """Statistics over the folds that all ranked methods share.
+
+    Parameters
+    ----------
+    runs : dict
+        How far each method came.
+    scheme : Scheme
+        The folds.
+    """
+
+    def __init__(
+        self,
+        problem: Embeddings,
+        runs: dict[str, Run],
+        scheme: Scheme,
+        *,
+        min_gain: float,
+        confidence: float = 0.95,
+    ) -> None:
+        self.problem, self.scheme = problem, scheme
+        self.min_gain, self.confidence = min_gain, confidence
+        rows = [Row(r.method, r.results, r.status, r.reason, r.peak) for r in runs.values()]
+        self.rows = {row.method.name: row for row in rows}
+        going = [row for row in rows if row.status != "failed" and row.results]
+        # Ranked is what tested every row once, or came as far as any in a short run.
+        least = min(scheme.n_splits, max((len(row.results) for row in going), default=1))
+        ranked = [row for row in going if len(row.results) >= least]
+        shared = [set(row.results) for row in ranked]
+        self.common = sorted(set.intersection(*shared)) if shared else []
+        self.ranked = sorted(ranked, key=self._error) if self.common else []
+        # A random projection is there to be seen: whether it fares well is the luck of its draw.
+        self.judged = [row for row in self.ranked if row.method.role != "baseline"]
+        self.reference = next((r for r in self.judged if r.method.name == REFERENCE), None)
+        self.judgement = self._judge()
+        self.verdict, self.best = self._decide()
+
+    # Numbers
+
+    def errors(self, row: Row, folds: list[int]) -> Any:
+        """Shares of neighbours lost on some folds."""
+        return np.array([row.results[fold]["error"] for fold in folds])
+
+    def _error(self, row: Row) -> float:
+        return float(self.errors(row, self.common).mean())
+
+    def _kept(self, row: Row) -> float:
+        return 1.0 - self._error(row)
+
+    def _estimate(self, row: Row, other: Row | None, folds: list[int]) -> Estimate:
+        values = self.errors(row, folds)
+        if other is not None:
+            values = values - self.errors(other, folds)
+        held = np.mean([len(self.scheme.folds[fold].test) for fold in folds])
+        resolution = 1.0 / float(held * self.problem.n_neighbors)  # one neighbour of one row
+        return corrected_estimate(values, self.scheme.test_share, resolution=resolution)
+
+    def _judge(self) -> Judgement:
+        """Every other method against PCA."""
+        if self.reference is None:
+            return Judgement("unsure", None, float("nan"))
+        others = [row for row in self.judged if row is not self.reference]
+        return judge(
+            self._error(self.reference),
+            {row.method.name: self._error(row) for row in others},
+            {r.method.name: self._estimate(r, self.reference, self.common) for r in others},
+            min_gain=self.min_gain,
+            confidence=self.confidence,
+        )
+
+    def _decide(self) -> tuple[str, str | None]:
+        """The verdict, and the method to use."""
+        if not self.judged:
+            return "unsure", None
+        if self.reference is None:
+            first = self.judged[0].method.name
+            return ("unsure" if self.ties(first) else "use"), first
+        found = self.judgement
+        if found.verdict != "use" or found.method is None:
+            return found.verdict, REFERENCE
+        return ("unsure" if self.ties(found.method) else "use"), found.method
+
+    def ties(self, name: str) -> list[str]:
+        """The methods that cannot be told from this one, nearest first."""
+        first = self.rows[name]
+        judged = self.judgement.comparands.get(name)
+        beaten = self.reference if judged is not None and judged.recommended else None
+        others = [row for row in self.judged if row is not first and row is not beaten]
+        differences = [self._estimate(first, row, self.common) for row in others]
+        adjusted = holm([difference.p_below_zero() for difference in differences])
+        strict = len(others) > FEW_LEARNERS
+        tied = []
+        for row, difference, p in zip(others, differences, adjusted, strict=True):
+            shown = difference.degrees >= LEAST_DEGREES
+            shown = shown and difference.interval(self.confidence)[1] < 0
+            worth = -difference.mean > self.min_gain * self._error(row)
+            if not (shown and worth and (not strict or p <= 1 - self.confidence)):
+                tied.append(row)
+        return [row.method.name for row in tied]
+
+    # Words
+
+    def _label(self, name: str) -> str:
+        return self.rows[name].method.label
+
+    def _share(self, name: str) -> str:
+        return percent(self._kept(self.rows[name]))
+
+    def answer(self) -> dict[str, Any]:
+        """Verdict, sentence and notes."""
+        if self.best is None:
+            failed = [row for row in self.rows.values() if row.status == "failed"]
+            why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
+            text = f"Cannot tell: no method was tested on one fold in the time given{why}."
+            return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+        notes = [
+            *self._tie_notes(),
+            *self._fitted_notes(),
+            *self._count_notes(),
+            *self._dimension_notes(),
+            *self._certificate_notes(),
+            *self._unjudged_notes(),
+        ]
+        method = self.best if self.verdict == "use" else self.judgement.method or self.best
+        return {"verdict": self.verdict, "method": method, "text": self._text(), "notes": notes}
+
+    def _text(self) -> str:
+        assert self.best is not None
+        name, share = self._label(self.best), self._share(self.best)
+        counted = f"the {self.problem.n_neighbors} nearest neighbours of a held-out row"
+        nearest = self.judgement.method
+        if self.reference is None:
+            tied = self.ties(self.best)
+            if tied:
+                return f"Cannot tell: {name} keeps {share} of {counted}, {self._shares(tied)}."
+            return f"Use {name}: it keeps {share} of {counted}, clearly more than the others."
+        if self.best != REFERENCE:
+            found = self.judgement.comparands[self.best]
+            low, high = (-end for end in reversed(found.difference.interval(self.confidence)))
+            wide = f"{self.confidence:.0%} interval".replace("%", " %")
+            gain = (
+                f"{points(-found.difference.mean)} points more than PCA ({wide} {points(low)} to "
+                f"{points(high)}; one-sided p {p_text(found.p_holm)} after Holm)"
+            )
+            tied = self.ties(self.best)
+            if tied:
+                return (
+                    f"Cannot tell which: {name} keeps {share} of {counted}, {gain}, but cannot be "
+                    f"told from {self._shares(tied)}."
+                )
+            seconds = median_of(self.rows[self.best], "fit_seconds") or 0.0
+            n_train = len(self.scheme.folds[0].train)
+            return (
+                f"Use {name}: it keeps {share} of {counted}, {gain}. Cost: "
+                f"{seconds_text(seconds)} to fit {n_train:,} rows."
+            )
+        if nearest is None:
+            return f"Cannot tell: PCA keeps {share} of {counted}; no other method can be judged."
+        other = f"{self._label(nearest)} keeps {self._share(nearest)}"
+        if self.verdict == "keep":
+            better = self._error(self.rows[nearest]) < self._error(self.reference)
+            best = "the best of the others"
+            return f"Keep PCA: it keeps {share} of {counted}. {other} and is {best}: " + (
+                f"less than {percent(self.min_gain)} of what PCA loses is gained."
+                if better
+                else "none keeps more."
+            )
+        known = self.judgement.comparands[nearest].difference.degrees > 0
+        why = "it could be chance" if known else "one fold is no guide"
+        return (
+            f"Cannot tell: {other} of {counted} and PCA {share}, but {why}. Until that is settled "
+            "PCA is the simplest."
+        )
+
+    def _shares(self, names: list[str]) -> str:
+        return listed([f"{self._label(n)} ({self._share(n)})" for n in names], 4, quoted=False)
+
+    def _tie_notes(self) -> list[str]:
+        if self.verdict != "unsure" or self.best in (None, REFERENCE):
+            return []
+        assert self.best is not None
+        better = [name for name, found in self.judgement.comparands.items() if found.recommended]
+        tied = self.ties(self.best)
+        alike = [self.best, *(name for name in tied if name in better or not better)]
+        quick = min(alike, key=lambda n: median_of(self.rows[n], "fit_seconds") or 0.0)
+        cost = seconds_text(median_of(self.rows[quick], "fit_seconds") or 0.0)
+        also = " that keep clearly more than PCA" if better else ""
+        return [f"The quickest of these{also} is {self._label(quick)} ({cost} a fit)."]
+
+    def _fitted_notes(self) -> list[str]:
+        """Whether another keeps more of the rows it was fitted to."""
+        assert self.best is not None
+        mean = {row.method.name: self._mean(row, "kept_fitted") or 0.0 for row in self.judged}
+        first = max(mean, key=lambda name: mean[name])
+        if first == self.best or mean[first] - mean[self.best] < self.min_gain * (1 - mean[first]):
+            return []
+        return [
+            f"On the rows it is fitted to, {self._label(first)} keeps most ({percent(mean[first])},"
+            f" {self._label(self.best)} {percent(mean[self.best])}): for a picture of these rows "
+            "alone, look at it too."
+        ]
+
+    def _count_notes(self) -> list[str]:
+        """Whether the first is first however many neighbours are counted."""
+        notes = []
+        for number in self.problem.looked_at:
+            if number == self.problem.n_neighbors:
+                continue
+            shares = {row.method.name: self._by_count(row, number) for row in self.judged}
+            first = max(shares, key=lambda name: shares[name])
+            mine = shares[self.judged[0].method.name]
+            if shares[first] - mine > self.min_gain * (1 - mine):
+                notes.append(
+                    f"Counting {number} neighbours, {self._label(first)} keeps most "
+                    f"({percent(shares[first])})."
+                )
+        return notes
+
+    def _by_count(self, row: Row, number: int) -> float:
+        values = [row.results[fold]["by_neighbors"].get(str(number), 0.0) for fold in self.common]
+        return float(np.mean(values))
+
+    def _dimension_notes(self) -> list[str]:
+        sizes = {
+            row.method.label: next(iter(row.results.values()))["n_components"]
+            for row in self.ranked
+        }
+        notes = []
+        if len(set(sizes.values())) > 1:
+            parts = ", ".join(f"{label} {size}" for label, size in sizes.items())
+            notes.append(f"More dimensions keep more; these have: {parts}.")
+        best = self._kept(self.judged[0])
+        lucky = [r for r in self.ranked if r not in self.judged and self._kept(r) > best]
+        if lucky:
+            notes.append(
+                f"{lucky[0].method.label} keeps {percent(self._kept(lucky[0]))}, by the luck of "
+                "its draw; it is a base line and not judged."
+            )
+        if best < 0.5:
+            few = next(iter(sizes.values()))
+            notes.append(
+                f"Even the best keeps {percent(best)} only: {count(few, 'dimension')} may be too "
+                "few for these data."
+            )
+        return notes
+
+    def _certificate_notes(self) -> list[str]:
+        notes = []
+        for row in self.ranked:
+            gap = self._mean(row, "gap")
+            if gap is not None and gap > _WIDE_GAP:
+                notes.append(
+                    f"{row.method.label} stopped up to {percent(gap)} below the best possible "
+                    "variance: it may be unfolded further."
+                )
+        return notes
+
+    def _unjudged_notes(self) -> list[str]:
+        notes = []
+        for row in self.rows.values():
+            if row.status == "failed":
+                notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
+            elif row not in self.ranked:
+                notes.append(
+                    f"{row.method.label} did not finish ({len(row.results)} of "
+                    f"{len(self.scheme.folds)} folds) and was not judged; more time may change the "
+                    "answer."
+                )
+        return notes
+
+    def _mean(self, row: Row, key: str) -> float | None:
+        found = [result.get(key) for result in row.results.values()]
+        values = [value for value in found if value is not None]
+        return float(np.mean(values)) if values else None
+
+    # The document
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each method, what keeps most first; what did not finish comes last."""
+        entries = [self._entry(row) for row in self.rows.values()]
+        return sorted(
+            entries,
+            key=lambda e: (
+                ["done", "unfinished", "failed"].index(e["status"]),
+                np.inf if e["error"] is None else e["error"],
+            ),
+        )
+
+    def _entry(self, row: Row) -> dict[str, Any]:
+        folds = self.common if row in self.ranked else sorted(row.results)
+        estimate = self._estimate(row, None, folds) if folds else None
+        difference = None
+        if self.reference is not None and row is not self.reference:
+            paired = [fold for fold in folds if fold in self.reference.results]
+            difference = self._estimate(row, self.reference, paired) if paired else None
+        judged = self.judgement.comparands.get(row.method.name)
+        if judged is not None and not judged.difference.degrees > 0:
+            judged = None  # one fold gives no p
+        name = row.method.name
+        chosen = self.best is not None and (
+            name == self.best
+            or (
+                self.verdict == "unsure"
+                and self.best != REFERENCE
+                and name in self.ties(self.best)
+                and (judged is None or judged.recommended)
+            )
+        )
+        warned: dict[str, int] = {}
+        for result in row.results.values():
+            for text in result["warnings"]:
+                warned[text] = warned.get(text, 0) + 1
+        first = next(iter(row.results.values()), {})
+        return {
+            "name": name,
+            "label": row.method.label,
+            "role": row.method.role,
+            "status": row.status,
+            "reason": row.reason,
+            "setting": row.method.settings[0].label,
+            "n_components": first.get("n_components"),
+            "folds_done": len(row.results),
+            "error": None if estimate is None else estimate.mean,
+            "kept": None if estimate is None else 1.0 - estimate.mean,
+            "interval": _turned(bounds(estimate, self.confidence, is_error=True), 1.0),
+            "difference": None if difference is None else 0.0 - difference.mean,
+            "difference_interval": _turned(bounds(difference, self.confidence), 0.0),
+            "p": None if judged is None else judged.p,
+            "p_holm": None if judged is None else judged.p_holm,
+            "recommended": bool(chosen and row in self.ranked),
+            **{key: self._mean(row, key) for key in BESIDE},
+            "by_neighbors": {
+                str(number): float(
+                    np.mean([r["by_neighbors"][str(number)] for r in row.results.values()])
+                )
+                for number in self.problem.looked_at
+                if row.results
+            },
+            "fit_seconds": median_of(row, "fit_seconds"),
+            "predict_seconds": median_of(row, "predict_seconds"),
+            "peak_mb": row.peak,
+            "not_converged": sum(not_converged(r) for r in row.results.values()),
+            "warnings": [{"text": text, "folds": times} for text, times in warned.items()],
+            "results": [
+                {key: value for key, value in row.results[fold].items() if key not in _LARGE}
+                for fold in sorted(row.results)
+            ],
+        }
+
+    def pictures(self) -> dict[str, Any]:
+        """What the report draws: places of rows of the first fold, and spectra."""
+        fold = self.scheme.folds[0]
+        known, held = drawn_rows(len(fold.train), len(fold.test))
+        rows = [*fold.train[known].tolist(), *fold.test[held].tolist()]
+        drawn = [row for row in self.rows.values() if row.status != "failed"]
+        firsts = {row.method.name: row.results.get(0, {}) for row in drawn}
+        return {
+            "pictures": {
+                "rows": rows,
+                "held_out": len(held),
+                "methods": {name: f["map"] for name, f in firsts.items() if f.get("map")},
+            },
+            "spectra": {name: f["spectrum"] for name, f in firsts.items() if f.get("spectrum")},
+        }
+
+
+def _turned(ends: list[float] | None, whole: float) -> list[float] | None:
+    """The interval of what is kept, from that of what is lost."""
+    return None if ends is None else [whole - ends[1], whole - ends[0]]

@@ -1,0 +1,308 @@
+"""What is compared on sets of vectors: plain distances of means, and all that sees more.
+
+The reference is the best of two plain distances, those of the means of the sets, as they are and
+standardised. The others see the spread of the vectors too, or the vectors themselves. All are tuned
+inside the training sets of a fold: k, ridge, dimension, number of words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from nearfar.app.compare.methods import (
+    Method,
+    Scale,
+    Setting,
+    check_estimators,
+    context_methods,
+    find_learner,
+)
+from nearfar.app.compare.set_neighbors import VectorDistanceNeighbors
+from nearfar.distributions.bag_of_words import BagOfWords
+from nearfar.distributions.dissimilarities import METRICS
+from nearfar.distributions.set_embedding import SetEmbedding
+from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
+from nearfar.extras import require
+from nearfar.local.mvem import MVEMClassifier
+from nearfar.words import did_you_mean
+
+_WORDS = {
+    "kl": "Kullback-Leibler",
+    "jeffreys": "Jeffreys",
+    "bhattacharyya": "Bhattacharyya",
+    "hellinger": "Hellinger",
+    "riemann": "Riemannian",
+    "jeffreys_riemann": "d_JR",
+    "bhattacharyya_riemann": "d_BR",
+}
+# Beside the default, which is near 1 in units of the features' variances over all vectors.
+_RIDGES = (0.01, 0.1)
+
+
+@dataclass(frozen=True)
+class SetMethod:
+    """A method of sets that can be named."""
+
+    label: str
+    text: str
+    make: Callable[[int], list[tuple[str, Any]]]
+    #: Whether neighbours vote that the estimator itself finds.
+    neighbours: bool = False
+    #: Module and extra without which it cannot run.
+    needs: tuple[str, str] | None = None
+
+
+def _dissimilarity(metric: str) -> SetMethod:
+    name = metric.removeprefix("sqrt_")
+    words = f"root of {_WORDS[name]}" if name != metric else _WORDS[name]
+
+    def make(seed: int) -> list[tuple[str, Any]]:
+        def knn(**options: Any) -> SetKNeighborsClassifier:
+            return SetKNeighborsClassifier(metric=metric, **options)
+
+        return [
+            ("standardised", knn(standardize=True)),
+            *((f"standardised, ridge {r:g}", knn(standardize=True, ridge=r)) for r in _RIDGES),
+            ("raw", knn()),
+        ]
+
+    return SetMethod(
+        f"k-NN, {words}", f"k nearest sets by the dissimilarity {metric}", make, neighbours=True
+    )
+
+
+def _embeddings(seed: int) -> list[tuple[str, Any]]:
+    return [
+        ("10 dimensions", SetEmbedding(10, standardize=True)),
+        ("5 dimensions", SetEmbedding(5, standardize=True)),
+        ("20 dimensions", SetEmbedding(20, standardize=True)),
+        ("10 dimensions, ridge 0.1", SetEmbedding(10, standardize=True, ridge=0.1)),
+    ]
+
+
+def _embedded_svm(seed: int) -> list[tuple[str, Any]]:
+    return [
+        (
+            f"{q} dimensions, C={C:g}",
+            make_pipeline(SetEmbedding(q, standardize=True), StandardScaler(), SVC(C=C)),
+        )
+        for C, q in ((1, 10), (10, 10), (1, 20), (10, 20))
+    ]
+
+
+def _embedded_mvem(seed: int) -> list[tuple[str, Any]]:
+    return [
+        (f"{q} dimensions", make_pipeline(SetEmbedding(q, standardize=True), MVEMClassifier()))
+        for q in (10, 5)
+    ]
+
+
+def _words_svm(seed: int) -> list[tuple[str, Any]]:
+    return [
+        (
+            f"{n} words, C={C:g}",
+            make_pipeline(BagOfWords(n, weighting="root", random_state=seed), SVC(C=C)),
+        )
+        for n, C in ((50, 10), (20, 10), (100, 10), (50, 1))
+    ]
+
+
+def _by_vectors(distance: Any) -> Callable[[int], list[tuple[str, Any]]]:
+    def make(seed: int) -> list[tuple[str, Any]]:
+        return [
+            (way, VectorDistanceNeighbors(distance=distance, standardize=way == "standardised"))
+            for way in ("standardised", "raw")
+        ]
+
+    return make
+
+
+#: By the names that ``methods`` takes; the first are what is compared when none are named.
+SET_METHODS: dict[str, SetMethod] = {
+    **{
+        metric.replace("_", "-"): _dissimilarity(metric)
+        for metric in (
+            "bhattacharyya_riemann",
+            "bhattacharyya",
+            "hellinger",
+            "jeffreys",
+            "riemann",
+        )
+    },
+    "set-embedding": SetMethod(
+        "SetEmbedding", "a vector for each set by d_BR (SetEmbedding), then k-NN", _embeddings
+    ),
+    "embedding-svm": SetMethod(
+        "SetEmbedding + SVM", "a vector for each set by d_BR, then an SVM", _embedded_svm
+    ),
+    "mvem": SetMethod(
+        "SetEmbedding + MVEM", "a vector for each set by d_BR, then MVEM", _embedded_mvem
+    ),
+    "bag-of-words": SetMethod(
+        "Bag of words + SVM", "histograms over a codebook of vectors, then an SVM", _words_svm
+    ),
+}
+#: What is compared when no methods are named.
+DEFAULT = tuple(SET_METHODS)
+SET_METHODS |= {
+    metric.replace("_", "-"): _dissimilarity(metric)
+    for metric in METRICS
+    if metric != "mean" and metric.replace("_", "-") not in SET_METHODS
+}
+SET_METHODS |= {
+    "emd": SetMethod(
+        "k-NN, earth mover",
+        "k nearest sets by the earth mover's distance (slow; needs nearfar[ot])",
+        _by_vectors("emd"),
+        neighbours=True,
+        needs=("ot", "ot"),
+    ),
+    "dtw": SetMethod(
+        "k-NN, time warping",
+        "k nearest sequences by dynamic time warping (slow; needs nearfar[dtw])",
+        _by_vectors("dtw"),
+        neighbours=True,
+        needs=("tslearn", "dtw"),
+    ),
+}
+
+
+def set_baselines() -> list[Method]:
+    """Neighbours by the means of the sets alone, as they are and standardised."""
+    ways = [("mean-raw", "raw", False), ("mean-standardised", "standardised", True)]
+    return [
+        Method(name, f"Means only, {words}", "baseline", (plain_setting(standardize),))
+        for name, words, standardize in ways
+    ]
+
+
+def plain_setting(standardize: bool = False) -> Setting:
+    """The plainest way: neighbours by the means of the sets."""
+    knn = SetKNeighborsClassifier(metric="mean", standardize=standardize)
+    words = "standardised" if standardize else "raw"
+    return Setting(words, "passthrough", knn, neighbours=True)
+
+
+def set_context(seed: int = 0) -> list[Method]:
+    """The majority class: what knowing nothing of the sets reaches."""
+    return [method for method in context_methods(seed) if method.name == "majority"]
+
+
+def set_learners(methods: Any = None, scale: Scale = "auto", seed: int = 0) -> list[Method]:
+    """The methods to compare on sets.
+
+    Parameters
+    ----------
+    methods : mapping, sequence, str, estimator or None
+        Names of :data:`SET_METHODS`, "distributions" for all that need no extra package,
+        estimators that take ``Sets``, or a mapping from names to estimators or up to four of them
+        (settings to tune); None is a selection that suits most data.
+    scale : {"auto", "none", "standard"}
+        Whether features are divided by their standard deviations over all training vectors; "auto"
+        tries both.
+    seed : int
+        Of the codebooks.
+    """
+    if scale not in ("auto", "none", "standard"):
+        raise ValueError(f"scale={scale!r}: for sets it is auto, none or standard.")
+    if methods is None:
+        methods = DEFAULT
+    if isinstance(methods, str):
+        methods = [part.strip() for part in methods.split(",") if part.strip()]
+    elif not isinstance(methods, Iterable) or hasattr(methods, "fit"):
+        methods = [methods]
+    found: dict[str, Method] = {}
+    given = methods.items() if isinstance(methods, Mapping) else ((None, one) for one in methods)
+    for name, one in given:
+        if isinstance(one, str):
+            for key in _names(one):
+                found[name or key] = _named(name or key, SET_METHODS[key], scale, seed)
+            continue
+        method = _given(name, one, found)
+        found[method.name] = method
+    if not found:
+        raise ValueError(f"methods is empty: name one at least, of {', '.join(SET_METHODS)}.")
+    taken = {method.name for method in [*set_baselines(), *set_context()]} | {"reference"}
+    for name in found:
+        if name in taken:
+            raise ValueError(
+                f"methods has the name {name!r}, which a baseline has; choose another."
+            )
+    return list(found.values())
+
+
+def _names(text: str) -> list[str]:
+    """Names of methods, from a name or that of the family."""
+    name = re.sub(r"[ _]", "-", text.strip().lower())
+    if name == "distributions":
+        return [key for key, method in SET_METHODS.items() if method.needs is None]
+    known = {key.replace("-", ""): key for key in SET_METHODS}
+    key = known.get(name.replace("-", ""))
+    if key is not None:
+        return [key]
+    try:
+        learner = find_learner(text)
+    except ValueError:
+        hint = did_you_mean(name, SET_METHODS).replace("'", "")
+    else:
+        hint = f" {learner.__name__} takes {learner.learner_tags.input}, and these are sets."
+    raise ValueError(
+        f"There is no method {text!r} for sets.{hint} Known: {', '.join(SET_METHODS)}."
+    )
+
+
+def _named(name: str, method: SetMethod, scale: Scale, seed: int) -> Method:
+    if method.needs is not None:
+        require(*method.needs)
+    made = method.make(seed)
+    if scale != "auto":
+        fixed = scale == "standard"
+        fitting = [(words, e) for words, e in made if fixed in _switches(e).values()]
+        # Of what is standardised in all its settings, these without it.
+        made = fitting or [
+            (f"{words}, raw", e.set_params(**dict.fromkeys(_switches(e), fixed)))
+            for words, e in made
+        ]
+    settings = [
+        Setting(words, "passthrough", estimator, neighbours=method.neighbours)
+        for words, estimator in made
+    ]
+    return Method(name, method.label, "learner", tuple(settings))
+
+
+def _switches(estimator: Any) -> dict[str, bool]:
+    """The parameters, its own or of a step, that say whether features are standardised."""
+    return {
+        key: value
+        for key, value in estimator.get_params(deep=True).items()
+        if re.search(r"(^|__)(standardize|scale)$", key) and isinstance(value, bool)
+    }
+
+
+def _given(name: Any, given: Any, found: Mapping[str, Method]) -> Method:
+    """A method of the user's own."""
+    estimators = list(given) if isinstance(given, list | tuple) else [given]
+    label = type(estimators[0]).__name__ if estimators else ""
+    if name is None:
+        name = base = label.lower()
+        n = 1
+        while name in found:
+            n += 1
+            name = f"{base} {n}"
+    check_estimators(name, estimators)
+    settings = []
+    for estimator in estimators:
+        text = " ".join(repr(estimator).split())
+        inside = text[text.find("(") + 1 : -1] if len(text) < 120 else ""
+        own = isinstance(estimator, SetKNeighborsClassifier | VectorDistanceNeighbors)
+        settings.append(Setting(inside, "passthrough", estimator, neighbours=own))
+    return Method(
+        name, label if label.lower() == name.lower() else name, "learner", tuple(settings)
+    )

@@ -1,0 +1,178 @@
+"""What a page shows of sets: where each lies, its ellipse, and those of the sets nearest to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nearfar.arrays import Indices, Matrix
+from nearfar.distributions.dissimilarities import dissimilarity
+from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
+from nearfar.neighbors.votes import nearest
+from nearfar.summaries.gaussians import Gaussians
+from nearfar.summaries.sets import Sets
+from nearfar.words import percent
+
+#: Neighbours of a set whose ellipses are shown beside its own.
+SHOWN_NEIGHBOURS = 5
+# Sets drawn by a comparison at most, and the seconds that all their pairs may take, roughly.
+_MOST_SETS, _FEW_SETS, _SECONDS = 1000, 150, 15.0
+# Vectors from which the plane is found at most.
+_PLANE_VECTORS = 20_000
+_DEFAULT: dict[str, Any] = {"metric": "bhattacharyya_riemann", "ridge": "auto", "standardize": True}
+
+
+def picture_of_sets(
+    sets: Sets, chosen: dict[str, Any] | None, seed: int = 0, *, show_rows: bool = True
+) -> dict[str, Any]:
+    """A picture of all sets, or of a random choice of many, by their dissimilarities.
+
+    Parameters
+    ----------
+    sets : Sets
+        All sets of a comparison; labels are not looked at.
+    chosen : dict or None
+        "metric", "ridge", "shrinkage" and "standardize" of the method whose dissimilarity is shown;
+        None is d_BR on standardised features.
+    seed : int
+        Of the choice.
+    show_rows : bool
+        Whether names and ellipses may be shown, or places only.
+
+    Returns
+    -------
+    dict
+        "rows" drawn, their "coordinates", "sizes" and "neighbors" (places among the rows drawn),
+        "names", and what else :func:`ellipses_of` returns, as plain data.
+    """
+    options = _DEFAULT if chosen is None else chosen
+    vectors = sets
+    if options["standardize"]:
+        spread = np.asarray(sets.X, np.float64).std(axis=0)
+        vectors = Sets(sets.X / np.where(spread > 0, spread, 1.0), sets.offsets)
+    most = _affordable(vectors, options["metric"])
+    rows = np.arange(len(sets))
+    if len(sets) > most:
+        rows = np.sort(np.random.default_rng(seed).choice(len(sets), most, replace=False))
+    shrinkage = options.get("shrinkage")
+    gaussians = Gaussians.from_sets(vectors[rows], options["ridge"], shrinkage=shrinkage)
+    D = symmetric_pairs(gaussians, options["metric"])
+    places = EuclideanEmbedding(min(2, len(rows) - 1), metric="precomputed").fit(D).embedding_
+    if places.shape[1] == 1:
+        places = np.column_stack([places, np.zeros(len(places))])
+    found = ellipses_of(gaussians, vectors, D)
+    return {
+        "rows": rows.tolist(),
+        "n_sets": len(sets),
+        "metric": options["metric"],
+        "standardized": bool(options["standardize"]),
+        "coordinates": _short(places),
+        "names": None if sets.names is None or not show_rows else sets.names[rows].tolist(),
+        "sizes": sets.sizes[rows].tolist(),
+        "plane": found["plane"],
+        "ellipses": _short(found["ellipses"]) if show_rows else None,
+        "neighbors": found["neighbors"].tolist(),
+        "dissimilarities": _short(found["dissimilarities"]),
+    }
+
+
+def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any]:
+    """The Gaussian of each set in one plane, and its nearest neighbours.
+
+    Parameters
+    ----------
+    gaussians : Gaussians
+        Of n sets.
+    vectors : Sets
+        What the plane is found from: all vectors, in the units of the Gaussians.
+    D : ndarray of shape (n, n)
+        Their dissimilarities.
+
+    Returns
+    -------
+    dict
+        "ellipses" of shape (n, 5): both coordinates of the mean, the variance along the first
+        direction, the covariance, and the variance along the second; "neighbors" and
+        "dissimilarities" of shape (n, k), nearest first and without the set itself; "plane", the
+        shares of the variance of all vectors along its two directions.
+    """
+    axes, shares = principal_plane(np.asarray(vectors.X, np.float64))
+    centre = np.asarray(vectors.X, np.float64).mean(axis=0)
+    flat = np.empty((len(gaussians), 5))
+    flat[:, :2] = (gaussians.means - centre) @ axes
+    if gaussians.factors is not None:
+        assert gaussians.ridge is not None
+        thin = np.einsum("npr,pk->nkr", gaussians.factors, axes)
+        covariances = thin @ thin.transpose(0, 2, 1)
+        covariances += gaussians.ridge[:, None, None] * (axes.T @ axes)
+    else:
+        covariances = axes.T @ gaussians.covariances @ axes
+    flat[:, 2], flat[:, 3] = covariances[:, 0, 0], covariances[:, 0, 1]
+    flat[:, 4] = covariances[:, 1, 1]
+    others = D.copy()
+    np.fill_diagonal(others, np.inf)
+    k = min(SHOWN_NEIGHBOURS, len(D) - 1)
+    distances, neighbors = nearest(others, k)
+    return {
+        "ellipses": flat,
+        "neighbors": neighbors,
+        "dissimilarities": distances,
+        "plane": [float(share) for share in shares],
+    }
+
+
+def principal_plane(rows: Matrix) -> tuple[Matrix, Matrix]:
+    """The first two principal directions of vectors, as columns, and their shares of variance.
+
+    Of vectors with one feature the second direction is zero.
+    """
+    sample = rows[:: max(1, len(rows) // _PLANE_VECTORS)]
+    centred = sample - sample.mean(axis=0)
+    _, values, directions = np.linalg.svd(centred, full_matrices=False)
+    axes = np.zeros((rows.shape[1], 2))
+    shares = np.zeros(2)
+    kept = min(2, len(directions))
+    axes[:, :kept] = directions[:kept].T
+    # Signs by the largest entry, so that pictures do not flip from run to run.
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
+    total = float((values**2).sum())
+    if total > 0:
+        shares[:kept] = values[:kept] ** 2 / total
+    return axes * np.where(signs == 0, 1.0, signs), shares
+
+
+def pairs_of(neighbors: Indices) -> Indices:
+    """Edges from each set to its neighbours, each once."""
+    n, k = neighbors.shape
+    ends = np.column_stack([np.repeat(np.arange(n), k), neighbors.ravel()])
+    return np.asarray(np.unique(np.sort(ends, axis=1), axis=0))
+
+
+def symmetric_pairs(gaussians: Gaussians, metric: str) -> Matrix:
+    """Dissimilarities of all pairs; of one that is not symmetric, the mean of both ways."""
+    D = dissimilarity(gaussians, metric=metric, n_jobs=-1)
+    return np.asarray((D + D.T) / 2) if metric.endswith("kl") else D
+
+
+def plane_words(shares: list[float], standardized: bool) -> str:
+    """What plane the ellipses lie in."""
+    units = "standardised " if standardized else ""
+    return (
+        "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
+        f"the plane of the first two principal directions of all {units}vectors, which hold "
+        f"{percent(sum(shares))} of their variance."
+    )
+
+
+def _affordable(sets: Sets, metric: str) -> int:
+    """How many sets can be compared in pairs within a few seconds."""
+    q = min(sets.n_features, 2 * int(sets.sizes.max()))
+    pair = 5e-6 + (3e-9 if "riemann" in metric else 3e-10) * q**3
+    return int(np.clip(np.sqrt(2 * _SECONDS / pair), _FEW_SETS, _MOST_SETS))
+
+
+def _short(values: Any) -> list[Any]:
+    """Numbers with five digits that count: finer than a screen."""
+    array = np.asarray(values, np.float64)
+    return [[float(f"{value:.5g}") for value in row] for row in array.tolist()]

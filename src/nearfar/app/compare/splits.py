@@ -1,0 +1,346 @@
+"""Who is trained on and who is tested: outer folds, and the splits inside a training fold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    KFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+    check_cv,
+)
+
+from nearfar.app.tables.inputs import UNKNOWN_GROUP
+from nearfar.arrays import Indices
+from nearfar.words import tested
+
+#: How much is tried inside a training fold.
+Tuning = Literal["full", "holdout", "k", "none"]
+#: What the user may ask for; "none" is for embeddings, which have nothing to tune by.
+TUNINGS = ("full", "holdout", "k")
+N_SPLITS = 5
+INNER_SPLITS = {"full": 3, "holdout": 1, "k": 1, "none": 0}
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split of the rows."""
+
+    repeat: int
+    fold: int
+    train: Indices
+    test: Indices
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """All folds, how they were made in words, and what was checked."""
+
+    folds: list[Fold]
+    n_splits: int
+    words: str
+    notes: list[str]
+    #: scikit-learn's constructor of the same folds, for the lines that repeat the run.
+    code: str | None
+
+    @property
+    def test_share(self) -> float:
+        """Test rows for each training row, averaged over the folds."""
+        return float(np.mean([len(fold.test) / len(fold.train) for fold in self.folds]))
+
+
+def make_scheme(
+    codes: Indices,
+    *,
+    repeats: int,
+    seed: int = 0,
+    groups: NDArray[Any] | None = None,
+    time: NDArray[Any] | None = None,
+    n_test_rows: int = 0,
+    cv: Any = None,
+    X: Any = None,
+    noun: str = "row",
+) -> Scheme:
+    """The folds for the data at hand.
+
+    Parameters
+    ----------
+    codes : ndarray of int
+        Class of each row.
+    repeats : int
+        How often the rows are shuffled and split anew.
+    groups, time : ndarray, optional
+        Groups that stay together; times, so that the past predicts the future.
+    n_test_rows : int
+        The last so many rows are a fixed test set.
+    cv : int, splitter or iterable, optional
+        The user's own folds.
+    noun : str
+        What a row is called in notes and errors.
+    """
+    n = len(codes)
+    if n_test_rows:
+        cut = n - n_test_rows
+        folds = [Fold(0, 0, np.arange(cut), np.arange(cut, n))]
+        scheme = Scheme(folds, 1, f"one fixed test set of {n_test_rows} {noun}s", [], None)
+    elif cv is not None and not isinstance(cv, int | np.integer):
+        place = np.zeros((n, 1)) if X is None else X
+        splits = list(check_cv(cv, codes, classifier=True).split(place, codes, groups))
+        size = _splits_a_repeat(cv, len(splits))
+        folds = [
+            Fold(i // size, i % size, np.asarray(a), np.asarray(b))
+            for i, (a, b) in enumerate(splits)
+        ]
+        scheme = Scheme(folds, size, f"the folds given ({len(folds)})", [], None)
+    elif time is not None:
+        folds = list(_time_folds(time, N_SPLITS if cv is None else int(cv), noun))
+        scheme = Scheme(
+            folds,
+            len(folds),
+            f"{len(folds)} folds in time: the past predicts what follows",
+            [],
+            None,
+        )
+    else:
+        wanted = N_SPLITS if cv is None else int(cv)
+        scheme = _shuffled(codes, groups, wanted, repeats, seed, noun)
+    if time is not None and groups is not None and not n_test_rows:
+        scheme = _without_shared_groups(scheme, groups, noun)
+    if time is not None and not n_test_rows:
+        scheme = _with_two_classes(scheme, codes)
+    _check(scheme, codes, n, noun)
+    if groups is not None:
+        scheme.notes.append(_check_groups(scheme, groups, noun))
+    return scheme
+
+
+def make_unlabelled_scheme(
+    n: int, *, repeats: int, seed: int = 0, cv: Any = None, X: Any = None
+) -> Scheme:
+    """Folds of rows without labels: shuffled, or the user's own.
+
+    >>> scheme = make_unlabelled_scheme(100, repeats=2)
+    >>> scheme.words, scheme.code
+    ('2 × 5-fold, shuffled, seed 0', 'RepeatedKFold(n_repeats=2, n_splits=5, random_state=0)')
+    """
+    if cv is not None and not isinstance(cv, int | np.integer):
+        place = np.zeros((n, 1)) if X is None else X
+        splits = list(check_cv(cv).split(place))
+        size = _splits_a_repeat(cv, len(splits))
+        words, code = f"the folds given ({len(splits)})", None
+    else:
+        size = N_SPLITS if cv is None else int(cv)
+        splitter = RepeatedKFold(n_splits=size, n_repeats=repeats, random_state=seed)
+        splits = list(splitter.split(np.zeros((n, 1))))
+        words, code = f"{repeats} × {size}-fold, shuffled, seed {seed}", repr(splitter)
+    folds = [
+        Fold(i // size, i % size, np.asarray(a), np.asarray(b)) for i, (a, b) in enumerate(splits)
+    ]
+    scheme = Scheme(folds, size, words, [], code)
+    _check_rows(scheme, n, "row")
+    return scheme
+
+
+def _splits_a_repeat(cv: Any, n_folds: int) -> int:
+    """Folds that test every row once, where the splitter says how many these are."""
+    n_repeats = getattr(cv, "n_repeats", 1)
+    return n_folds // n_repeats if n_folds % n_repeats == 0 else n_folds
+
+
+def _shuffled(
+    codes: Indices, groups: NDArray[Any] | None, n_splits: int, repeats: int, seed: int, noun: str
+) -> Scheme:
+    notes = []
+    largest = int(np.bincount(codes).max())
+    units, what = (largest, f"{noun}s in the largest class")
+    if groups is not None:
+        units, what = len(np.unique(groups)), "groups"
+    if units < 2:
+        raise ValueError(
+            f"All {noun}s are of one group: none can be held out. Are these the right groups?"
+            if groups is not None
+            else f"No class has two {noun}s: none can be held out."
+        )
+    if units < n_splits:
+        notes.append(f"Only {units} {what}: {units} folds instead of {n_splits}.")
+        n_splits = units
+    if repeats < 1:
+        raise ValueError(f"repeats={repeats} must be 1 or more.")
+    if groups is not None and units <= 2 * n_splits and repeats > 1:
+        # With so few groups, splitting anew gives much the same folds and no new knowledge.
+        notes.append(f"Only {units} groups: they are split once, not {repeats} times.")
+        repeats = 1
+    place = np.zeros((len(codes), 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # small classes are warned about by name
+        if groups is None:
+            splitter = RepeatedStratifiedKFold(
+                n_splits=n_splits, n_repeats=repeats, random_state=seed
+            )
+            splits = list(splitter.split(place, codes))
+            kind, code = "stratified", repr(splitter)
+        else:
+            splits = [
+                split
+                for repeat in range(repeats)
+                for split in StratifiedGroupKFold(
+                    n_splits, shuffle=True, random_state=seed + repeat
+                ).split(place, codes, groups)
+            ]
+            kind, code = "group-wise stratified", None
+    folds = [Fold(i // n_splits, i % n_splits, a, b) for i, (a, b) in enumerate(splits)]
+    words = f"{repeats} × {n_splits}-fold, {kind}, shuffled, seed {seed}"
+    return Scheme(folds, n_splits, words, notes, code)
+
+
+def _time_folds(time: NDArray[Any], n_splits: int, noun: str) -> Iterator[Fold]:
+    order = np.argsort(time, kind="stable")
+    if len(order) <= n_splits:
+        raise ValueError(f"{len(order)} {noun}s are too few for {n_splits} folds in time.")
+    for i, (train, test) in enumerate(TimeSeriesSplit(n_splits).split(order)):
+        rows, held = _before(time, order[train], order[test]), order[test]
+        if len(rows):
+            yield Fold(0, i, np.sort(rows), np.sort(held))
+
+
+def _before(time: NDArray[Any], rows: Indices, held: Indices) -> Indices:
+    """Rows of the past; those of the same moment as the first held-out row are not."""
+    return rows[time[rows] < time[held].min()]
+
+
+def _without_shared_groups(scheme: Scheme, groups: NDArray[Any], noun: str) -> Scheme:
+    """Leave the training rows out whose group is tested."""
+    folds = [
+        Fold(f.repeat, f.fold, f.train[~np.isin(groups[f.train], groups[f.test])], f.test)
+        for f in scheme.folds
+    ]
+    words = f"{scheme.words}; training {noun}s of tested groups left out"
+    return Scheme(folds, scheme.n_splits, words, scheme.notes, None)
+
+
+def _with_two_classes(scheme: Scheme, codes: Indices) -> Scheme:
+    """Leave out the folds in time whose past knows one class only."""
+    folds = [f for f in scheme.folds if len(np.unique(codes[f.train])) > 1]
+    left_out = len(scheme.folds) - len(folds)
+    if scheme.folds and not folds:
+        raise ValueError(
+            "In every fold in time the past has a single class: the classes follow one another, "
+            "and none can be told from the past. Compare without the time."
+        )
+    if not left_out:
+        return scheme
+    note = f"{left_out} of {len(scheme.folds)} folds left out: a single class in the past."
+    words = f"{len(folds)} folds in time: the past predicts what follows"
+    return Scheme(folds, len(folds), words, [*scheme.notes, note], None)
+
+
+def _check(scheme: Scheme, codes: Indices, n: int, noun: str) -> None:
+    if not scheme.folds:
+        raise ValueError(f"There is no fold: the times leave no {noun} to train on.")
+    _check_rows(scheme, n, noun)
+    for fold in scheme.folds:
+        if len(np.unique(codes[fold.train])) < 2:
+            raise ValueError(
+                f"fold {fold.fold} of repeat {fold.repeat} has a single class among its "
+                f"{len(fold.train)} training {noun}s."
+            )
+
+
+def _check_rows(scheme: Scheme, n: int, noun: str) -> None:
+    for fold in scheme.folds:
+        where = f"fold {fold.fold} of repeat {fold.repeat}"
+        for rows in (fold.train, fold.test):
+            if len(rows) == 0:
+                raise ValueError(
+                    f"{where} has {len(fold.train)} training and {len(fold.test)} "
+                    f"{tested(noun)}; it needs both."
+                )
+            if rows.min() < 0 or rows.max() >= n:
+                raise ValueError(f"{where} names {noun}s outside 0 to {n - 1}.")
+        if len(np.intersect1d(fold.train, fold.test)):
+            raise ValueError(f"{where} has {noun}s that are both trained on and tested.")
+
+
+def _check_groups(scheme: Scheme, groups: NDArray[Any], noun: str) -> str:
+    """Assert that no group is on both sides, and say so."""
+    if len(scheme.folds) == 1 and np.all(groups[scheme.folds[0].test] == UNKNOWN_GROUP):
+        return (
+            "The test file names no groups: whether one is also trained on cannot be checked. "
+            f"Tuning keeps the groups of the training {noun}s together."
+        )
+    for fold in scheme.folds:
+        shared = np.intersect1d(groups[fold.train], groups[fold.test])
+        if len(shared):
+            raise ValueError(
+                f"Group {shared.tolist()[0]!r} is trained on and tested in fold {fold.fold} of "
+                f"repeat {fold.repeat}."
+            )
+    return (
+        f"Groups: {len(np.unique(groups))}; none is on both sides of "
+        + (f"any of the {len(scheme.folds)} folds" if len(scheme.folds) > 1 else "the split")
+        + " (checked)."
+    )
+
+
+def inner_splits(
+    tuning: Tuning,
+    codes: Indices,
+    groups: NDArray[Any] | None = None,
+    time: NDArray[Any] | None = None,
+) -> list[tuple[Indices, Indices]]:
+    """Splits of a training fold for tuning: the same for every method, by the rules outside."""
+    n, full = len(codes), tuning == "full"
+    place = np.zeros((n, 1))
+    if time is not None:
+        order = np.argsort(time, kind="stable")
+        splits = list(TimeSeriesSplit(3).split(order)) if full and n > 3 else []
+        if not splits:
+            cut = max(1, round(0.75 * n))
+            splits = [(np.arange(cut), np.arange(cut, n))]
+        in_time = [(_before(time, order[a], order[b]), order[b]) for a, b in splits if len(b)]
+        if groups is not None:
+            in_time = [(a[~np.isin(groups[a], groups[b])], b) for a, b in in_time]
+        return [(a, b) for a, b in in_time if len(np.unique(codes[a])) > 1]
+    splitter = inner_splitter(tuning, codes, groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return [
+            (a, b)
+            for a, b in splitter.split(place, codes, groups)
+            if len(a) and len(b) and len(np.unique(codes[a])) > 1
+        ]
+
+
+def inner_splitter(tuning: Tuning, codes: Indices, groups: NDArray[Any] | None = None) -> Any:
+    """scikit-learn's splitter for tuning, for data without times.
+
+    Where the training rows are all of one group, rows of it are split.
+    """
+    full = tuning == "full"
+    n_groups = 0 if groups is None else len(np.unique(groups))
+    if n_groups >= 2:
+        if full and n_groups >= 3:
+            return StratifiedGroupKFold(3, shuffle=True, random_state=0)
+        return GroupShuffleSplit(1, test_size=0.25, random_state=0)
+    counts = np.bincount(codes)
+    counts = counts[counts > 0]
+    if full:
+        if counts.max() >= 3:
+            return StratifiedKFold(3, shuffle=True, random_state=0)
+        return KFold(3, shuffle=True, random_state=0)
+    held = int(np.ceil(0.25 * len(codes)))
+    if counts.min() >= 2 and held >= len(counts) and len(codes) - held >= len(counts):
+        return StratifiedShuffleSplit(1, test_size=0.25, random_state=0)
+    return ShuffleSplit(1, test_size=0.25, random_state=0)

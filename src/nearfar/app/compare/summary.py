@@ -1,0 +1,409 @@
+"""From the results of folds to the document: every number that is shown, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.app.compare.folds import Problem, shown_rows
+from nearfar.app.compare.judgement import Judgement, context_notes, judge, sentence
+from nearfar.app.compare.methods import Method
+from nearfar.app.compare.schedule import Run
+from nearfar.app.compare.splits import Scheme
+from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
+
+Results = dict[int, dict[str, Any]]
+REFERENCE = "reference"
+
+
+@dataclass
+class Row:
+    """A method's results, ready to be ranked."""
+
+    method: Method
+    results: Results
+    status: str
+    reason: str | None
+    peak: float | None
+
+
+class Summary:
+    """Statistics over the folds that all ranked methods share.
+
+    Parameters
+    ----------
+    runs : dict
+        How far each method came.
+    scheme : Scheme
+        The folds.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        runs: dict[str, Run],
+        scheme: Scheme,
+        *,
+        min_gain: float,
+        confidence: float = 0.95,
+    ) -> None:
+        self.problem, self.scheme = problem, scheme
+        self.min_gain, self.confidence = min_gain, confidence
+        rows = [Row(r.method, r.results, r.status, r.reason, r.peak) for r in runs.values()]
+        self.rows = {row.method.name: row for row in rows}
+        reference = self._reference()
+        self.rows = {REFERENCE: reference, **self.rows}
+        # Ranked is what tested every row once, or came as far as the reference in a short run.
+        least = max(1, min(scheme.n_splits, len(reference.results)))
+        self.ranked = [
+            row
+            for row in self.rows.values()
+            if row.status != "failed" and len(row.results) >= least
+        ]
+        shared = [set(row.results) for row in self.ranked if row.method.role != "context"]
+        if reference not in self.ranked:
+            self.ranked, shared = [reference], [set(reference.results)]
+        self.common = sorted(set.intersection(*shared)) if shared else []
+        self.judgement = self._judge()
+
+    def _of_role(self, role: str) -> list[Row]:
+        return [row for row in self.rows.values() if row.method.role == role]
+
+    def _reference(self) -> Row:
+        """In each training fold the baseline that did best inside it, the first of equals."""
+        found = [row for row in self._of_role("baseline") if row.status != "failed"]
+        results: Results = {}
+        shared = set.intersection(*(set(row.results) for row in found)) if found else set()
+        for fold in sorted(shared):
+            best = min(found, key=lambda row: _inner(row.results[fold]))
+            results[fold] = best.results[fold] | {"baseline": best.method.name}
+        status = "done" if len(results) == len(self.scheme.folds) else "unfinished"
+        method = Method(REFERENCE, "Best plain distance", "reference", _all_settings(found))
+        peak = max((row.peak for row in found if row.peak is not None), default=None)
+        return Row(method, results, status if found else "failed", None, peak)
+
+    # Numbers
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set and no other fold."""
+        return len(self.scheme.folds) == 1
+
+    def errors(self, row: Row, folds: list[int]) -> NDArray[np.float64]:
+        """Errors of a method on some folds."""
+        return np.array([row.results[fold]["error"] for fold in folds])
+
+    def _estimate(self, rows: list[Row], folds: list[int]) -> Estimate:
+        """Mean error of the first method, minus that of the second if there are two."""
+        if len(folds) == 1 and self.problem.measure.by_rows:
+            losses = [self._losses(row, folds[0]) for row in rows]
+            values = losses[0] if len(losses) == 1 else losses[0] - losses[1]
+            balanced = self.problem.measure.scoring == "balanced_accuracy"
+            true = self.problem.codes[self.scheme.folds[folds[0]].test]
+            # One fold of several says nothing of the next; a fixed test set is all there is.
+            if self.fixed:
+                return row_estimate(values, true if balanced else None)
+        values = self.errors(rows[0], folds)
+        if len(rows) > 1:
+            values = values - self.errors(rows[1], folds)
+        return self._over_folds(values, folds)
+
+    def _over_folds(self, values: ArrayLike, folds: list[int]) -> Estimate:
+        one_row = float(np.mean([1.0 / len(self.scheme.folds[fold].test) for fold in folds]))
+        return corrected_estimate(values, self.scheme.test_share, resolution=one_row)
+
+    def _to_reference(self, row: Row, folds: list[int]) -> Estimate:
+        reference = self.rows[REFERENCE]
+        if all(reference.results[fold]["baseline"] == row.method.name for fold in folds):
+            return Estimate(0.0, 0.0, max(0.0, len(folds) - 1.0))  # it is the reference
+        return self._estimate([row, reference], folds)
+
+    def _losses(self, row: Row, fold: int) -> NDArray[np.float64]:
+        true = self.problem.codes[self.scheme.folds[fold].test]
+        return (np.asarray(row.results[fold]["predicted"]) != true).astype(np.float64)
+
+    def _judge(self) -> Judgement:
+        reference = self.rows[REFERENCE]
+        learners = [row for row in self.ranked if row.method.role == "learner"]
+        if not self.common:
+            return Judgement("unsure", None, float("nan"))
+        errors = {r.method.name: float(self.errors(r, self.common).mean()) for r in learners}
+        differences = {r.method.name: self._estimate([r, reference], self.common) for r in learners}
+        base = float(self.errors(reference, self.common).mean())
+        return judge(
+            base,
+            errors,
+            differences,
+            min_gain=self.min_gain,
+            confidence=self.confidence,
+            strict=self.fixed,
+        )
+
+    def nested(self) -> dict[str, Any] | None:
+        """The error when the method too is chosen inside each training fold."""
+        rows = [row for row in self.ranked if row.method.role in ("reference", "learner")]
+        if len(self.common) < 1 or len(rows) < 2:
+            return None
+        errors, chosen = [], {row.method.name: 0 for row in rows}
+        for fold in self.common:
+            best = min(rows, key=lambda row: _inner(row.results[fold]))
+            chosen[best.method.name] += 1
+            errors.append(best.results[fold]["error"])
+        estimate = self._over_folds(errors, self.common)
+        return {
+            "error": estimate.mean,
+            "interval": bounds(estimate, self.confidence, is_error=True),
+            "chosen": {name: count for name, count in chosen.items() if count},
+        }
+
+    # Words
+
+    def reference_label(self) -> str:
+        """The reference by name: its baseline, where that was the same in every fold."""
+        names = [result["baseline"] for result in self.rows[REFERENCE].results.values()]
+        if not names:
+            return "the plain distance"
+        most = max(dict.fromkeys(names), key=names.count)
+        label = self.rows[most].method.label
+        # Its error is that of no single row where the choice differed from fold to fold.
+        return label if len(set(names)) == 1 else f"the best plain distance (mostly {label})"
+
+    def answer(self) -> dict[str, Any]:
+        """Verdict, sentence and notes."""
+        if not self.common:
+            failed = [row for row in self._of_role("baseline") if row.status == "failed"]
+            why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
+            text = (
+                "Cannot tell: not even the plain distances were tested on one fold in the time "
+                f"given{why}."
+            )
+            return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+        nested = self.nested()
+        judgement = self.judgement
+        label = self.reference_label()
+        text = sentence(
+            judgement,
+            labels={name: row.method.label for name, row in self.rows.items()},
+            reference_label=label,
+            measure=self.problem.measure.name,
+            n_rows=len(self.scheme.folds[0].test) if self.fixed else len(self.problem.codes),
+            fixed=self.fixed,
+            fit_seconds={
+                name: median_of(row, "fit_seconds") or 0.0 for name, row in self.rows.items()
+            },
+            n_train=int(np.median([len(self.scheme.folds[fold].train) for fold in self.common])),
+            min_gain=self.min_gain,
+            nested_error=None if nested is None else nested["error"],
+            confidence=self.confidence,
+            noun=self.problem.noun,
+        )
+        return {
+            "verdict": judgement.verdict,
+            "method": judgement.method,
+            "text": text,
+            "notes": [*self._context_notes(), *self._reference_notes(), *self._unjudged_notes()],
+        }
+
+    def _context_notes(self) -> list[str]:
+        used = self.rows[self.best]
+        name = self.reference_label() if self.best == REFERENCE else used.method.label
+        return context_notes(self._clearly_better(used), self.problem.measure.name, name)
+
+    def _reference_notes(self) -> list[str]:
+        names = [result["baseline"] for result in self.rows[REFERENCE].results.values()]
+        counts = {name: names.count(name) for name in dict.fromkeys(names)}
+        parts = ", ".join(
+            f"{self.rows[name].method.label} in {count}" for name, count in counts.items()
+        )
+        where = f"training {self.problem.noun}s" if self.fixed else "each training fold"
+        notes = [
+            f"The plain distance it is held against was chosen inside {where}: {parts} of "
+            f"{len(names)}."
+        ]
+        others = [
+            self.rows[name].method.label
+            for name, comparand in self.judgement.comparands.items()
+            if comparand.recommended and name != self.best
+        ]
+        if others:
+            notes.append(f"Also clearly better than the plain distance: {', '.join(others)}.")
+        return notes
+
+    def _unjudged_notes(self) -> list[str]:
+        notes = [
+            f"{row.method.label} failed and is not among the plain distances: {row.reason}"
+            for row in self._of_role("baseline")
+            if row.status == "failed"
+        ]
+        for row in self._of_role("learner"):
+            if row.status == "failed":
+                notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
+            elif row not in self.ranked:
+                notes.append(
+                    f"{row.method.label} did not finish ({len(row.results)} of "
+                    f"{len(self.scheme.folds)} folds) and was not judged; more time may change the "
+                    "answer."
+                )
+        return notes
+
+    def _clearly_better(self, used: Row) -> list[tuple[str, float]]:
+        """Classifiers for context whose errors are clearly fewer."""
+        found = []
+        for row in self._of_role("context"):
+            folds = [fold for fold in self.common if fold in row.results]
+            if row.status == "failed" or len(folds) < min(len(self.common), self.scheme.n_splits):
+                continue
+            difference = self._estimate([row, used], folds)
+            base = float(self.errors(used, folds).mean())
+            if difference.interval(self.confidence)[1] < 0 and (
+                -difference.mean > self.min_gain * base
+            ):
+                found.append((row.method.label, float(self.errors(row, folds).mean())))
+        return sorted(found, key=lambda item: item[1])
+
+    @property
+    def best(self) -> str:
+        """The method to use: the recommended learner, or the reference."""
+        chosen = self.judgement.method if self.judgement.verdict == "use" else None
+        return REFERENCE if chosen is None else chosen
+
+    # The document
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each method, by error; what did not finish comes last."""
+        entries = [self._entry(row) for row in self.rows.values()]
+        return sorted(
+            entries,
+            key=lambda e: (
+                ["done", "unfinished", "failed"].index(e["status"]),
+                np.inf if e["error"] is None else e["error"],
+            ),
+        )
+
+    def _entry(self, row: Row) -> dict[str, Any]:
+        ranked = row in self.ranked
+        folds = [f for f in self.common if f in row.results] if ranked else sorted(row.results)
+        estimate = self._estimate([row], folds) if folds else None
+        reference = self.rows[REFERENCE]
+        paired = [fold for fold in folds if fold in reference.results]
+        difference = None
+        if row is not reference and paired:
+            difference = self._to_reference(row, paired)
+        judged = self.judgement.comparands.get(row.method.name)
+        if judged is not None and not judged.difference.degrees > 0:
+            judged = None  # one fold gives no p
+        warned = [r for r in row.results.values() if not_converged(r)]
+        return {
+            "name": row.method.name,
+            "label": row.method.label,
+            "role": row.method.role,
+            "status": row.status,
+            "reason": row.reason,
+            "folds_done": len(row.results),
+            "error": None if estimate is None else estimate.mean,
+            "interval": bounds(estimate, self.confidence, is_error=True),
+            "difference": None if difference is None else difference.mean,
+            "difference_interval": bounds(difference, self.confidence),
+            "p": None if judged is None else judged.p,
+            "p_holm": None if judged is None else judged.p_holm,
+            "recommended": judged is not None and judged.recommended,
+            "fit_seconds": median_of(row, "fit_seconds"),
+            "tune_seconds": median_of(row, "tune_seconds"),
+            "predict_seconds": median_of(row, "predict_seconds"),
+            "peak_mb": row.peak,
+            "not_converged": len(warned),
+            "results": [
+                {key: value for key, value in row.results[fold].items() if key not in _LARGE}
+                for fold in sorted(row.results)
+            ],
+        }
+
+    def pictures(self) -> dict[str, Any]:
+        """What the report draws: held-out predictions and neighbours, maps, weights, histories."""
+        tested = [i for i, fold in enumerate(self.scheme.folds) if fold.repeat == 0]
+        rows = [int(row) for i in tested for row in self.scheme.folds[i].test]
+        drawn = [row for row in self.rows.values() if row.status != "failed" and row.results]
+        held: dict[str, Any] = {
+            "rows": rows,
+            "true": [int(code) for code in self.problem.codes[rows]],
+            "predicted": {},
+            "neighbors": {},
+        }
+        if len(rows) < len(self.problem.codes):  # rows that are only trained on
+            others = np.setdiff1d(np.arange(len(self.problem.codes)), rows)
+            held["labels"] = {str(row): int(self.problem.codes[row]) for row in others}
+        for row in drawn:
+            for key in ("predicted", "neighbors"):
+                values: list[Any] = []
+                for i in tested:
+                    part = row.results.get(i, {}).get(key)
+                    values += part if part is not None else [None] * len(self.scheme.folds[i].test)
+                if any(value is not None for value in values):
+                    held[key][row.method.name] = values
+        test = self.scheme.folds[0].test
+        test = test[shown_rows(len(test))]
+        votes = [row for row in drawn if row.method.role in ("reference", "learner")]
+        return {
+            "held_out": held,
+            "maps": {
+                "rule": f"First two principal axes of the mapped training {self.problem.noun}s of "
+                f"the first fold; shown are the held-out {self.problem.noun}s.",
+                "rows": [int(row) for row in test],
+                "classes": [int(code) for code in self.problem.codes[test]],
+                "methods": {
+                    row.method.name: row.results[0]["map"]
+                    for row in votes
+                    if row.results.get(0, {}).get("map")
+                },
+            },
+            "weights": {
+                row.method.name: [
+                    result["weights"]
+                    for _, result in sorted(row.results.items())
+                    if result.get("weights")
+                ]
+                for row in votes
+                if any(result.get("weights") for result in row.results.values())
+            },
+            "histories": {
+                row.method.name: row.results[0]["history"]
+                for row in votes
+                if row.results.get(0, {}).get("history")
+            },
+        }
+
+
+# Kept out of the table: shown as pictures.
+_LARGE = {"predicted", "neighbors", "map", "history", "weights"}
+
+
+def _inner(result: dict[str, Any]) -> float:
+    return np.inf if result["inner_error"] is None else float(result["inner_error"])
+
+
+def _all_settings(rows: list[Row]) -> tuple[Any, ...]:
+    return tuple(setting for row in rows for setting in row.method.settings)
+
+
+def median_of(row: Row, key: str) -> float | None:
+    """Median of a number over the folds."""
+    values = [result[key] for result in row.results.values()]
+    return float(np.median(values)) if values else None
+
+
+def bounds(
+    estimate: Estimate | None, confidence: float, *, is_error: bool = False
+) -> list[float] | None:
+    """Both ends of an estimate's interval; None where there is none."""
+    if estimate is None or not estimate.degrees > 0:
+        return None
+    low, high = estimate.interval(confidence)
+    return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
+
+
+def not_converged(result: dict[str, Any]) -> bool:
+    """Whether a learner warned that it stopped before the end."""
+    return any(text.startswith("ConvergenceWarning") for text in result["warnings"])

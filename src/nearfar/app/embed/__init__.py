@@ -1,0 +1,1 @@
+"""One embedding, described for its page."""

@@ -1,0 +1,288 @@
+"""Charts as inline SVG.
+
+Places along x are percentages and sizes along y are pixels, so that a chart fills any width while
+its dots stay round and its text keeps its size. Colours come from classes in the style sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearfar.app.report.markup import Markup, join, tag
+from nearfar.app.report.words import MINUS
+
+Interval = tuple[float, float]
+MARGIN = 2.0  # percent kept free at both ends, so that no dot is cut
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values from ``low`` to ``high`` along the width of a chart."""
+
+    low: float
+    high: float
+
+    def percent(self, value: float) -> float:
+        """The place of a value; values outside go to the edge."""
+        span = self.high - self.low
+        share = 0.5 if span <= 0 else (value - self.low) / span
+        return MARGIN + (100 - 2 * MARGIN) * min(max(share, 0.0), 1.0)
+
+    def at(self, value: float) -> str:
+        """The place as an attribute."""
+        return f"{self.percent(value):.2f}%"
+
+    def holds(self, value: float) -> bool:
+        """Whether the value is on the scale."""
+        return self.low <= value <= self.high
+
+    def ticks(self, wanted: int = 5) -> list[float]:
+        """Round values on the scale."""
+        step = _round_step((self.high - self.low) / max(wanted, 1))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [i * step for i in range(first, last + 1)]
+
+
+def difference_scale(values: Sequence[float], quantile: float = 0.5, factor: float = 4.0) -> Scale:
+    """A scale around zero; values beyond ``factor`` times a quantile do not squeeze the others."""
+    sizes = sorted(abs(value) for value in values)
+    if not sizes or sizes[-1] == 0:
+        return Scale(-0.01, 0.01)
+    typical = sizes[min(int(quantile * len(sizes)), len(sizes) - 1)]
+    limit = sizes[-1] if typical == 0 else min(sizes[-1], factor * typical)
+    step = _round_step(limit / 4)
+    limit = step * math.ceil(limit / step - 1e-9)
+    return Scale(-limit, limit)
+
+
+def figure(children: list[Markup], height: float, label: str, **attributes: str) -> Markup:
+    """An SVG of full width with a label for those who do not see it."""
+    return tag(
+        "svg", *children, role="img", aria_label=label, width="100%", height=height, **attributes
+    )
+
+
+def axis(scale: Scale, wanted: int = 4, unit: str = "") -> Markup:
+    """Ticks in points, to stand below or above rows that share a scale."""
+    pieces = []
+    for value in scale.ticks(wanted):
+        x = scale.at(value)
+        pieces.append(tag("line", class_="tick", x1=x, x2=x, y1=0, y2=4))
+        text = "0" if value == 0 else _plain_points(value)
+        pieces.append(tag("text", text + unit, class_="tick-text", x=x, y=16))
+    return tag("svg", *pieces, class_="axis", width="100%", height=20, aria_hidden="true")
+
+
+def forest(
+    scale: Scale,
+    value: float | None,
+    ends: Interval | None,
+    kind: str,
+    label: str,
+    threshold: float | None = None,
+) -> Markup:
+    """One difference with its interval; zero, and the gain that would count."""
+    middle = 13.0
+    # The lines reach beyond the chart; the cell cuts them, so that they join from row to row.
+    pieces = [_vertical(scale, 0.0, "zero", -80, 106)]
+    if threshold is not None and scale.holds(threshold):
+        pieces.append(_vertical(scale, threshold, "threshold", -80, 106))
+    if ends is not None:
+        pieces.append(_whisker(scale, ends, middle, kind))
+    if value is None:
+        pass
+    elif scale.holds(value):
+        pieces.append(tag("circle", class_=f"mean {kind}", cx=scale.at(value), cy=middle, r=4))
+    else:
+        pieces.append(_arrow(right=value > scale.high, y=middle, kind=kind))
+    return figure(pieces, 26, label, class_="forest")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One fold in a strip."""
+
+    value: float
+    lane: int
+    tip: str
+
+
+def strip(
+    scale: Scale,
+    dots: Sequence[Dot],
+    lanes: int,
+    mean: float,
+    ends: Interval | None,
+    kind: str,
+    label: str,
+) -> Markup:
+    """Fold differences, one line of dots per repeat; above them the mean and its interval."""
+    top, lane_height = 18.0, 11.0
+    height = top + lanes * lane_height + 2
+    pieces = [
+        tag("line", class_="lane", x1="0", x2="100%", y1=y, y2=y)
+        for y in (top + (lane + 0.5) * lane_height for lane in range(lanes))
+    ]
+    pieces.append(_vertical(scale, 0.0, "zero", 0, height))
+    for dot in dots:
+        y = top + (dot.lane + 0.5) * lane_height
+        side = "better" if dot.value < 0 else "worse" if dot.value > 0 else "even"
+        where = "" if scale.holds(dot.value) else " outside"
+        pieces.append(
+            tag(
+                "circle",
+                class_=f"fold {side}{where}",
+                cx=scale.at(dot.value),
+                cy=y,
+                r=3.5,
+                data_tip=dot.tip,
+            )
+        )
+    if ends is not None:
+        pieces.append(_whisker(scale, ends, 9.0, kind))
+    diamond = tag("path", class_=f"mean {kind}", d="M0-6 6 0 0 6-6 0z")
+    pieces.append(tag("svg", diamond, class_="spill", x=scale.at(mean), y=9))
+    return figure(pieces, height, label, class_="strip")
+
+
+def dumbbell(scale: Scale, before: float, after: float, label: str) -> Markup:
+    """Two values joined: a ring for the first, a disc for the second."""
+    kind = "better" if after < before else "worse" if after > before else "even"
+    return figure(
+        [
+            tag("line", class_="lane", x1="0", x2="100%", y1=11, y2=11),
+            tag(
+                "line",
+                class_=f"whisker {kind}",
+                x1=scale.at(before),
+                x2=scale.at(after),
+                y1=11,
+                y2=11,
+            ),
+            tag("circle", class_="before", cx=scale.at(before), cy=11, r=5),
+            tag("circle", class_=f"mean {kind}", cx=scale.at(after), cy=11, r=4.5),
+        ],
+        22,
+        label,
+        class_="dumbbell",
+    )
+
+
+def bar(value: float, largest: float, label: str, ends: Interval | None = None) -> Markup:
+    """A bar from zero, with whiskers from least to most."""
+    width = 0.0 if largest <= 0 else 100 * value / largest
+    pieces = [tag("rect", class_="bar", x="0", y=4, width=f"{width:.2f}%", height=12, rx=2)]
+    if ends is not None and largest > 0:
+        low, high = (f"{100 * end / largest:.2f}%" for end in ends)
+        pieces.append(tag("line", class_="range", x1=low, x2=high, y1=10, y2=10))
+        pieces += [tag("line", class_="range", x1=x, x2=x, y1=7, y2=13) for x in (low, high)]
+    return figure(pieces, 20, label, class_="bars")
+
+
+def stacked(parts: Sequence[tuple[str, float]], label: str) -> Markup:
+    """Shares of a whole, side by side."""
+    total = sum(size for _, size in parts) or 1.0
+    pieces, start = [], 0.0
+    for kind, size in parts:
+        width = 100 * size / total
+        if width > 0:
+            pieces.append(
+                tag("rect", class_=kind, x=f"{start:.3f}%", width=f"{width:.3f}%", height=14)
+            )
+        start += width
+    return figure(pieces, 14, label, class_="stacked")
+
+
+def sparkline(values: Sequence[float], label: str, most: int = 120) -> Markup:
+    """A line through the values, the last one marked."""
+    step = max(1, -(-len(values) // most))
+    kept = [*values[:-1:step], values[-1]]
+    low, high = min(kept), max(kept)
+    span = (high - low) or 1.0
+    places = [
+        (100 * i / max(len(kept) - 1, 1), 44 - 40 * (value - low) / span)
+        for i, value in enumerate(kept)
+    ]
+    line = tag("polyline", class_="curve", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in places))
+    stretched = tag(
+        "svg", line, viewBox="0 0 100 48", preserveAspectRatio="none", width="100%", height=48
+    )
+    end = tag("circle", class_="curve-end", cx="100%", cy=places[-1][1], r=3)
+    return figure([stretched, end], 48, label, class_="sparkline")
+
+
+# What follows the centre of a mark, in relative steps; the circle has an element of its own.
+SHAPES = (
+    "",
+    "m-2.7-2.7h5.4v5.4h-5.4z",
+    "m0-3.6 3.4 6.2h-6.8z",
+    "m0-3.9 3.9 3.9-3.9 3.9-3.9-3.9z",
+    "m0 3.6 3.4-6.2h-6.8z",
+    "m-1.1-3.4h2.2v2.3h2.3v2.2h-2.3v2.3h-2.2v-2.3h-2.3v-2.2h2.3z",
+)
+COLOURS = 10
+
+
+def marker(code: int, x: float, y: float, index: int | None = None, wrong: bool = False) -> Markup:
+    """The mark of a class: its colour, and after ten classes another shape."""
+    shape = SHAPES[code // COLOURS % len(SHAPES)]
+    name = f"c{code % COLOURS}{' wrong' if wrong else ''}"
+    if not shape:
+        return tag("circle", class_=name, cx=round(x, 1), cy=round(y, 1), r=3, data_i=index)
+    return tag("path", class_=name, d=f"M{x:.1f} {y:.1f}{shape}", data_i=index)
+
+
+def swatch(code: int) -> Markup:
+    """The mark of a class for the legend."""
+    mark = marker(code, 5, 5)
+    size = {"viewBox": "0 0 10 10", "width": 14, "height": 14}
+    return tag("svg", mark, class_="swatch", aria_hidden="true", **size)
+
+
+def scatter(marks: list[Markup], label: str, number: int, size: float) -> Markup:
+    """A square map of marks; the larger its size, the smaller they look."""
+    return tag(
+        "svg",
+        *marks,
+        class_="map",
+        viewBox=f"0 0 {size:g} {size:g}",
+        role="img",
+        tabindex=0,
+        aria_label=label,
+        data_map=number,
+    )
+
+
+def _vertical(scale: Scale, value: float, name: str, top: float, bottom: float) -> Markup:
+    x = scale.at(value)
+    return tag("line", class_=name, x1=x, x2=x, y1=top, y2=bottom)
+
+
+def _whisker(scale: Scale, ends: Interval, y: float, kind: str) -> Markup:
+    low, high = ends
+    pieces = [
+        tag("line", class_=f"whisker {kind}", x1=scale.at(low), x2=scale.at(high), y1=y, y2=y)
+    ]
+    for end in ends:
+        if scale.holds(end):
+            x = scale.at(end)
+            pieces.append(tag("line", class_=f"cap {kind}", x1=x, x2=x, y1=y - 4, y2=y + 4))
+    return join(pieces)
+
+
+def _arrow(right: bool, y: float, kind: str) -> Markup:
+    shape = "M0 0-9-6v12z" if right else "M0 0 9-6v12z"
+    arrow = tag("path", class_=f"mean {kind}", d=shape)
+    return tag("svg", arrow, class_="spill", x="99%" if right else "1%", y=y)
+
+
+def _plain_points(value: float) -> str:
+    return f"{100 * value:+.4g}".replace("-", MINUS)
+
+
+def _round_step(size: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    power = 10 ** math.floor(math.log10(size)) if size > 0 else 1.0
+    return power * next(step for step in (1, 2, 2.5, 5, 10) if step * power >= size * (1 - 1e-9))

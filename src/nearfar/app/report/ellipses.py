@@ -1,0 +1,73 @@
+"""Sets of vectors on a page: what the picture and the panel of ellipses need."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.app.compare.set_pictures import plane_words
+from nearfar.app.report.words import cut, percent
+
+#: Sets whose ellipses a page stores at most, in the order drawn: 5 numbers of 4 bytes each.
+MOST_ELLIPSES = 20_000
+_METRICS = {
+    "kl": "the Kullback-Leibler divergence, the mean of both ways",
+    "jeffreys": "Jeffreys' divergence",
+    "bhattacharyya": "the Bhattacharyya distance",
+    "hellinger": "the Hellinger distance",
+    "riemann": "the Riemannian distance of covariances",
+    "jeffreys_riemann": "d_JR (Jeffreys and Riemann)",
+    "bhattacharyya_riemann": "d_BR (Bhattacharyya and Riemann)",
+    "mean": "the distance of the means alone",
+}
+
+
+def metric_words(metric: str) -> str:
+    """A dissimilarity by name."""
+    name = metric.removeprefix("sqrt_")
+    words = _METRICS.get(name, metric)
+    return f"the root of {words}" if name != metric else words
+
+
+def ellipses_view(sets: dict[str, Any]) -> dict[str, Any]:
+    """What the panel says."""
+    n = len(sets["sizes"])
+    stored = 0 if sets["ellipses"] is None else min(n, MOST_ELLIPSES)
+    neighbors = np.asarray(sets["neighbors"])
+    return {
+        "rule": plane_words(list(sets["plane"]), bool(sets["standardized"])),
+        "metric": metric_words(sets["metric"]),
+        "n_neighbors": int(neighbors.shape[1]) if neighbors.ndim == 2 else 0,
+        "stored": stored,
+        "drawn": n,
+        "hidden": sets["ellipses"] is None,
+    }
+
+
+def ellipses_for_script(sets: dict[str, Any]) -> dict[str, Any]:
+    """What the script needs: names, sizes, ellipses and neighbours of the sets drawn."""
+    ellipses, names = sets["ellipses"], sets["names"]
+    neighbors = np.asarray(sets["neighbors"])
+    found: dict[str, Any] = {
+        "noun": "Set",
+        "titles": None if names is None else [cut(name, 40) for name in names],
+        "sizes": packed(np.asarray(sets["sizes"]).astype("<u4")),
+        "n_neighbors": int(neighbors.shape[1]) if neighbors.ndim == 2 else 0,
+        "axes": [f"direction {i + 1} ({percent(share)})" for i, share in enumerate(sets["plane"])],
+        "metric": metric_words(sets["metric"]),
+    }
+    if ellipses is not None:
+        found |= {
+            "ellipses": packed(np.asarray(ellipses)[:MOST_ELLIPSES].astype("<f4")),
+            "neighbors": packed(neighbors.astype("<u4")),
+            "dissimilarities": packed(np.asarray(sets["dissimilarities"]).astype("<f4")),
+        }
+    return found
+
+
+def packed(array: NDArray[Any]) -> str:
+    """An array as text for a script."""
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")

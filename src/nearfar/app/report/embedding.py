@@ -1,0 +1,506 @@
+"""The page of an embedding: one self-contained HTML file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.app.embed.embedding import FORMAT, describe_fitted
+from nearfar.app.embed.facts import small_percent
+from nearfar.app.embed.set_embeddings import describe_fitted_sets
+from nearfar.app.report import charts
+from nearfar.app.report.comparison import is_picture
+from nearfar.app.report.ellipses import ellipses_for_script, ellipses_view, packed
+from nearfar.app.report.markup import Markup, script_json, tag
+from nearfar.app.report.page import render_page, write_page
+from nearfar.app.report.words import (
+    SPACE,
+    cut,
+    cut_lines,
+    cut_list,
+    moment,
+    number,
+    percent,
+    seconds,
+    significant,
+    unbroken,
+)
+from nearfar.summaries.sets import Sets
+from nearfar.words import count
+
+#: Shades from the least number to the largest, as many as the style sheet has.
+SHADES = 16
+UNKNOWN = 255
+LEGEND = 60
+# The static picture.
+WIDTH, HEIGHT, LOWEST, EDGE = 1000.0, 620.0, 240.0, 22.0
+# How the picture in three dimensions is first seen: turned by so much, tilted by so much.
+TURN, TILT = 0.6, 0.35
+HOVER_BYTES = 3_000_000
+
+
+def write_embedding(
+    learner: Any,
+    X: ArrayLike,
+    path: str | os.PathLike[str],
+    *,
+    color: ArrayLike | None = None,
+    color_name: str | None = None,
+    name: str = "data",
+    image_shape: tuple[int, ...] | None = None,
+    show_rows: bool = True,
+    force: bool = False,
+) -> Path:
+    """Write the page of a fitted embedding.
+
+    It shows the picture in two or three dimensions, coloured, with the neighbour graph's edges on
+    demand and the row or the image where you point; below it the certificate, how well
+    neighbourhoods are kept, and the spectrum. The page needs no network, and no script for the
+    picture itself. Needs jinja2.
+
+    Parameters
+    ----------
+    learner : learner or Pipeline
+        Fitted to X: any with ``embedding_`` or ``transform``. Of a Pipeline the last step is the
+        learner.
+    X : array-like or DataFrame of shape (n_samples, n_features), or Sets
+        What it was fitted to. Of sets the page shows the ellipses too, and the learner is a
+        ``SetEmbedding``.
+    path : path-like
+        Where the page goes.
+    color : array-like of shape (n_samples,), optional
+        Labels, or numbers, to colour by.
+    color_name : str, optional
+        What they are; by default the name of a Series, or "label".
+    name : str, default="data"
+        Of the data, for the title.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, 3) if each row is an image.
+    show_rows : bool, default=True
+        Whether the page may hold values, or images, of rows.
+    force : bool, default=False
+        Replace a file that is there. Otherwise that raises ``FileExistsError``.
+
+    Returns
+    -------
+    Path
+        Where the page is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from nearfar import Isomap
+    >>> from nearfar.app.report import write_embedding
+    >>> X, y = load_iris(return_X_y=True)
+    >>> isomap = Isomap(n_neighbors=30).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_embedding(isomap, X, Path(folder) / "iris.html", color=y)
+    ...     "Isomap drew 150 rows in 2 dimensions" in page.read_text("utf-8")
+    True
+    """
+    options: dict[str, Any] = {
+        "color": color,
+        "color_name": color_name,
+        "name": name,
+        "show_rows": show_rows,
+    }
+    if isinstance(X, Sets):
+        if image_shape is not None:
+            raise ValueError("image_shape is for rows that are images, and X are sets.")
+        document = describe_fitted_sets(learner, X, **options)
+    else:
+        document = describe_fitted(learner, X, image_shape=image_shape, **options)
+    return write_embedding_document(document, path, force=force)
+
+
+def write_embedding_document(
+    document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False
+) -> Path:
+    """Write the page of what is known of an embedding.
+
+    Parameters
+    ----------
+    document : dict
+        What ``nearfar.app.embed.embedding.describe`` returned.
+    path : path-like
+        Where the page goes.
+    force : bool, default=False
+        Replace a file that is there.
+    """
+    return write_page(
+        lambda: render_embedding(document), path, force=force, example="embedding.html"
+    )
+
+
+def render_embedding(document: dict[str, Any]) -> str:
+    """Draw the page of what is known of an embedding.
+
+    Parameters
+    ----------
+    document : dict
+        What ``nearfar.app.embed.embedding.describe`` returned.
+    """
+    if document.get("format") != FORMAT or "coordinates" not in document:
+        raise ValueError("document should be what describe() of an embedding returned.")
+    script = ["embedding.js", *(["ellipses.js"] if document.get("sets") else [])]
+    return render_page(
+        "embedding.html.jinja", _page(document), style="embedding.css", script=script
+    )
+
+
+def _page(document: dict[str, Any]) -> dict[str, Any]:
+    """Everything the template asks for."""
+    told = document["answer"]
+    lead = told["lead"]
+    return {
+        "name": cut(document["name"], 60) or "data",
+        "made": moment(document["created"]),
+        "version": cut(document["versions"].get("nearfar"), 40),
+        "command": "embed",
+        "first": "picture",
+        "answer": {
+            "verdict": told["verdict"],
+            "word": told["word"],
+            "head": unbroken(lead),
+            "rest": unbroken(told["text"].removeprefix(lead)),
+        },
+        "stopped": document["status"] == "interrupted",
+        "method": document["method"],
+        "figures": _figures(document),
+        "picture": picture_view(document),
+        "certificate": _certificate(document["certificate"]),
+        "quality": _quality(document["quality"]),
+        "spectrum": _spectrum(document["spectrum"], document["coordinates"].shape[1]),
+        "data": {
+            "facts": _facts(document),
+            "messages": cut_list(document["messages"], 30),
+        },
+        "warnings": cut_list(document["warnings"], 12, 600),
+        "repeat": {
+            "command": cut_lines(document["command"], 2000),
+            "code": cut_lines(document["code"], 4000),
+            "versions": [(cut(k, 30), cut(v, 30)) for k, v in document["versions"].items()],
+        },
+    }
+
+
+def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [
+        ("Sets" if document.get("sets") else "Rows", f"{document['n_rows']:,}"),
+        ("Features", f"{document['n_features']:,}"),
+        ("Method", f"{document['method']}({cut(document['parameters'], 200)})"),
+    ]
+    if document["seconds"] is not None:
+        facts.append(("Fit", f"{seconds(document['seconds'])}{SPACE}s"))
+    return facts
+
+
+def _figures(document: dict[str, Any]) -> list[dict[str, str]]:
+    """Large numbers below the picture."""
+    figures = []
+    proof, values = document["certificate"], document["spectrum"]
+    if proof["gap"] is not None:
+        gap = max(proof["gap"], 0.0)
+        figures.append(
+            {
+                "title": "Gap to the best possible",
+                "value": _fine_percent(gap),
+                "note": f"residual {_fine_percent(proof['residual'])}",
+            }
+        )
+    if values["drawn"] is not None and values["dimension"] is not None:
+        figures.append(
+            {
+                "title": "Dimensions by the spectrum",
+                "value": str(values["dimension"]),
+                "note": f"those drawn hold {percent(min(values['drawn'], 1.0))}",
+            }
+        )
+    for measure in document["quality"]["measures"]:
+        if measure["name"] in ("intersection", "trust", "trustworthiness"):
+            figures.append(
+                {
+                    "title": measure["label"],
+                    "value": percent(measure["value"])
+                    if measure["name"] == "intersection"
+                    else f"{measure['value']:.3f}",
+                    "note": f"of the {document['quality']['n_neighbors']} nearest"
+                    if measure["name"] == "intersection"
+                    else "1 is the best",
+                }
+            )
+    return figures[:4]
+
+
+def _fine_percent(share: float) -> str:
+    """A share of any size."""
+    return small_percent(share).replace("less than", "<").replace(" ", SPACE)
+
+
+def _certificate(proof: dict[str, Any]) -> dict[str, Any]:
+    facts = []
+    if proof["gap"] is not None:
+        facts = [
+            ("Gap", _fine_percent(max(proof["gap"], 0.0))),
+            ("Residual", _fine_percent(proof["residual"])),
+            ("Reached", significant(proof["objective"], 6)),
+            ("Proven bound", significant(proof["bound"], 6)),
+        ]
+    return {"kind": proof["kind"], "text": unbroken(proof["text"]), "facts": facts}
+
+
+def _quality(judged: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "text": unbroken(judged["text"]),
+        "k": judged["n_neighbors"],
+        "rows": [
+            {
+                "label": measure["label"],
+                "text": measure["text"],
+                "value": f"{measure['value']:.3f}",
+                "bar": charts.bar(
+                    measure["value"], 1.0, f"{measure['label']}: {measure['value']:.3f} of 1"
+                ),
+            }
+            for measure in judged["measures"]
+        ],
+    }
+
+
+def _spectrum(values: dict[str, Any], n_drawn: int) -> dict[str, Any]:
+    known = values["shares"] if values["kind"] == "variance" else values["values"]
+    sizes = [abs(number(value) or 0.0) for value in known]
+    largest = max(sizes, default=0.0)
+    rows = []
+    for i, (value, size) in enumerate(zip(values["values"], sizes, strict=True)):
+        share = percent(size) if values["kind"] == "variance" else significant(value)
+        rows.append(
+            {
+                "name": f"{i + 1}",
+                "drawn": i < n_drawn,
+                "last": i + 1 == values["dimension"],
+                "value": significant(value),
+                "share": share if values["kind"] == "variance" else "",
+                "bar": charts.bar(size, largest, f"Coordinate {i + 1}: {share}"),
+            }
+        )
+    return {
+        "kind": values["kind"],
+        "text": unbroken(values["text"]),
+        "rows": rows,
+        "more": values["more"],
+    }
+
+
+# The picture
+
+
+def picture_view(document: dict[str, Any]) -> dict[str, Any]:
+    """The static picture, its legend, and what the script needs."""
+    places = _unit(np.asarray(document["coordinates"], dtype=np.float64))
+    n, q = places.shape
+    color = document["color"]
+    codes, legend, ramp = _marks(color, n)
+    edges = document["edges"]
+    total = document["n_rows"]
+    by = "" if color is None else f", coloured by {cut(color['name'], 40)}"
+    sets = document.get("sets")
+    noun = "row" if sets is None else "set"
+    label = f"{document['method']}: {count(n, noun)} in {q} dimensions{by}"
+    return {
+        "label": label,
+        "flat": q < 3,
+        "svg": _static(places, codes, color, label),
+        "color": None if color is None else cut(color["name"], 40),
+        "legend": legend,
+        "ramp": ramp,
+        "unknown": bool((codes == UNKNOWN).any()) and color is not None,
+        "cycled": len(legend) > charts.COLOURS,
+        "n_edges": 0 if edges is None else len(edges),
+        "n_neighbors": document["n_neighbors"],
+        "shown": n,
+        "total": total,
+        "images": bool(_images(document)),
+        "hidden": document["contents"] is None,
+        "noun": noun,
+        "ellipses": None if sets is None else ellipses_view(sets),
+        "data": script_json(_for_script(document, places, codes)),
+    }
+
+
+def _unit(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Two or three columns, the middle at 0, the widest from -1 to 1: one unit for all axes."""
+    if places.shape[1] == 1:
+        places = np.column_stack([places, np.zeros(len(places))])
+    low, high = places.min(axis=0), places.max(axis=0)
+    half = float((high / 2 - low / 2).max()) or 1.0
+    return np.asarray((places - (low / 2 + high / 2)) / half)
+
+
+def _marks(
+    color: dict[str, Any] | None, n: int
+) -> tuple[NDArray[np.uint8], list[dict[str, Any]], dict[str, Any] | None]:
+    """A code for each row, the legend of classes, and the scale of numbers."""
+    if color is None:
+        return np.zeros(n, np.uint8), [], None
+    if color["kind"] == "classes":
+        codes = np.where(color["codes"] < 0, UNKNOWN, color["codes"]).astype(np.uint8)
+        sizes = np.bincount(codes, minlength=256)
+        legend = [
+            {
+                "code": code,
+                "name": cut(name, 40) or "(empty)",
+                "swatch": charts.swatch(code),
+                "rows": f"{sizes[code]:,}",
+            }
+            for code, name in enumerate(color["classes"][:LEGEND])
+            if sizes[code]
+        ]
+        return codes, legend, None
+    values = np.asarray(color["values"], dtype=np.float64)
+    known = np.isfinite(values)
+    codes = np.full(n, UNKNOWN, np.uint8)
+    if not known.any():
+        return codes, [], None
+    low, high = float(values[known].min()), float(values[known].max())
+    least, most = np.percentile(values[known], [2, 98]).tolist()
+    # A few far values would leave one shade for all others.
+    outside = high - low > 5 * (most - least) > 0
+    if outside:
+        low, high = least, most
+    span = high - low
+    shares = np.clip((values[known] - low) / span, 0, 1) if span > 0 else np.full(known.sum(), 0.5)
+    codes[known] = np.minimum((shares * SHADES).astype(np.int64), SHADES - 1)
+    ends = [significant(value) for value in (low, (low + high) / 2, high)]
+    if outside:
+        ends[0], ends[2] = f"≤ {ends[0]}", f"≥ {ends[2]}"
+    return codes, [], {"ends": ends, "svg": _ramp(ends)}
+
+
+def _ramp(ends: list[str]) -> Markup:
+    cells = [
+        tag(
+            "rect", class_=f"n{i}", x=float(i * 10), y=0, width=10.5, height=12, fill="currentColor"
+        )
+        for i in range(SHADES)
+    ]
+    return tag(
+        "svg",
+        *cells,
+        class_="ramp",
+        viewBox=f"0 0 {SHADES * 10} 12",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=f"Colours from {ends[0]} to {ends[2]}",
+    )
+
+
+def mark_size(n: int) -> float:
+    """The radius of a mark, in pixels of a picture 1000 wide."""
+    return float(np.clip(28 / max(n, 1) ** 0.3, 1.5, 6.0))
+
+
+def _static(
+    places: NDArray[np.float64],
+    codes: NDArray[np.uint8],
+    color: dict[str, Any] | None,
+    label: str,
+) -> Markup:
+    """The picture without script: one path for each colour, so that thousands of points are few."""
+    if places.shape[1] == 3:
+        places = _turned(places)
+    spread = np.maximum(np.ptp(places[:, :2], axis=0), 1e-12)
+    middle = (places[:, :2].min(axis=0) + places[:, :2].max(axis=0)) / 2
+    # Lower where the picture is long and thin.
+    height = float(np.clip(WIDTH * spread[1] / spread[0] + 4 * EDGE, LOWEST, HEIGHT))
+    scale = float(((np.array([WIDTH, height]) - 2 * EDGE) / spread).min())
+    at = (places[:, :2] - middle) * [scale, -scale] + [WIDTH / 2, height / 2]
+    size = mark_size(len(places))
+    numbers = color is not None and color["kind"] == "numbers"
+    paths = []
+    for code in np.unique(codes).tolist():
+        spots = np.round(at[codes == code], 1).tolist()
+        name = "unknown" if code == UNKNOWN else f"n{code}" if numbers else f"s{code % 10}"
+        shape = charts.SHAPES[code // charts.COLOURS % len(charts.SHAPES)]
+        if numbers or code == UNKNOWN or not shape:
+            d = "".join(f"M{x:g} {y:g}h0" for x, y in spots)
+            paths.append(tag("path", class_=f"dot {name}", d=d, stroke_width=2 * size))
+        else:
+            d = "".join(f"M{x:g} {y:g}{shape}" for x, y in spots)
+            paths.append(tag("path", class_=f"shape {name}", d=d))
+    return tag(
+        "svg",
+        *paths,
+        class_="still",
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _turned(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As the script first shows three dimensions: turned about the upright, then tilted."""
+    turn = np.array([[np.cos(TURN), 0, np.sin(TURN)], [0, 1, 0], [-np.sin(TURN), 0, np.cos(TURN)]])
+    tilt = np.array([[1, 0, 0], [0, np.cos(TILT), -np.sin(TILT)], [0, np.sin(TILT), np.cos(TILT)]])
+    return np.asarray(places @ (tilt @ turn).T)
+
+
+def _for_script(
+    document: dict[str, Any], places: NDArray[np.float64], codes: NDArray[np.uint8]
+) -> dict[str, Any]:
+    """Numbers as base64, texts as lists."""
+    color, drawn = document["color"], document["drawn"]
+    n = len(places)
+    edges = document["edges"]
+    found: dict[str, Any] = {
+        "n": n,
+        "q": places.shape[1],
+        "turn": [TURN, TILT],
+        "size": mark_size(n),
+        "places": packed(places.astype("<f4")),
+        "codes": packed(codes),
+        "rows": None if n == document["n_rows"] else packed(drawn.astype("<u4")),
+        "numbers": color is not None and color["kind"] == "numbers",
+        "color": None if color is None else cut(color["name"], 40),
+        "names": [],
+        "values": None,
+        "edges": None if edges is None else packed(np.asarray(edges).astype("<u4")),
+        "columns": [],
+        "cells": [],
+        "n_ids": (document["contents"] or {}).get("n_ids", 0),
+        "images": _images(document),
+        "shapes": list(charts.SHAPES),
+        "noun": "Row",
+        "titles": None,
+        "ellipses": None,
+    }
+    sets = document.get("sets")
+    if sets is not None:
+        found |= ellipses_for_script(sets)
+    if color is not None and color["kind"] == "classes":
+        found["names"] = [cut(name, 40) for name in color["classes"]]
+    elif color is not None:
+        found["values"] = packed(np.asarray(color["values"]).astype("<f4"))
+    if document["contents"] is not None and "columns" in document["contents"]:
+        used = 0
+        for name, cells in document["contents"]["columns"].items():
+            texts = [cut(cell, 24) for cell in cells]
+            used += sum(map(len, texts)) + 3 * n
+            if used > HOVER_BYTES and found["columns"]:
+                break
+            found["columns"].append(cut(name, 30) or "(no name)")
+            found["cells"].append(texts)
+    return found
+
+
+def _images(document: dict[str, Any]) -> list[str | None]:
+    contents = document["contents"]
+    if contents is None:
+        return []
+    images = contents.get("images") or []
+    return [image if is_picture(image) else None for image in images]

@@ -1,0 +1,138 @@
+"""One self-contained HTML file from the document of a comparison."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nearfar.app.report import sections
+from nearfar.app.report.comparison import Comparison
+from nearfar.app.report.embeddings import embeddings_view
+from nearfar.app.report.maps import chosen_points, maps_view
+from nearfar.app.report.neighbours import neighbours_view, sampled_rows
+from nearfar.app.report.page import render_page, write_page
+from nearfar.app.report.sets import sets_view
+from nearfar.app.report.words import cut, moment
+
+
+def render(document: dict[str, Any]) -> str:
+    """Draw the report of a comparison.
+
+    The page needs no network: style, script, charts and pictures are inside, and a content
+    security policy forbids it to load anything. It stays under 5 MB whatever the data: at most
+    5,000 points, 25 classes, 20 features and 12 sampled rows are drawn, and long texts are cut.
+
+    Parameters
+    ----------
+    document : dict
+        What a comparison produced (``nearfar compare --json``), format 1. Where it holds
+        nothing for a section, the section says so. When ``document["rows"]`` is None, no value
+        or picture of any row is shown.
+
+    Returns
+    -------
+    str
+        The page.
+
+    Examples
+    --------
+    >>> page = render({"format": 1, "answer": {"verdict": "keep", "text": "Keep <Euclidean>."}})
+    >>> "Keep &lt;Euclidean&gt;." in page
+    True
+    """
+    comparison = Comparison(document)
+    if comparison["kind"] == "embeddings":
+        template, view = "embeddings.html.jinja", embeddings_view(comparison)
+    else:
+        template, view = "report.html.jinja", _report(comparison)
+    style, script = ["report.css"], ["report.js"]
+    if comparison["sets"]:
+        style, script = [*style, "embedding.css"], [*script, "embedding.js", "ellipses.js"]
+    return render_page(template, _frame(comparison) | view, style=style, script=script)
+
+
+def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write the report to a file.
+
+    The page goes to a temporary file first, so that a reader never sees half of it.
+
+    Parameters
+    ----------
+    document : dict
+        What a comparison produced.
+    path : path-like
+        Where the report goes.
+    force : bool, default=False
+        Replace a file that is there. Otherwise that raises ``FileExistsError``.
+
+    Returns
+    -------
+    Path
+        Where the report is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> write({"format": 1}, Path(folder.name) / "report.html").name
+    'report.html'
+    >>> folder.cleanup()
+    """
+    return write_page(lambda: render(document), path, force=force, example="report.html")
+
+
+def rows_to_show(document: dict[str, Any]) -> list[int]:
+    """The rows whose contents the report of this document can show.
+
+    A comparison asks for them before it fills ``document["rows"]`` and ``document["images"]``,
+    which may then leave out all others.
+
+    Parameters
+    ----------
+    document : dict
+        The document, with ``held_out`` and ``maps``.
+
+    Returns
+    -------
+    list of int
+        Row numbers; those of the sampled neighbours first, then those that a hover shows.
+
+    Examples
+    --------
+    >>> rows_to_show({"format": 1})
+    []
+    """
+    comparison = Comparison(document)
+    rows = comparison["maps"]["rows"]
+    drawn = [rows[i] for i in chosen_points(comparison)]
+    return list(dict.fromkeys([*sampled_rows(comparison), *drawn]))
+
+
+def _report(comparison: Comparison) -> dict[str, Any]:
+    """Everything the template of labelled data asks for."""
+    return {
+        "noun": comparison.noun,
+        "answer": sections.answer_view(comparison),
+        "data": sections.data_view(comparison),
+        "leaderboard": sections.leaderboard_view(comparison),
+        "paired": sections.paired_view(comparison),
+        "neighbours": neighbours_view(comparison),
+        "classes": sections.classes_view(comparison),
+        "maps": {} if comparison["sets"] else maps_view(comparison),
+        "sets": sets_view(comparison),
+        "weights": sections.weights_view(comparison),
+        "cost": sections.cost_view(comparison),
+        "protocol": sections.protocol_view(comparison),
+    }
+
+
+def _frame(comparison: Comparison) -> dict[str, Any]:
+    """What the pages of both kinds have."""
+    return {
+        "name": cut(comparison.data["name"], 60) or "data",
+        "made": moment(comparison["created"]),
+        "version": cut(comparison["versions"].get("nearfar"), 40),
+        "command": "compare",
+        "first": "answer",
+    }

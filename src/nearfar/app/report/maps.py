@@ -1,0 +1,190 @@
+"""Maps of held-out rows, drawn alike for the reference and every learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nearfar.app.report import charts
+from nearfar.app.report.comparison import Comparison
+from nearfar.app.report.markup import Markup, script_json
+from nearfar.app.report.words import cut, number, percent
+from nearfar.words import count
+
+POINTS = 4000  # in all maps together; the folds of the strips are counted apart
+MAPS = 12
+LEGEND = 40
+# Columns and characters that a hover shows, the first pair that fits into so many bytes.
+HOVER = ((8, 24), (6, 18), (4, 12), (2, 10))
+HOVER_BYTES = 900_000
+IMAGE_BYTES = 900_000
+EDGE = 10.0
+
+
+def maps_view(comparison: Comparison) -> dict[str, Any]:
+    """Small multiples, a legend, and what a hover shows."""
+    names = map_names(comparison)
+    rows = comparison["maps"]["rows"]
+    if not names or not rows:
+        return {
+            "empty": f"There is no map: no method gave positions of held-out {comparison.noun}s."
+        }
+    chosen = chosen_points(comparison)
+    classes = [comparison["maps"]["classes"][i] for i in chosen]
+    predicted = {name: _predictions(comparison, name) for name in names}
+    size = 220.0 if len(chosen) <= 100 else 300.0 if len(chosen) <= 600 else 400.0
+    maps, hover_maps = [], []
+    for position, name in enumerate(names):
+        guesses = [predicted[name].get(rows[i]) for i in chosen]
+        method = comparison.by_name.get(name, {})
+        label = comparison.label(name)
+        marks = _marks(comparison["maps"]["methods"][name], chosen, classes, guesses, size)
+        said = f"{label}: map of {count(len(marks), f'held-out {comparison.noun}')}"
+        maps.append(
+            {
+                "label": label,
+                "role": method.get("role", "learner"),
+                "error": percent(method.get("error")),
+                "svg": charts.scatter(marks, said, position, size),
+                "points": len(marks),
+            }
+        )
+        hover_maps.append(guesses)
+    # Every class that a point has or was taken for; the script knows a class by its place here.
+    codes = sorted({c for part in [classes, *hover_maps] for c in part if isinstance(c, int)})
+    order = sorted({code for code in classes if isinstance(code, int)})
+    legend = [
+        {
+            "place": codes.index(code),
+            "name": comparison.class_name(code),
+            "swatch": charts.swatch(_code(code)),
+        }
+        for code in order[:LEGEND]
+    ]
+    return {
+        "rule": cut(comparison["maps"]["rule"], 300),
+        "maps": maps,
+        "left_out": len(comparison["maps"]["methods"]) - len(names),
+        "legend": legend,
+        "legend_more": max(0, len(order) - LEGEND),
+        "shown": len(chosen),
+        "total": len(rows),
+        "cycled": max((_code(code) for code in order), default=0) >= charts.COLOURS,
+        "predictions": any(predicted.values()),
+        "hidden": not comparison.shows_rows,
+        "hover": _hover(comparison, [rows[i] for i in chosen], codes, classes, hover_maps),
+    }
+
+
+def map_names(comparison: Comparison) -> list[str]:
+    """Reference, best learner, then the others in their order."""
+    methods = comparison["maps"]["methods"]
+    first = [m["name"] for m in (comparison.reference, comparison.best) if m is not None]
+    ordered = [*first, *(m["name"] for m in comparison.methods), *methods]
+    return [name for name in dict.fromkeys(ordered) if name in methods][:MAPS]
+
+
+def chosen_points(comparison: Comparison) -> list[int]:
+    """Positions in the map's lists: all, or a seeded subsample that every map shares."""
+    names = map_names(comparison)
+    total = min(len(comparison["maps"]["rows"]), len(comparison["maps"]["classes"]))
+    most = POINTS // max(len(names), 1)
+    if total <= most:
+        return list(range(total))
+    return np.sort(comparison.random().choice(total, most, replace=False)).tolist()
+
+
+def _predictions(comparison: Comparison, name: str) -> dict[int, int]:
+    held_out = comparison.held_out
+    guesses = held_out["predicted"].get(name) or []
+    return {
+        row: guess
+        for row, guess in zip(held_out["rows"], guesses, strict=False)
+        if guess is not None
+    }
+
+
+def _marks(
+    places: dict[str, Any],
+    chosen: list[int],
+    classes: list[Any],
+    guesses: list[Any],
+    size: float,
+) -> list[Markup]:
+    """One mark a point; both axes have one unit, since distances are what the map shows."""
+    xs, ys = places.get("x") or [], places.get("y") or []
+    found = [
+        (index, x, y)
+        for index, i in enumerate(chosen)
+        if i < min(len(xs), len(ys))
+        and (x := number(xs[i])) is not None
+        and (y := number(ys[i])) is not None
+    ]
+    if not found:
+        return []
+    spots = np.array([(x, y) for _, x, y in found])
+    low, high = spots.min(axis=0), spots.max(axis=0)
+    span = float((high - low).max()) or 1.0
+    spots = (spots - (low + high) / 2) / span * (size - 2 * EDGE)
+    marks = []
+    for (index, _, _), (x, y) in zip(found, spots.tolist(), strict=True):
+        wrong = guesses[index] is not None and guesses[index] != classes[index]
+        place = (size / 2 + x, size / 2 - y)
+        marks.append((wrong, charts.marker(_code(classes[index]), *place, index, wrong)))
+    # Misclassified rows on top.
+    return [mark for _, mark in sorted(marks, key=lambda pair: pair[0])]
+
+
+def _hover(
+    comparison: Comparison,
+    rows: list[int],
+    codes: list[int],
+    classes: list[Any],
+    guesses: list[list[Any]],
+) -> Markup:
+    """What the script shows for a point; every class name is stored once."""
+    place = {code: i for i, code in enumerate(codes)}
+    hover: dict[str, Any] = {
+        "rows": rows,
+        "noun": comparison.noun.capitalize(),
+        "names": [cut(comparison.class_name(code), 24) for code in codes],
+        "true": [place.get(code) for code in classes],
+        "predicted": [[place.get(code) for code in part] for part in guesses],
+        "columns": [],
+        "values": [],
+        "images": [],
+    }
+    if comparison.shows_rows:
+        if comparison["rows"]["names"]:
+            hover["titles"] = [comparison.row_name(row) for row in rows]
+        hover["images"] = _images(comparison, rows)
+        if not any(hover["images"]):
+            hover |= _values(comparison, rows)
+    return script_json(hover)
+
+
+def _values(comparison: Comparison, rows: list[int]) -> dict[str, Any]:
+    names = comparison["rows"]["columns"]
+    for width, length in HOVER:
+        columns = comparison.telling_columns(width)
+        values = [comparison.row_values(row, columns, length) for row in rows]
+        if len(script_json(values).encode()) <= HOVER_BYTES:
+            return {
+                "columns": [comparison.column_name(names[c]) for c in columns],
+                "values": values,
+            }
+    return {}
+
+
+def _images(comparison: Comparison, rows: list[int]) -> list[str | None]:
+    images: list[str | None] = []
+    used = 0
+    for row in rows:
+        images.append(comparison.row_image(row) if used < IMAGE_BYTES else None)
+        used += len(images[-1] or "")
+    return images
+
+
+def _code(code: Any) -> int:
+    return code if isinstance(code, int) and code >= 0 else 0

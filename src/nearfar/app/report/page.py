@@ -1,0 +1,84 @@
+"""What every page shares: the template, the files inside it, and a file that is written whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from nearfar.app.report.markup import Markup, breakable
+from nearfar.extras import require
+
+
+def render_page(
+    template: str, content: dict[str, Any], *, style: str | list[str], script: str | list[str]
+) -> str:
+    """A page that needs no network.
+
+    Parameters
+    ----------
+    template : str
+        Name of the template.
+    content : dict
+        What it asks for.
+    style, script : str or list of str
+        Names of the files that go into the page after those all pages share.
+    """
+    jinja2 = require("jinja2", "app")
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_asset),
+    )
+    environment.filters["breakable"] = breakable
+    inside = {
+        "style": Markup("".join(_asset(name) for name in _each("report.css", style))),
+        "script": Markup("".join(_asset(name) for name in _each("page.js", script))),
+    }
+    page = environment.get_template(template).render(content | inside)
+    # Last of all: no half of a surrogate pair may reach the file.
+    return str(page).encode("utf-8", "replace").decode("utf-8")
+
+
+def _each(first: str, others: str | list[str]) -> list[str]:
+    return list(dict.fromkeys([first, *([others] if isinstance(others, str) else others)]))
+
+
+def write_page(
+    make: Callable[[], str], path: str | os.PathLike[str], *, force: bool, example: str
+) -> Path:
+    """Write what ``make`` returns to a temporary file first: a reader never sees half of it."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it, like {example}.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"The folder {target.parent} of {target.name} does not exist; create it first."
+        )
+    _refuse_existing(target, force)
+    page = make()
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(page, encoding="utf-8", newline="\n")
+        _refuse_existing(target, force)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def _asset(name: str) -> str:
+    return resources.files("nearfar.app.report").joinpath(name).read_text("utf-8")
+
+
+def _refuse_existing(target: Path, force: bool) -> None:
+    if target.exists() and not force:
+        raise FileExistsError(
+            f"{target} exists and was left as it is; pass force=True (--force on the command "
+            "line) to replace it, or choose another name."
+        )

@@ -1,0 +1,1 @@
+"""What a file's columns mean: target, vectors, identifiers, groups, traps."""

@@ -1,0 +1,211 @@
+"""Clips in a folder as sets of vectors of motion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.blocks import effective_threads, map_in_order
+from nearfar.datasets.folders import in_order, labels_of, members
+from nearfar.datasets.motion import MOTION_OPTIONS, motion_histograms
+from nearfar.extras import require
+from nearfar.parameters import boolean, check_parameter, integer, none
+from nearfar.summaries.sets import Sets
+
+__all__ = ["read_clip", "read_clips"]
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
+VIDEOS = (".avi", ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv", ".ogv", ".gif")
+ARRAYS = (".npy",)
+
+
+def read_clips(
+    folder: str | os.PathLike[str],
+    *,
+    bins: int = 4,
+    blocks: tuple[int, int] = (3, 3),
+    threshold: float | Literal["otsu", "mean"] = "otsu",
+    magnitude: bool = False,
+    normalize: Literal["frame"] | None = None,
+    vectors_per_set: int | None = None,
+    cuboids: bool = False,
+    shrink: int = 1,
+    n_jobs: int | None = None,
+) -> Sets:
+    """Clips in a folder, each a set of vectors of motion.
+
+    A clip is a video (read by imageio and PyAV, ``pip install nearfar[video]``), a sub-folder
+    of images, one a frame, or an ``.npy`` file of shape (t, height, width) or (t, height,
+    width, 3). It may lie at any depth: the sub-folder of the first level is its label. If all
+    lie in the folder itself, there are no labels.
+
+    Sets come in the order of their names, with numbers in names by value (frame9 before
+    frame10). Hidden files are passed over, files of unknown kinds with a warning.
+
+    Parameters
+    ----------
+    folder : path
+        Of the clips.
+    bins, blocks, threshold, magnitude, normalize
+        As in :func:`~nearfar.datasets.motion_histograms`, which makes the vectors.
+    vectors_per_set : int, default=None
+        Cut each clip into sets of about so many vectors, as even as can be; None keeps clips
+        whole. There is a vector for each frame but the first.
+    cuboids : bool, default=False
+        Each block of a clip is a set of its own, of ``bins`` features.
+    shrink : int, default=1
+        Average squares of so many pixels first.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores.
+
+    Returns
+    -------
+    Sets
+        With the names of files or sub-folders, relative to the folder, as names; a cut set
+        has "[start:stop]" after it, a cuboid "(row,column)" of its block.
+
+    Raises
+    ------
+    ValueError
+        Naming the clip that cannot be read, has fewer than two frames, or has no label while
+        others have one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from nearfar.datasets import make_moving_shapes, read_clips
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> clips, y = make_moving_shapes(2, random_state=0)
+    >>> for k, (clip, label) in enumerate(zip(clips, y)):
+    ...     (folder / label).mkdir(exist_ok=True)
+    ...     np.save(folder / label / f"clip{k}.npy", clip)
+    >>> sets = read_clips(folder)
+    >>> sets
+    Sets(n_sets=8, n_features=36, n_vectors=152, sizes from 19 to 19, with labels, names)
+    >>> sets.names[0], sets.labels[0]
+    (np.str_('bounce/clip6.npy'), np.str_('bounce'))
+    """
+    motion = {
+        "bins": bins,
+        "blocks": blocks,
+        "threshold": threshold,
+        "magnitude": magnitude,
+        "normalize": normalize,
+    }
+    for name, value in motion.items():
+        check_parameter("read_clips", name, value, MOTION_OPTIONS[name])
+    check_parameter("read_clips", "vectors_per_set", vectors_per_set, [none, integer(2)])
+    check_parameter("read_clips", "cuboids", cuboids, [boolean])
+    check_parameter("read_clips", "shrink", shrink, [integer(1)])
+    found = members(folder, VIDEOS + ARRAYS, "clips", _is_clip)
+    labels = labels_of(found, "clips")
+
+    def read(member: Any) -> NDArray[np.float64]:
+        try:
+            return motion_histograms(read_clip(member.path, shrink), **motion)  # type: ignore[arg-type]
+        except ImportError:
+            raise
+        except Exception as error:
+            raise ValueError(f"Clip {member.name!r}: {error}") from error
+
+    arrays, names, owners = [], [], []
+    vectors = map_in_order(read, found, effective_threads(n_jobs))
+    for k, (member, rows) in enumerate(zip(found, vectors, strict=True)):
+        for name, part in _cut(rows, vectors_per_set, blocks if cuboids else None):
+            arrays.append(part)
+            names.append(member.name + name)
+            owners.append(k)
+    return Sets.from_list(arrays, None if labels is None else labels[owners], names)
+
+
+def read_clip(path: Path, shrink: int = 1) -> NDArray[Any]:
+    """Frames of a video, of a folder of images or of an ``.npy`` file, shrunk one by one."""
+    if path.suffix.lower() in ARRAYS and path.is_file():
+        return _shrunk(np.asarray(np.load(path, allow_pickle=False)), shrink)
+    require("imageio", "video")
+    imageio = require("imageio.v3", "video")
+    if path.is_dir():
+        frames = _frames_of_images(path, imageio)
+    elif path.suffix.lower() == ".gif":
+        frames = iter(imageio.imread(path, index=None, plugin="pillow", mode="L"))
+    else:
+        require("av", "video")
+        frames = imageio.imiter(path, plugin="pyav", format="gray")
+    kept = [_shrunk(np.asarray(frame)[None], shrink)[0] for frame in frames]
+    if not kept:
+        raise ValueError("it has no frames.")
+    return np.stack(kept)
+
+
+def _frames_of_images(folder: Path, imageio: Any) -> Iterator[NDArray[Any]]:
+    shape = None
+    for file in _images(folder):
+        try:
+            image = np.asarray(imageio.imread(file, mode="L"))
+        except Exception as error:
+            raise ValueError(f"{file.name} cannot be read as an image: {error}") from error
+        shape = shape or image.shape
+        if image.shape != shape:
+            raise ValueError(
+                f"{file.name} has {image.shape[0]}×{image.shape[1]} pixels, but the first frame "
+                f"has {shape[0]}×{shape[1]}."
+            )
+        yield image
+
+
+def _is_clip(folder: Path) -> bool:
+    return bool(_images(folder))
+
+
+def _images(folder: Path) -> list[Path]:
+    return in_order(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _shrunk(frames: NDArray[Any], factor: int) -> NDArray[Any]:
+    """Frames of means over squares of ``factor`` pixels; what is left at the border goes."""
+    if factor == 1:
+        return frames
+    if frames.ndim not in (3, 4):
+        raise ValueError(f"frames have shape {frames.shape}; (t, height, width) is wanted.")
+    t, height, width = frames.shape[0], frames.shape[1] // factor, frames.shape[2] // factor
+    cut = frames[:, : height * factor, : width * factor]
+    squares = cut.reshape(t, height, factor, width, factor, *frames.shape[3:])
+    return np.asarray(squares.mean(axis=(2, 4), dtype=np.float32))
+
+
+def _cut(
+    rows: NDArray[np.float64], per_set: int | None, blocks: tuple[int, int] | None
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """The sets of one clip, and what is added to its name."""
+    pieces = [rows] if per_set is None else cut_evenly(rows, per_set)
+    start = 0
+    for piece in pieces:
+        name = "" if per_set is None else f"[{start}:{start + len(piece)}]"
+        start += len(piece)
+        if blocks is None:
+            yield name, piece
+            continue
+        bins = piece.shape[1] // (blocks[0] * blocks[1])
+        for k in range(blocks[0] * blocks[1]):
+            place = f"({k // blocks[1]},{k % blocks[1]})"
+            yield name + place, piece[:, k * bins : (k + 1) * bins]
+
+
+def cut_evenly(rows: NDArray[np.float64], length: int) -> list[NDArray[np.float64]]:
+    """Runs of about so many rows, which differ by one at most.
+
+    >>> [len(run) for run in cut_evenly(np.zeros((59, 2)), 10)]
+    [10, 10, 10, 10, 10, 9]
+    """
+    return np.array_split(rows, max(1, round(len(rows) / length)))

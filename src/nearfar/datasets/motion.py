@@ -1,0 +1,338 @@
+"""Motion in clips: dense optical flow, and histograms of its directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import ndimage
+
+from nearfar.parameters import Allowed, boolean, check_parameter, integer, none, one_of, real
+from nearfar.words import count
+
+__all__ = ["motion_histograms", "optical_flow"]
+
+Floats32 = NDArray[np.float32]
+Threshold = float | Literal["otsu", "mean"]
+
+# Pixels of one batch of frames: some ten arrays of so many are at work.
+_PIXELS = 2_000_000
+# Squared gradients, of intensities from 0 to 1, below which a place has no texture to go by.
+_FLAT = 3e-5
+# The coarsest image of the pyramid has at least so many pixels a side.
+_SMALLEST = 16
+
+
+def motion_histograms(
+    frames: ArrayLike,
+    *,
+    bins: int = 4,
+    blocks: tuple[int, int] = (3, 3),
+    threshold: Threshold = "otsu",
+    magnitude: bool = False,
+    normalize: Literal["frame"] | None = None,
+) -> NDArray[np.float64]:
+    r"""A clip as a set of vectors: how many pixels of each block move in which direction.
+
+    The flow :math:`v` between each frame and the next is found by :func:`optical_flow`. Vectors
+    with norms below a threshold are dropped as flicker and jitter. The frame is divided into
+    :math:`h \times w` blocks, and the rest of the vectors of each block is counted by direction
+    in m bins: one vector of :math:`p = mhw` counts for each pair of frames.
+
+    Directions only: the length of the flow depends on what moves as much as on how. So these
+    vectors cannot tell walking from running.
+
+    Parameters
+    ----------
+    frames : array-like of shape (t, height, width) or (t, height, width, 3 or 4)
+        Grey or colour frames, t at least 2, in any range of numbers.
+    bins : int, default=4
+        m: sectors of equal angle. The middle of the first points right, the others follow
+        counter-clockwise as seen.
+    blocks : (int, int), default=(3, 3)
+        h and w: rows and columns of blocks.
+    threshold : {"otsu", "mean"} or float, default="otsu"
+        The norm, in pixels a frame, below which vectors are dropped. "otsu" divides the norms of
+        the clip into two groups of the least variance; "mean" is their mean plus one standard
+        deviation.
+    magnitude : bool, default=False
+        Add up norms instead of counting.
+    normalize : {"frame"} or None, default=None
+        "frame" divides each vector by its sum. A frame where nothing moves stays zero.
+
+    Returns
+    -------
+    ndarray of shape (t - 1, bins * h * w)
+        Blocks in reading order, the bins of a block next to each other.
+
+    See Also
+    --------
+    nearfar.datasets.read_clips : A folder of clips, each as such a set.
+
+    Notes
+    -----
+    The reference names the flow of Lucas and Kanade and "an adaptive threshold", but gives neither
+    the rule of the threshold, nor where bins begin, nor whether counts are normalised.
+
+    Cost: O(t · height · width), about 8 ms a frame of 160×120.
+
+    References
+    ----------
+    .. [1] Abou-Moustafa, K. T., "Metric Learning Revisited", 2011, section 6.4.1.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_moving_shapes, motion_histograms
+    >>> clips, y = make_moving_shapes(1, motions=["left", "down"], random_state=0)
+    >>> for clip, name in zip(clips, y):
+    ...     vectors = motion_histograms(clip, blocks=(1, 1))
+    ...     print(name, (vectors.sum(axis=0) / vectors.sum()).round(1))
+    left [0. 0. 1. 0.]
+    down [0. 0. 0. 1.]
+    """
+    _check_options(bins, blocks, threshold, magnitude, normalize)
+    grey = grey_frames(frames)
+    rows, columns = blocks
+    t, height, width = grey.shape
+    if height < rows or width < columns:
+        raise ValueError(f"blocks={blocks} are too many for frames of {height}×{width} pixels.")
+    # Of each flow vector a bin and a norm is kept: the threshold needs those of the whole clip.
+    norms = np.empty((t - 1, height, width), np.float32)
+    cells = np.empty((t - 1, height, width), np.int32)
+    cells[:] = bins * _block_of_pixels(height, width, rows, columns)
+    for chunk, v in _flows(grey):
+        norms[chunk] = np.hypot(v[0], v[1])
+        # Rows count downwards, angles go up; the first sector has its middle at 0.
+        turns = np.arctan2(-v[0], v[1]) / (2 * np.pi)
+        cells[chunk] += np.floor(turns * bins + 0.5).astype(np.int32) % bins
+    cut = threshold_of(norms, threshold)
+    p = bins * rows * columns
+    cells += p * np.arange(t - 1, dtype=np.int32)[:, None, None]
+    moving = (norms >= cut) & (norms > 0)
+    weights = norms[moving] if magnitude else None
+    sums = np.bincount(cells[moving], weights, minlength=p * (t - 1)).reshape(t - 1, p)
+    vectors = sums.astype(np.float64)
+    if normalize is not None:
+        totals = vectors.sum(axis=1, keepdims=True)
+        vectors /= np.where(totals > 0, totals, 1)
+    return vectors
+
+
+def optical_flow(
+    first: ArrayLike, second: ArrayLike, *, sigma: float = 2.0, n_levels: int = 3
+) -> Floats32:
+    r"""Dense optical flow of Lucas and Kanade: where each pixel of an image is in the next.
+
+    In a Gaussian window around each pixel, with gradients :math:`g` of the images and the
+    difference :math:`I_t` to the second, seen along the flow :math:`v_0` found so far,
+
+    .. math:: v = \left(\sum g g^T + \epsilon I\right)^{-1} \sum g (g^T v_0 - I_t) ,
+
+    from the coarsest image of a pyramid to the finest. The ridge :math:`\epsilon` gives no flow to
+    places without texture, and to straight edges only the flow across them.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (height, width) or (n, height, width)
+        An image and the next, or stacks of both.
+    sigma : float, default=2.0
+        Standard deviation of the window, in pixels.
+    n_levels : int, default=3
+        Images of the pyramid, each half as large as the one before; motions of up to about
+        :math:`2^{n\_levels}` pixels are found. Small images have fewer.
+
+    Returns
+    -------
+    ndarray of float32, shape (2, ...)
+        The motion down the rows and along the columns, in pixels.
+
+    References
+    ----------
+    .. [1] B. Lucas, T. Kanade, "An iterative image registration technique with an application to
+       stereo vision", IJCAI 1981.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar.datasets import optical_flow
+    >>> rows, columns = np.mgrid[:32, :32]
+    >>> image = np.sin(rows / 3) + np.cos(columns / 4)
+    >>> down, right = optical_flow(image[:, 1:], image[:, :-1])
+    >>> print(f"{np.median(down):.1f} {np.median(right):.1f}")
+    0.0 1.0
+    """
+    check_parameter("optical_flow", "sigma", sigma, [real(0, open_low=True)])
+    check_parameter("optical_flow", "n_levels", n_levels, [integer(1)])
+    a, b = np.asarray(first, np.float32), np.asarray(second, np.float32)
+    if a.shape != b.shape or a.ndim not in (2, 3):
+        raise ValueError(
+            "first and second must be images of one shape, (height, width) or (n, height, width); "
+            f"got {a.shape} and {b.shape}."
+        )
+    flat = a.ndim == 2
+    both = _unit_range(np.stack([a, b]).reshape(2, -1, *a.shape[-2:]))
+    v = _flow(both[0], both[1], sigma, n_levels)
+    return v[:, 0] if flat else v
+
+
+def grey_frames(frames: ArrayLike) -> Floats32:
+    """Frames as float32 of shape (t, height, width), t at least 2, from 0 to 1."""
+    array = np.asarray(frames)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"frames must be numbers; got an array of {array.dtype}.")
+    if array.ndim == 4 and array.shape[-1] in (3, 4):
+        # The weights of ITU-R 601.
+        array = array[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
+    if array.ndim != 3:
+        raise ValueError(
+            "frames must have shape (t, height, width), or (t, height, width, 3) in colour; got "
+            f"{array.shape}."
+        )
+    if len(array) < 2 or min(array.shape[1:]) < 2:
+        raise ValueError(
+            f"Motion needs at least two frames of 2×2 pixels; got {count(len(array), 'frame')} of "
+            f"{array.shape[1]}×{array.shape[2]}."
+        )
+    grey = array.astype(np.float32)
+    if not np.isfinite(grey).all():
+        at = int(np.argmin(np.isfinite(grey).all(axis=(1, 2))))
+        raise ValueError(f"Frame {at} holds NaN or infinity.")
+    return _unit_range(grey)
+
+
+def threshold_of(norms: Floats32, rule: Threshold) -> float:
+    """The norm below which flow is dropped."""
+    if not isinstance(rule, str):
+        return float(rule)
+    if rule == "mean":
+        return float(norms.mean(dtype=np.float64) + norms.std(dtype=np.float64))
+    return otsu(norms)
+
+
+def otsu(values: ArrayLike, n_bins: int = 256) -> float:
+    """The value that divides others into two groups of the least variance within.
+
+    >>> 2 < otsu([1.0, 1.5, 2.0, 8.0, 9.0]) < 8
+    True
+    """
+    heights, edges = np.histogram(values, n_bins)
+    below = np.cumsum(heights)
+    above = below[-1] - below
+    sums = np.cumsum(heights * (edges[:-1] + edges[1:]) / 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = sums / below - (sums[-1] - sums) / above
+        between = np.where((below > 0) & (above > 0), below * above * gap**2, -1.0)
+    if not between.max() > 0:  # all are the same
+        return float(np.max(values))
+    # Between two groups the variance is the same along the whole gap: its middle.
+    best = np.flatnonzero(between >= between.max() * (1 - 1e-12))
+    return float((edges[best[0] + 1] + edges[best[-1] + 1]) / 2)
+
+
+# ---------------------------------------------------------------------- flow
+
+
+def _flows(grey: Floats32) -> Iterator[tuple[slice, Floats32]]:
+    """Flow between frames and the next, a batch of frames at a time."""
+    t, height, width = grey.shape
+    step = max(1, _PIXELS // (height * width))
+    for start in range(0, t - 1, step):
+        chunk = slice(start, min(start + step, t - 1))
+        yield chunk, _flow(grey[chunk], grey[chunk.start + 1 : chunk.stop + 1], 2.0, 3)
+
+
+def _flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Floats32:
+    pyramid = [(a, b)]
+    while len(pyramid) < n_levels and min(pyramid[-1][0].shape[1:]) >= 2 * _SMALLEST:
+        pyramid.append((_halved(pyramid[-1][0]), _halved(pyramid[-1][1])))
+    v: Floats32 = np.zeros((2, *pyramid[-1][0].shape), np.float32)
+    for level, (x, y) in enumerate(reversed(pyramid)):
+        if level:
+            v = 2 * _enlarged(v, x.shape[1:])
+        v = _improved(v, _smooth(x, 1.0), _warped(_smooth(y, 1.0), v), sigma)
+    return v
+
+
+def _improved(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
+    """The flow that takes a to where b, seen along the flow v, has it."""
+    down, right = (np.gradient((a + b) / 2, axis=axis).astype(np.float32) for axis in (1, 2))
+    change: Floats32 = b - a
+    m00, m11 = _smooth(down * down, sigma), _smooth(right * right, sigma)
+    m01 = _smooth(down * right, sigma)
+    r0 = _smooth(down * change, sigma) - m00 * v[0] - m01 * v[1]
+    r1 = _smooth(right * change, sigma) - m01 * v[0] - m11 * v[1]
+    # The ridge is on the whole flow, not on what is added: still ground stays still, whatever the
+    # coarser images saw move nearby.
+    m00, m11 = m00 + _FLAT, m11 + _FLAT
+    better = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / (m00 * m11 - m01 * m01)
+    # A step beyond the reach of gradients is an accident of noise.
+    return np.asarray(np.clip(better, np.minimum(v, 0) - 2, np.maximum(v, 0) + 2), np.float32)
+
+
+def _warped(images: Floats32, v: Floats32) -> Floats32:
+    """Images seen at pixels moved by v."""
+    if not v.any():
+        return images
+    n, height, width = images.shape
+    grid = np.indices((n, height, width), dtype=np.float32)
+    grid[1:] += v
+    return ndimage.map_coordinates(images, grid, order=1, mode="nearest")
+
+
+def _smooth(images: Floats32, sigma: float) -> Floats32:
+    return ndimage.gaussian_filter(images, (0, sigma, sigma), mode="nearest", truncate=3)
+
+
+def _halved(images: Floats32) -> Floats32:
+    return _smooth(images, 1.0)[:, ::2, ::2]
+
+
+def _enlarged(v: Floats32, shape: Sequence[int]) -> Floats32:
+    """Twice as large; pixel i was pixel 2i."""
+    at = np.ix_(
+        np.arange(v.shape[0]),
+        np.arange(v.shape[1]),
+        np.minimum(np.arange(shape[0]) // 2, v.shape[2] - 1),
+        np.minimum(np.arange(shape[1]) // 2, v.shape[3] - 1),
+    )
+    return v[at]
+
+
+def _unit_range(images: Floats32) -> Floats32:
+    """From 0 to 1, so that what counts as flat depends on nobody's units."""
+    low, high = images.min(), images.max()
+    return np.asarray((images - low) / (high - low if high > low else 1), np.float32)
+
+
+def _block_of_pixels(height: int, width: int, rows: int, columns: int) -> NDArray[np.intp]:
+    """The number of the block of each pixel; blocks differ by a pixel if they must."""
+    row = np.arange(height) * rows // height
+    column = np.arange(width) * columns // width
+    return row[:, None] * columns + column
+
+
+# ---------------------------------------------------------------------- checks
+
+_two_counts = Allowed(
+    lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and all(integer(1).accepts(part) for part in value)
+    ),
+    "two integers of at least 1, (rows, columns)",
+)
+
+MOTION_OPTIONS: dict[str, Sequence[Any]] = {
+    "bins": [integer(2)],
+    "blocks": [_two_counts],
+    "threshold": [one_of("otsu", "mean"), real(0)],
+    "magnitude": [boolean],
+    "normalize": [none, one_of("frame")],
+}
+
+
+def _check_options(*values: Any) -> None:
+    for (name, kinds), value in zip(MOTION_OPTIONS.items(), values, strict=True):
+        check_parameter("motion_histograms", name, value, kinds)

@@ -1,0 +1,94 @@
+"""What the two embeddings of distributions share: coordinates, old and new."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base import Learner, LearnerTags
+from nearfar.distributions.objects import OverDistributions
+
+
+class _DistributionEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Learner):
+    """A learner of coordinates for distributions, with Nyström's formula for new ones.
+
+    Subclasses write ``_embed``, which sees dissimilarities, and ``_place``.
+    """
+
+    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
+    takes_points = True
+
+    n_components: int | float | str
+    embedding_: Floats
+    eigenvalues_: Matrix
+    _axes: Matrix
+
+    @abstractmethod
+    def _embed(self, D: Matrix) -> Matrix:
+        """Coordinates of training objects from their dissimilarities, which may be spoilt."""
+
+    @abstractmethod
+    def _place(self, D: Matrix) -> Matrix:
+        """Coordinates of new objects from their dissimilarities to the training objects."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "embedding_")
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Embed distributions.
+
+        Parameters
+        ----------
+        X : Gaussians, Sets, list of arrays (t_i, p), or array-like of shape (n, p) or (n, n)
+            What to embed: distributions; sets of vectors; points; or dissimilarities, if
+            ``metric="precomputed"``.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        D, dtype = self._fit_pairs(X)
+        self.embedding_ = self._embed(D).astype(dtype)
+        return self
+
+    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
+        """Embed distributions and return their coordinates, ``embedding_``.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            What to embed.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        ndarray of shape (n_objects, n_components)
+        """
+        return self.fit(X).embedding_.copy()
+
+    def _transform(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        n, dtype, blocks = self._new_pairs(X)
+        placed = np.empty((n, self._axes.shape[1]))
+        for block, D in blocks:
+            placed[block] = self._place(D)
+        return placed.astype(dtype)
+
+    def _padded(self, values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        """Eigenvalues and vectors, with zeros for those that are not there."""
+        empty = int(self.n_components) - len(values)
+        return np.pad(values, (0, empty)), np.pad(vectors, ((0, 0), (0, empty)))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])

@@ -1,0 +1,1 @@
+"""The triplet engine: targets, impostors, the large-margin loss and its rules."""

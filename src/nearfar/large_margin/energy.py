@@ -1,0 +1,375 @@
+"""Classification by the large-margin energy: what a new point would cost under each label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
+from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.triplet_loss import target_distances
+from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
+from nearfar.notices import warn
+from nearfar.parameters import integer, none, real
+
+
+class EnergyClassifier(MappedClassifier):
+    r"""The label under which a new point raises the large-margin loss least.
+
+    With squared distances D after the learner's map, the energy of a point t under the label c is
+
+    .. math::
+        E(t, c) = (1-\mu) \sum_{j \in N_c(t)} D_{tj}
+        + \mu \sum_{j \in N_c(t)} \sum_{l: y_l \ne c} [1 + D_{tj} - D_{tl}]_+
+        + \mu \sum_{i: y_i \ne c} \sum_{j \leadsto i} [1 + D_{ij} - D_{it}]_+ ,
+
+    where :math:`N_c(t)` are the k training points of class c nearest to t and :math:`j \leadsto i`
+    says that j is a target of i. It is what t with the label c adds to the loss of
+    :class:`~nearfar.LMNN`, all targets being kept: t is pulled to its own neighbours, pushed from
+    other classes, and in the way of training points of other classes. The least energy wins, of
+    equal ones the smaller label.
+
+    Around LMNN (or a Pipeline that ends with it) the rule takes over the targets, k and μ that the
+    metric was learned with; it then often does better than the vote of the neighbours. Around
+    other learners, alone or as the last step of a Pipeline, targets are the nearest points of the
+    same class in the space that the rule is given.
+
+    The margin is 1, so the rule depends on the scale of that space: twice the data is another
+    rule. LMNN learns the scale. Elsewhere choose it, for example by cross-validation; where
+    typical distances are far above 1 or far below 1, only one part of the energy is left.
+
+    A class with fewer than k points has fewer terms in its energy, which favours it; fit warns.
+
+    Cost: the learner's fit; then O(n q) for each query in q dimensions, in blocks. Hinges are
+    summed over the points near enough to have one, O(m log m) where m of them are nearer than
+    the farthest class.
+
+    Parameters
+    ----------
+    estimator : learner or transformer, optional
+        Cloned and fitted first; energies are those after its ``transform``. None takes X itself.
+    n_neighbors : int or None, default=None
+        The number k of points of each class that pull; also the number of targets, where the
+        learner has none. None is that of the learner which has targets, else 3.
+    push_weight : float from 0 to 1, or None, default=None
+        The weight μ of the hinges. None is that of the learner which has targets, else 0.5.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    estimator_ : object or None
+        The fitted learner.
+    target_neighbors_ : ndarray of shape (n_samples, k)
+        Row numbers of the targets; -1 where there is none.
+    n_neighbors_ : int
+        The k that is used: at most the points of the largest class.
+    push_weight_ : float
+        The μ that is used.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.1.4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from nearfar import EnergyClassifier, LMNN
+    >>> X, y = load_wine(return_X_y=True)
+    >>> rule = EnergyClassifier(LMNN()).fit(X[::2], y[::2])
+    >>> rule.energies(X[1::2]).shape
+    (89, 3)
+    >>> rule.score(X[1::2], y[1::2]) > 0.95
+    True
+    """
+
+    parameters: ClassVar = {
+        "estimator": A_LEARNER,
+        "n_neighbors": [none, integer(1)],
+        "push_weight": [none, real(0, 1)],
+        "n_jobs": [none, integer(1), integer(high=-1)],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        n_neighbors: int | None = None,
+        push_weight: float | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_neighbors = n_neighbors
+        self.push_weight = push_weight
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+        """Fit the learner; keep the mapped training points and how far their targets reach.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels, for the rule and for the learner.
+        supervision : Pairs, Triplets, Chunklets or array-like, optional
+            Handed to the learner.
+
+        Returns
+        -------
+        EnergyClassifier
+            Itself.
+        """
+        learner, points, classes, codes = self._fit_learner(X, y, supervision)
+        source = _with_targets(learner)
+        n_neighbors, push_weight = self.n_neighbors, self.push_weight
+        if n_neighbors is None:
+            n_neighbors = getattr(source, "n_neighbors", 3)
+        if push_weight is None:
+            push_weight = getattr(source, "push_weight", 0.5)
+        if source is None:
+            targets = target_neighbors(points, codes, n_neighbors)
+        else:
+            targets = _checked_targets(source, len(points))
+        sizes = np.bincount(codes)
+        if sizes.min() < n_neighbors:
+            label = classes.tolist()[int(np.argmin(sizes))]
+            warn(
+                f"Class {label!r} has {sizes.min()} points, fewer than n_neighbors={n_neighbors}: "
+                "its energy has fewer terms, which favours it.",
+            )
+        self.estimator_, self.classes_ = learner, classes
+        self.target_neighbors_ = targets
+        # No class has more points than the largest.
+        self.n_neighbors_ = min(int(n_neighbors), int(sizes.max()))
+        self.push_weight_ = float(push_weight)
+        # Classes side by side: each is a slice of the columns of a block of distances.
+        self._order = np.argsort(codes, kind="stable")
+        self._edges = np.concatenate([[0], np.cumsum(sizes)])
+        # Any point amid the data serves; a median is not carried away by a few far rows.
+        self._centre = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
+        placed = self._placed(points, "X")
+        self._reach = 1.0 + target_distances(placed, targets)[self._order]
+        self._points = placed[self._order]
+        return self
+
+    def energies(self, X: ArrayLike) -> Matrix:
+        """The energy of each point under each label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Not negative; the columns are in the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        queries = self._placed(self._queries(X), "X")
+        return self._in_blocks(queries, lambda block, distances: self._energies(distances))
+
+    def decision_function(self, X: ArrayLike) -> Matrix:
+        """Negative energies: the largest wins.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes) or (n_samples,)
+            With two classes one number for each point, as in scikit-learn: the energy under the
+            first label minus that under the second. The second wins where it is above 0.
+        """
+        energies = self.energies(X)
+        if energies.shape[1] == 2:
+            return energies[:, 0] - energies[:, 1]
+        return -energies
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The label of the least energy.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        winners = self.energies(X).argmin(axis=1)
+        return np.asarray(self.classes_[winners])
+
+    def leave_one_out_error(self) -> float:
+        """Error on the training points, each classified by all others.
+
+        The learner is not fitted again and the targets of the others are kept; only where the
+        point left out is a target itself, that target is dropped. A point that is alone in its
+        class counts as an error. As the learner saw all labels, the figure is optimistic.
+        """
+        check_is_fitted(self)
+        if len(self._points) < 2:
+            raise ValueError("Leave-one-out needs at least 2 training points; there is 1.")
+        codes = np.repeat(np.arange(len(self.classes_)), np.diff(self._edges))
+        winners = self._leave_one_out_energies().argmin(axis=1)
+        return float(np.mean(winners != codes))
+
+    def _leave_one_out_energies(self) -> Matrix:
+        """Energies of the training points, in the order of classes; inf for a class that is gone.
+
+        This is the energy of the point against all others: it is no neighbour of its own, and
+        where it is a target of another point, this target does not count.
+        """
+        n, n_classes = len(self._points), len(self.classes_)
+        place = np.empty(n, dtype=np.intp)
+        place[self._order] = np.arange(n)
+        # Pairs (centre, slot) by their target, all in the order of classes.
+        centre, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
+        target = place[self.target_neighbors_[self._order][centre, slot]]
+        by_target = np.argsort(target, kind="stable")
+        centre, slot, target = centre[by_target], slot[by_target], target[by_target]
+        codes = np.repeat(np.arange(n_classes), np.diff(self._edges))
+
+        def energies_without(block: slice, distances: Matrix) -> Matrix:
+            rows = np.arange(len(distances))
+            distances[rows, rows + block.start] = np.inf
+            gone = slice(*np.searchsorted(target, [block.start, block.stop]))
+            row, point = target[gone] - block.start, centre[gone]
+            hinges = np.maximum(self._reach[point, slot[gone]] - distances[row, point], 0)
+            cells = row * n_classes + codes[point]
+            dropped: Matrix = np.bincount(cells, hinges, len(rows) * n_classes).astype(float)
+            return self._energies(distances, dropped.reshape(len(rows), n_classes))
+
+        return self._in_blocks(self._points, energies_without)
+
+    def _energies(self, distances: Matrix, dropped: Matrix | float = 0.0) -> Matrix:
+        """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
+        in_the_way = impostor_costs(distances, self._edges, self._reach) - dropped
+        costs = centre_costs(distances, self._edges, self.n_neighbors_, self.push_weight_)
+        others = in_the_way.sum(axis=1, keepdims=True) - in_the_way
+        return costs + self.push_weight_ * np.maximum(others, 0)
+
+    def _in_blocks(self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]) -> Matrix:
+        """Energies from blocks of squared distances to the training points."""
+        squares = np.einsum("ij,ij->i", self._points, self._points)
+
+        def of(block: slice) -> Matrix:
+            return energies(block, squared_distances(queries[block], self._points, squares))
+
+        blocks = row_blocks(len(queries), 16 * len(squares), at_most=1024)
+        found = map_in_order(of, blocks, effective_threads(self.n_jobs))
+        return np.concatenate([np.empty((0, len(self.classes_))), *found])
+
+    def _placed(self, points: Floats, name: str) -> Matrix:
+        """Points about the centre, in float64."""
+        with np.errstate(over="ignore"):
+            placed = points - self._centre
+            overflow = not np.isfinite(16 * np.einsum("ij,ij->i", placed, placed).max(initial=0))
+        if overflow:
+            raise ValueError(
+                f"Squared distances overflow: the largest value found in {name} is "
+                f"{np.abs(points).max():.3g}; divide the data by a constant."
+            )
+        return placed
+
+
+def centre_costs(distances: Matrix, edges: Indices, n_neighbors: int, push_weight: float) -> Matrix:
+    """What each query costs as a centre under each label, pull and push, (b, n_classes).
+
+    ``distances`` (b, n) are squared ones from queries to training points, which are in the order
+    of classes: class c is ``edges[c]`` to ``edges[c + 1]``. A distance of inf means that the point
+    is not there; the cost is inf for a class without points.
+    """
+    b, n_classes = len(distances), len(edges) - 1
+    nearest = np.full((b, n_classes, n_neighbors), np.inf)
+    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
+        k = min(n_neighbors, stop - start)
+        nearest[:, c, :k] = np.partition(distances[:, start:stop], k - 1, axis=1)[:, :k]
+    present = np.isfinite(nearest)
+    pulls = np.where(present, nearest, 0).sum(axis=2)
+    # A reach of 0 makes no hinge.
+    reach = np.where(present, 1 + nearest, 0)
+    pushes = _hinge_sums(distances, reach.reshape(b, -1)).reshape(reach.shape).sum(axis=2)
+    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
+        own = distances[:, start:stop]
+        for rows, columns in _pairs_below(own, reach[:, c].max(axis=1, keepdims=True), n_neighbors):
+            hinges = np.maximum(reach[rows, c] - own[rows, columns, None], 0).sum(axis=1)
+            pushes[:, c] -= np.bincount(rows, hinges, b)
+    # What is left after taking hinges away may be rounding.
+    costs = (1 - push_weight) * pulls + push_weight * np.maximum(pushes, 0)
+    return np.where(present.any(axis=2), costs, np.inf)
+
+
+def impostor_costs(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
+    """What each query costs the training points of each class as their impostor, (b, n_classes).
+
+    ``distances`` as in :func:`centre_costs`; ``reach`` (n, k) is 1 plus the squared distance of
+    each training point to its targets, -inf where there is none.
+    """
+    b, n_classes = len(distances), len(edges) - 1
+    codes = np.repeat(np.arange(n_classes), np.diff(edges))
+    costs = np.zeros(b * n_classes)
+    for rows, columns in _pairs_below(distances, reach.max(axis=1, initial=0), reach.shape[1]):
+        hinges = np.maximum(reach[columns] - distances[rows, columns, None], 0).sum(axis=1)
+        costs += np.bincount(rows * n_classes + codes[columns], hinges, b * n_classes)
+    return costs.reshape(b, n_classes)
+
+
+def _hinge_sums(distances: Matrix, levels: Matrix) -> Matrix:
+    """The sum of ``[levels[r, m] - distances[r]]_+`` over all columns, for each r and m.
+
+    Sorted, the distances below a level are the first ones, and their sums are running sums.
+    """
+    sums = np.empty_like(levels)
+    for row, (all_of_row, level) in enumerate(zip(distances, levels, strict=True)):
+        near = np.sort(all_of_row[all_of_row < level.max()])
+        counts = np.searchsorted(near, level)
+        sums[row] = counts * level - np.concatenate([[0.0], np.cumsum(near)])[counts]
+    return sums
+
+
+def _pairs_below(
+    distances: Matrix, limit: Matrix, n_slots: int
+) -> Iterator[tuple[Indices, Indices]]:
+    """Rows and columns where distances are below a limit for each row (b, 1) or column (n,).
+
+    In parts so small that the caller may hold ``n_slots`` hinges for each pair.
+    """
+    limit = np.broadcast_to(limit, distances.shape)
+    for part in row_blocks(len(distances), (48 + 16 * n_slots) * distances.shape[1]):
+        below = np.flatnonzero(distances[part] < limit[part])
+        rows, columns = np.divmod(below, distances.shape[1])
+        yield rows + part.start, columns
+
+
+def _with_targets(learner: Any) -> Any:
+    """The part of a fitted learner that was trained on target neighbours, or None."""
+    while isinstance(learner, Pipeline):
+        learner = learner.steps[-1][1]
+    return learner if hasattr(learner, "target_neighbors_") else None
+
+
+def _checked_targets(learner: Any, n_samples: int) -> Indices:
+    targets = np.asarray(learner.target_neighbors_)
+    fits = targets.ndim == 2 and len(targets) == n_samples
+    if not fits or targets.min(initial=-1) < -1 or targets.max(initial=-1) >= n_samples:
+        raise ValueError(
+            f"target_neighbors_ of {type(learner).__name__} must have a row for each of the "
+            f"{n_samples} training points and name rows of them, or -1 for none; got shape "
+            f"{targets.shape} and numbers from {targets.min(initial=-1)} to "
+            f"{targets.max(initial=-1)}."
+        )
+    return targets.astype(np.intp)

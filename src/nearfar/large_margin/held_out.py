@@ -1,0 +1,70 @@
+"""Rows held out to stop a fit in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from nearfar.arrays import Indices, Matrix
+
+# Iterations between two looks at the held-out rows.
+_WATCH_EVERY = 10
+
+
+class Watch:
+    """The error of rows held out, looked at now and then, and the map that had the lowest.
+
+    Parameters
+    ----------
+    error : callable
+        Of a map.
+    patience : int
+        So many looks without a lower error, and it is time to stop.
+    """
+
+    def __init__(self, error: Callable[[Matrix], float], patience: int) -> None:
+        self._error, self._patience = error, patience
+        self.errors: list[float] = []
+        self.best: Matrix | None = None
+        self.best_iteration = 0
+        self._iterations = 0
+
+    def __call__(self, L: Matrix) -> bool:
+        """Called after each iteration; True when it is time to stop."""
+        self._iterations += 1
+        return self._iterations % _WATCH_EVERY == 0 and self.look(L)
+
+    def look(self, L: Matrix) -> bool:
+        """Take the error of a map; True when it is time to stop."""
+        error = self._error(L)
+        if not self.errors or error < min(self.errors):
+            self.best, self.best_iteration = L.copy(), self._iterations
+        self.errors.append(error)
+        return len(self.errors) - int(np.argmin(self.errors)) > self._patience
+
+
+def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
+    """Rows to train on and rows to watch, by class as far as classes allow it."""
+    sizes = np.bincount(codes)
+    n_held = round(fraction * len(codes))
+    if n_held < 1 or len(codes) - n_held < 2:
+        raise ValueError(
+            f"validation_fraction={fraction} of {len(codes)} rows leaves nothing to train on or "
+            "nothing to watch."
+        )
+    by_class = sizes.min() >= 2 and n_held >= len(sizes) <= len(codes) - n_held
+    trained, held = train_test_split(
+        np.arange(len(codes)),
+        test_size=n_held,
+        stratify=codes if by_class else None,
+        random_state=seed,
+    )
+    if len(np.unique(codes[trained])) < 2:
+        raise ValueError(
+            f"With validation_fraction={fraction} a single class is left to train on; hold out "
+            "less."
+        )
+    return np.sort(trained), np.sort(held)

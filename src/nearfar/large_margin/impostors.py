@@ -1,0 +1,224 @@
+"""Search for target neighbours and impostors: the pairs the large-margin loss is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.arrays import Indices, Matrix
+from nearfar.blocks import map_in_order, row_blocks
+from nearfar.large_margin.triplet_loss import PairList, order_of_nearness, pair_distances
+from nearfar.search.exact_search import choose_search, kneighbors
+
+# Products of so many terms take longer than starting threads and limiting those of BLAS.
+_WORTH_THREADS = 2 * 10**9
+
+
+def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
+    """The nearest points of the same class, (n, k), nearest first; -1 where a class has fewer."""
+    n_neighbors = min(n_neighbors, int(np.bincount(codes).max()) - 1)
+    targets = np.full((len(X), n_neighbors), -1, dtype=np.intp)
+    for label in np.unique(codes):
+        members = np.flatnonzero(codes == label)
+        k = min(n_neighbors, len(members) - 1)
+        if k > 0:
+            _, nearest = kneighbors(X[members], n_neighbors=k)
+            targets[members, :k] = members[nearest]
+    return targets
+
+
+def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
+    """Targets given by the user, (n, k): row numbers of the same class, or -1."""
+    found = np.asarray(targets)
+    n = len(codes)
+    if found.ndim != 2 or len(found) != n or found.dtype.kind not in "iu":
+        raise ValueError(
+            f"target_neighbors must be row numbers in an array of shape ({n}, k); got shape "
+            f"{found.shape} of {found.dtype}."
+        )
+    found = found.astype(np.intp)
+    if found.min(initial=0) < -1 or found.max(initial=-1) >= n:
+        raise ValueError(f"target_neighbors names rows outside 0 to {n - 1}; -1 stands for none.")
+    rows, slots = np.nonzero(found >= 0)
+    if not len(rows):
+        raise ValueError("target_neighbors holds no target.")
+    others = found[rows, slots]
+    for wrong, what in (
+        (others == rows, "itself"),
+        (codes[others] != codes[rows], "of another class"),
+    ):
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise ValueError(f"target_neighbors: row {rows[i]} has row {others[i]}, {what}.")
+    return found
+
+
+def find_impostors(
+    Z: NDArray[np.floating[Any]],
+    codes: Indices,
+    reach: Matrix,
+    *,
+    max_pairs: int,
+    n_threads: int = 1,
+    method: str = "auto",
+    among: Indices | None = None,
+) -> PairList | None:
+    """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
+
+    Blocks of float32 products propose, float64 differences decide. Each block of two classes
+    serves both directions. None when there are more than ``max_pairs`` candidates. ``method`` is
+    "blocks", "tree" (one tree per class, see :mod:`nearfar.large_margin.impostor_trees`; it uses
+    one thread) or "auto" (see :func:`nearfar.search.exact_search.choose_search`). ``among`` names
+    the only rows that may be impostors.
+    """
+    if method == "auto":
+        chosen = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
+        method = "blocks" if among is not None else chosen
+    if method == "tree":
+        from nearfar.large_margin.impostor_trees import find_impostors_tree
+
+        return find_impostors_tree(Z, codes, reach, max_pairs=max_pairs, among=among)
+    if method != "blocks":
+        raise ValueError(f'method must be "auto", "blocks" or "tree"; got {method!r}.')
+    order, edges = _by_class(codes, np.arange(len(codes)))
+    points = Z[order] - Z.mean(axis=0)
+    # Unit scale keeps float32 away from its limits.
+    scale = float(np.sqrt(np.einsum("ij,ij->i", points, points).max())) or 1.0
+    points = (points / scale).astype(np.float32)
+    squares = np.einsum("ij,ij->i", points, points)[:, None]
+    ones = np.ones_like(squares)
+    # One product gives the squared distances: (-2x, |x|², 1) · (x, 1, |x|²).
+    left = np.hstack([-2 * points, squares, ones])
+    right = np.hstack([points, ones, squares])
+    radius = (reach[order] / scale**2).astype(np.float32)
+    radius[~np.isfinite(radius)] = -1.0  # no target, no impostor
+    # Rounding of the expanded distance, with room to spare: survivors are decided exactly.
+    slack = np.float32(8 * np.finfo(np.float32).eps * np.sqrt(Z.shape[1]))
+    radius = np.where(radius < 0, -1.0, radius + slack * (1 + radius)).astype(np.float32)
+    centres = np.flatnonzero(radius >= 0)
+    # Where most rows are centres, each product of two classes serves both directions.
+    both = among is None and 2 * len(centres) > len(order)
+    facing, facing_edges = order, edges
+    if among is not None:
+        facing, facing_edges = _by_class(codes, among)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        right = right[place[facing]]
+
+    def impostors(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
+        rows, others = task
+        distances = left[rows] @ right[others].T
+        close = distances < radius[rows, None]
+        if both:
+            close |= distances < radius[others]
+        flat = np.flatnonzero(close)
+        i, m = np.divmod(flat, close.shape[1])
+        centre, other = rows[i], others.start + m
+        if both:
+            values = distances.ravel()[flat]
+            forth, back = values < radius[centre], values < radius[other]
+            centre, other = (
+                np.concatenate([centre[forth], other[back]]),
+                np.concatenate([other[forth], centre[back]]),
+            )
+        centre, other = order[centre], facing[other]
+        # The product rounds: what it found is measured again.
+        near = pair_distances(Z, centre, other) < reach[centre]
+        return len(centre), centre[near].astype(np.int32), other[near].astype(np.int32)
+
+    if Z.size * len(centres) < _WORTH_THREADS:
+        n_threads = 1
+    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+    n_found = 0
+    tasks = _class_blocks(edges, facing_edges, None if both else centres)
+    for n_candidates, centre, other in map_in_order(impostors, tasks, n_threads):
+        n_found += n_candidates
+        if n_found > max_pairs:
+            return None
+        found.append((centre, other))
+    return pair_list(found, len(Z))
+
+
+def nearest_impostors(
+    Z: NDArray[np.floating[Any]],
+    codes: Indices,
+    reach: Matrix,
+    n_nearest: int,
+    *,
+    n_threads: int = 1,
+) -> tuple[PairList, Matrix]:
+    """The ``n_nearest`` points of other classes of each point, of those below its ``reach``.
+
+    Also returns the squared radii within which nothing is left out: where there were more, that of
+    the last.
+    """
+    centres = np.flatnonzero(np.isfinite(reach))
+    # All below the reach are found faster than the nearest, if they are not too many.
+    found = find_impostors(
+        Z, codes, reach, max_pairs=10 * n_nearest * len(centres), n_threads=n_threads
+    )
+    if found is None:
+        lists = []
+        for label in np.unique(codes[centres]):
+            others, mine = np.flatnonzero(codes != label), centres[codes[centres] == label]
+            wanted = min(n_nearest, len(others))
+            distances, nearest = kneighbors(Z[others], Z[mine], n_neighbors=wanted)
+            rows, slots = np.nonzero(distances**2 < reach[mine, None])
+            pairs = mine[rows], others[nearest[rows, slots]]
+            lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
+        found = pair_list(lists, len(Z))
+    owners = found.centres
+    distances = pair_distances(Z, owners, found.indices)
+    rank = order_of_nearness(owners, distances)
+    kept, last = rank < n_nearest, rank == n_nearest - 1
+    radius = reach.copy()
+    radius[owners[last]] = distances[last]
+    return pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
+
+
+def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:
+    """Distinct pairs, sorted by centre and other."""
+    empty = np.zeros(0, dtype=np.int32)
+    centres = np.concatenate([empty, *(centre for centre, _ in pairs)])
+    others = np.concatenate([empty, *(other for _, other in pairs)])
+    keys = np.sort(centres.astype(np.int64) * n_samples + others)
+    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+    counts = np.bincount(keys // n_samples, minlength=n_samples)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
+
+
+# Rows, and a slice of those that they are held against.
+_Task = tuple[NDArray[np.intp], slice]
+
+
+def _by_class(codes: Indices, rows: Indices) -> tuple[Indices, NDArray[np.int64]]:
+    """Some rows in the order of classes, and where each class begins among them."""
+    edges = np.cumsum(np.bincount(codes[rows], minlength=int(codes.max()) + 1))
+    return rows[np.argsort(codes[rows], kind="stable")], np.concatenate([[0], edges])
+
+
+def _class_blocks(
+    edges: NDArray[np.int64], facing: NDArray[np.int64], centres: Indices | None
+) -> Iterator[_Task]:
+    """Blocks of centres of one class, or of all its rows, against rows of other classes.
+
+    Without centres only later classes face the rows: each pair of classes comes once.
+    """
+    total = int(facing[-1])
+    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
+        before, after = slice(0, int(facing[c])), slice(int(facing[c + 1]), total)
+        rows = np.arange(start, stop)
+        if centres is not None:
+            rows = centres[(centres >= start) & (centres < stop)]
+        for others in [after] if centres is None else [before, after]:
+            width = others.stop - others.start
+            if width == 0:
+                continue
+            # About 2 million distances at once stay in cache.
+            for block in row_blocks(len(rows), 16 * width, at_most=max(16, 2**21 // width)):
+                yield rows[block], others

@@ -1,0 +1,200 @@
+"""The large-margin loss with several metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearfar.arrays import Indices, Matrix
+from nearfar.large_margin.impostors import find_impostors, pair_list
+from nearfar.large_margin.problem import (
+    SLACK,
+    LargeMargin,
+    Progress,
+    least_ratio,
+    shrinkage_of,
+)
+from nearfar.large_margin.triplet_loss import (
+    Evaluation,
+    PairList,
+    laplacian_dot,
+    pair_distances,
+    weigh_hinges,
+)
+
+
+class ManyMetrics(LargeMargin):
+    """The large-margin loss with a map for each cell; L has shape (cells, rows, columns)."""
+
+    def __init__(
+        self,
+        points: Matrix,
+        codes: Indices,
+        targets: Indices,
+        cells: Indices,
+        push_weight: float,
+        *,
+        n_threads: int = 1,
+        nearest: int | None = None,
+    ) -> None:
+        super().__init__(points, codes, targets, push_weight, n_threads=n_threads, nearest=nearest)
+        self.cells = cells
+        self.members = [np.flatnonzero(cells == cell) for cell in range(int(cells.max()) + 1)]
+
+    def evaluate(
+        self,
+        L: Matrix,
+        smoothing: float | None = None,
+        V: Any = None,
+        points: Any = None,
+        measured: Any = None,
+    ) -> Evaluation:
+        """The loss over the listed pairs; the gradient stands in for Lap(W) V."""
+        found, mapped = self._weighed(L, smoothing, points)
+        X = self.working if points is None else points
+        gradient = np.empty(L.shape)
+        for cell, W in enumerate(self._by_cell(found)):
+            gradient[cell] = 2 * (laplacian_dot(W, mapped[cell]).T @ X)
+        return Evaluation(found.loss, gradient, found.n_active, found.slopes)
+
+    def _weighed(self, L: Matrix, smoothing: float | None, points: Any) -> Any:
+        width = self.smoothing if smoothing is None else smoothing
+        X = self.working if points is None else points
+        mapped = [X @ part.T.astype(X.dtype) for part in L]
+        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets)
+        assert self.pairs is not None
+        distances = cell_pair_distances(mapped, self.cells, self.pairs.centres, self.pairs.indices)
+        found = weigh_hinges(
+            reach,
+            self.targets,
+            self.pairs,
+            distances,
+            self.push_weight,
+            width,
+            X.dtype,
+            self.nearest,
+        )
+        return found, mapped
+
+    def _by_cell(self, found: Any) -> list[sparse.csr_array]:
+        """W with the columns of one cell after the other, the others empty."""
+        W = (found.push + found.pull).tocoo()
+        owner = self.cells[W.col]
+        parts = []
+        for cell in range(len(self.members)):
+            mine = owner == cell
+            rows, columns = W.row[mine], W.col[mine]
+            parts.append(sparse.csr_array((W.data[mine], (rows, columns)), W.shape))
+        return parts
+
+    def gradient(self, laplacian_z: Any) -> Matrix:
+        """As it is."""
+        return np.asarray(laplacian_z)
+
+    def rescaled(self, L: Matrix) -> Matrix:
+        """As it is: the single map has its scale."""
+        return L
+
+    def _stages(self) -> list[int | None]:
+        return [None]  # it starts from a good map
+
+    def search(
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+    ) -> float:
+        """List every pair with an active hinge, cell by cell of the impostor."""
+        mapped = [self.points @ part.T for part in L]
+        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
+        radius = np.maximum(SLACK * reach, reach + self.smoothing)
+        before = self.evaluate(L).loss
+        lists = []
+        for Z, members in zip(mapped, self.members, strict=True):
+            found = find_impostors(
+                Z,
+                self.codes,
+                radius,
+                max_pairs=10**8,
+                n_threads=self.n_threads,
+                among=members,
+            )
+            if found is None:
+                raise ValueError(
+                    "More than 100 million impostor pairs: the data are too large, or the single "
+                    "map too poor, for several metrics."
+                )
+            lists.append((found.centres, found.indices))
+        if keep and self.pairs is not None:
+            lists.append((self.pairs.centres, self.pairs.indices))
+        self.pairs: PairList | None = pair_list(lists, len(self.points))
+        self._listed_at = (L, radius)
+        after = self.evaluate(L).loss
+        return (after - before) / after if after > 0 else 0.0
+
+    def is_complete(self, L: Matrix) -> bool:
+        """Whether the list surely holds every active pair under L, without a search."""
+        if self._listed_at is None:
+            return False
+        before, radius = self._listed_at
+        if np.array_equal(L, before):
+            return True
+        alpha = min(shrinkage_of(a, b) for a, b in zip(before, L, strict=True))
+        mapped = [self.points @ part.T for part in L]
+        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
+        centres = np.isfinite(reach)
+        return bool(np.all(alpha * radius[centres] >= reach[centres] + self.smoothing / 2))
+
+    def _escape(self, progress: Progress, tol: float) -> bool:
+        return False
+
+    def dual_bound(self, L: Matrix) -> float:
+        """A lower bound on the least loss over all metrics, as for one.
+
+        It is 0 where no point of some cell is a target: nothing is known to hold that metric back.
+        """
+        X = self.points
+        best = self.bound
+        pull = None
+        for width in self.smoothing * np.array([1.0, 0.3, 3.0]):
+            found, _ = self._weighed(L, width, X)
+            S = [X.T @ laplacian_dot(W, X) for W in self._by_cell(found)]
+            if pull is None:
+                pull = self._pulls()
+            lowest = min(least_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True))
+            factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
+            best = max(best, factor * self.push_weight * found.slopes)
+        return best
+
+    def _pulls(self) -> list[Matrix]:
+        rows, slots = np.nonzero(self.targets >= 0)
+        columns = self.targets[rows, slots]
+        weights = np.full(len(rows), 1 - self.push_weight)
+        n = len(self.points)
+        pulls = []
+        for cell in range(len(self.members)):
+            mine = self.cells[columns] == cell
+            W = sparse.csr_array((weights[mine], (rows[mine], columns[mine])), (n, n))
+            P = self.points.T @ laplacian_dot(W, self.points)
+            pulls.append((P + P.T) / 2)
+        return pulls
+
+
+def cell_pair_distances(
+    mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
+) -> Matrix:
+    """Squared distances by the metric of the second point of each pair."""
+    distances = np.empty(len(first))
+    owner = cells[second]
+    for cell, Z in enumerate(mapped):
+        mine = np.flatnonzero(owner == cell)
+        distances[mine] = pair_distances(Z, first[mine], second[mine])
+    return distances
+
+
+def cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
+    """Squared distances to the targets by their metric, (n, k); -inf where there is none."""
+    distances = np.full(targets.shape, -np.inf)
+    rows, slots = np.nonzero(targets >= 0)
+    distances[rows, slots] = cell_pair_distances(mapped, cells, rows, targets[rows, slots])
+    return distances

@@ -1,0 +1,185 @@
+"""The thesis' own solver of LMNN: subgradient steps in M, projected on the cone (Algorithm 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearfar.arrays import Indices, Matrix
+from nearfar.large_margin.impostors import find_impostors, pair_list
+from nearfar.large_margin.triplet_loss import (
+    PairList,
+    laplacian_dot,
+    pair_distances,
+    pull_laplacian,
+    target_distances,
+)
+from nearfar.solvers.projections import project_psd, psd_factor
+
+# A hinge (centre, slot, impostor) as one number: (centre k + slot) n + impostor.
+Hinges = NDArray[np.int64]
+
+_FULL_CHECK = 10
+_GROW, _SHRINK = 1.01, 0.5
+# So many steps in a row must gain less than tol.
+_SMALL_STEPS = 5
+
+
+@dataclass
+class Descent:
+    """What the solver came to: the best map seen, its history, and whether it settled."""
+
+    L: Matrix
+    history: dict[str, list[float]]
+    converged: bool
+
+
+def projected_subgradient(
+    points: Matrix,
+    codes: Indices,
+    targets: Indices,
+    push_weight: float,
+    *,
+    max_iter: int,
+    tol: float,
+) -> Descent:
+    r"""Minimise the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
+
+    The active hinges are searched in full every ten iterations and before the end; in between only
+    those that were ever active are looked at. G is updated by the hinges that came and went, and
+    computed anew at each full search. The step grows by 1 % when the objective fell and is halved
+    otherwise; the step is taken either way, and the best M is kept.
+
+    It is here for comparison. At each kink the step is halved, so on features of different scales
+    it comes to a halt far above the optimum.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_samples, n_features)
+        Training points.
+    codes, targets, push_weight
+        Classes, targets (-1 for none) and the weight of the push term.
+    max_iter : int
+        Limit on iterations.
+    tol : float
+        Least relative gain that counts.
+
+    Returns
+    -------
+    Descent
+        The best map, the history and whether it settled.
+    """
+    loss = WorkingSet(points, codes, targets, push_weight)
+    M = np.eye(points.shape[1])
+    history: dict[str, list[float]] = {"objective": [], "step": [], "active": [], "seconds": []}
+    began = perf_counter()
+    active = np.zeros(0, dtype=np.int64)
+    G = loss.pull
+    alpha, last, best = 0.0, np.inf, (np.inf, M)
+    small, converged = 0, False
+    for iteration in range(max_iter):
+        almost = small >= _SMALL_STEPS
+        full = iteration % _FULL_CHECK == 0 or almost
+        added = loss.search(M) if full else 0
+        objective, now = loss.evaluate(M)
+        if full:
+            G = loss.gradient(now)  # sheds the rounding that updates pile up
+            # On a larger working set the loss of the same M is larger: compare with that.
+            last = last if not added else np.inf
+        else:
+            G = G + loss.change(active, now)
+        active = now
+        if objective < best[0] and full:
+            best = (objective, M)
+        history["objective"].append(objective)
+        history["active"].append(len(active))
+        history["seconds"].append(perf_counter() - began)
+        if almost and not added:
+            converged = True
+            history["step"].append(0.0)
+            break
+        if iteration == 0:
+            alpha = 1e-3 / max(float(np.linalg.norm(G, 2)), np.finfo(float).tiny)
+        else:
+            alpha *= _GROW if objective < last else _SHRINK
+        small = small + 1 if abs(last - objective) <= tol * objective else 0
+        last = objective
+        step = project_psd(M - alpha * G) - M
+        history["step"].append(float(np.linalg.norm(step)))
+        M = M + step
+    if not converged:
+        loss.search(M)
+        objective, _ = loss.evaluate(M)
+        best = min(best, (objective, M), key=lambda pair: pair[0])
+    return Descent(_square_factor(best[1]), history, converged)
+
+
+class WorkingSet:
+    """The loss over every pair that ever had an active hinge."""
+
+    def __init__(
+        self, points: Matrix, codes: Indices, targets: Indices, push_weight: float
+    ) -> None:
+        self.points, self.codes, self.targets = points, codes, targets
+        self.push_weight = push_weight
+        self.pairs: PairList = pair_list([], len(points))
+        self.pull = points.T @ pull_laplacian(targets, push_weight, points)
+
+    def search(self, M: Matrix) -> int:
+        """Add every pair that is active under M; how many were new."""
+        Z = self.points @ psd_factor(M).T
+        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
+        found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
+        if found is None:
+            raise ValueError(
+                'solver="projected-subgradient" met more than 100 million impostor pairs; it is '
+                'for small data. Use solver="lbfgs".'
+            )
+        before = len(self.pairs.indices)
+        lists = [(old.centres, old.indices) for old in (self.pairs, found)]
+        self.pairs = pair_list(lists, len(Z))
+        return len(self.pairs.indices) - before
+
+    def evaluate(self, M: Matrix) -> tuple[float, Hinges]:
+        """The loss over the working set, and its active hinges."""
+        n, k = self.targets.shape
+        Z = self.points @ psd_factor(M).T
+        reach = 1.0 + target_distances(Z, self.targets)
+        centres = self.pairs.centres
+        margins = reach[centres] - pair_distances(Z, centres, self.pairs.indices)[:, None]
+        which, slots = np.nonzero(margins > 0)
+        active = (centres[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
+        pulled = float((reach[self.targets >= 0] - 1.0).sum())
+        pushed = float(margins[which, slots].sum())
+        return (1 - self.push_weight) * pulled + self.push_weight * pushed, np.sort(active)
+
+    def gradient(self, active: Hinges) -> Matrix:
+        """G from scratch."""
+        return self.pull + self._push(active, np.ones(len(active)))
+
+    def change(self, before: Hinges, now: Hinges) -> Matrix:
+        """What hinges that came and went add to G."""
+        came = np.setdiff1d(now, before, assume_unique=True)
+        went = np.setdiff1d(before, now, assume_unique=True)
+        signs = np.concatenate([np.ones(len(came)), -np.ones(len(went))])
+        return self._push(np.concatenate([came, went]), signs)
+
+    def _push(self, hinges: Hinges, weights: Matrix) -> Matrix:
+        n, k = self.targets.shape
+        cells, impostors = np.divmod(hinges, n)
+        centres, slots = np.divmod(cells, k)
+        rows = np.concatenate([centres, centres])
+        columns = np.concatenate([self.targets[centres, slots], impostors])
+        signed = self.push_weight * np.concatenate([weights, -weights])
+        W = sparse.csr_array((signed, (rows, columns)), (n, n))
+        return np.asarray(self.points.T @ laplacian_dot(W, self.points))
+
+
+def _square_factor(M: Matrix) -> Matrix:
+    """L with M = L'L, square: rows of zeros where M has lost rank."""
+    L = psd_factor(M)
+    return np.vstack([L, np.zeros((M.shape[1] - len(L), M.shape[1]))])

@@ -1,0 +1,339 @@
+r"""The large-margin loss over triplets (centre, target, impostor) and its gradient.
+
+.. math::
+    \varepsilon = (1-\mu) \sum_{i, j \leadsto i} D_{ij}
+        + \mu \sum_{i, j \leadsto i} \sum_{l} [1 + D_{ij} - D_{il}]_+ ,
+    \qquad D_{ij} = \|z_i - z_j\|^2
+
+For a weight matrix W on pairs, :math:`\sum_{ab} W_{ab} (z_a - z_b)(z_a - z_b)^T = Z^T Lap(W) Z`
+with :math:`Lap(W) = diag(W1 + W^T1) - W - W^T`; so with :math:`Z = X L^T` the gradient in L is
+:math:`2\, (Lap(W) Z)^T X` and in :math:`M = L^T L` it is :math:`X^T Lap(W) X`; no outer product
+of a pair is ever formed. Here W is :math:`1-\mu` plus :math:`\mu` for each active hinge on a
+target pair, and :math:`-\mu` for each active hinge on an impostor pair.
+
+The hinge has a kink at which quasi-Newton steps stall. With ``smoothing`` :math:`\delta > 0` it is
+rounded by a parabola on :math:`[-\delta/2, \delta/2]`, which raises it by at most
+:math:`\delta/8`; the weight :math:`\mu` of a hinge then fades from 1 to 0 over that interval.
+
+With ``nearest`` m only the m nearest impostors of each centre count. Theirs are the m largest of
+its hinges, and the sum of the m largest of convex functions is convex: the loss stays so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearfar.arrays import Floats
+from nearfar.blocks import map_in_order, row_blocks, squared_distances
+
+Indices = NDArray[np.integer[Any]]
+
+# Pairs times features from which threads pay, and parts of the work that each of them gets.
+THREADED_SIZE, PARTS = 3 * 10**7, 4
+
+
+class Evaluation(NamedTuple):
+    """Loss, ``Lap(W) @ V``, number of active hinges and the sum of their slopes.
+
+    V is Z unless another is given. Sums are in float64 whatever the precision of Z.
+    """
+
+    loss: float
+    laplacian_v: Floats
+    n_active: int
+    slopes: float
+
+
+class PairList(NamedTuple):
+    """Pairs (centre, other) in compressed rows: the others of centre i are
+    ``indices[indptr[i]:indptr[i + 1]]``."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+
+    @property
+    def centres(self) -> NDArray[np.int32]:
+        """Centre of each pair."""
+        n = len(self.indptr) - 1
+        return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
+
+
+def target_distances(Z: Floats, targets: Indices) -> NDArray[np.float64]:
+    """Squared distances to the targets, (n, k); -inf where there is none (index -1).
+
+    With -inf every hinge of an absent target is inactive.
+    """
+    distances = np.full(targets.shape, -np.inf)
+    rows, slots = np.nonzero(targets >= 0)
+    distances[rows, slots] = pair_distances(Z, rows, targets[rows, slots])
+    return distances
+
+
+def pair_distances(
+    Z: Floats, first: Indices, second: Indices, n_threads: int = 1
+) -> NDArray[np.float64]:
+    """Squared distances of pairs of rows, from their differences."""
+    n_features = Z.shape[1]
+
+    def measured(part: slice) -> NDArray[np.float64]:
+        left, right = first[part], second[part]
+        distances = np.empty(len(left))
+        # Blocks that stay in cache: the gathered rows are read once and forgotten.
+        for block in row_blocks(len(left), 24 * n_features, at_most=max(256, 2**17 // n_features)):
+            difference = np.take(Z, right[block], axis=0)
+            difference -= np.take(Z, left[block], axis=0)
+            distances[block] = np.einsum("ij,ij->i", difference, difference)
+        return distances
+
+    if n_threads == 1 or len(first) * n_features < THREADED_SIZE:
+        return measured(slice(None))
+    parts = row_blocks(len(first), 0, at_most=-(-len(first) // (PARTS * n_threads)))
+    return np.concatenate(list(map_in_order(measured, parts, n_threads)))
+
+
+class Measured(NamedTuple):
+    """1 plus the distance of each target (n, k), and the distance of each listed impostor."""
+
+    reach: NDArray[np.float64]
+    distances: NDArray[np.float64]
+
+
+def measure(Z: Floats, targets: Indices, impostors: PairList, n_threads: int = 1) -> Measured:
+    """What the loss needs to know of Z."""
+    distances = pair_distances(Z, impostors.centres, impostors.indices, n_threads)
+    return Measured(1.0 + target_distances(Z, targets), distances)
+
+
+def listed_loss(
+    Z: Floats,
+    targets: Indices,
+    impostors: PairList,
+    push_weight: float,
+    smoothing: float = 0.0,
+    V: Floats | None = None,
+    nearest: int | None = None,
+    n_threads: int = 1,
+    measured: Measured | None = None,
+) -> Evaluation:
+    """The loss with hinges over the listed impostor pairs only.
+
+    ``measured`` are the distances under Z, where they are known.
+    """
+    V = Z if V is None else V
+    if measured is None:
+        measured = measure(Z, targets, impostors, n_threads)
+    found = weigh_hinges(
+        measured.reach,
+        targets,
+        impostors,
+        measured.distances,
+        push_weight,
+        smoothing,
+        V.dtype,
+        nearest,
+    )
+    laplacian_v = laplacian_dot(found.push, V, n_threads) + laplacian_dot(found.pull, V)
+    return Evaluation(found.loss, laplacian_v, found.n_active, found.slopes)
+
+
+class Weighing(NamedTuple):
+    """The loss, and the weights W of impostor pairs (``push``) and target pairs (``pull``)."""
+
+    loss: float
+    push: sparse.csr_array
+    pull: sparse.csr_array
+    n_active: int
+    slopes: float
+
+
+def weigh_hinges(
+    reach: NDArray[np.float64],
+    targets: Indices,
+    impostors: PairList,
+    distances: NDArray[np.float64],
+    push_weight: float,
+    smoothing: float,
+    dtype: Any,
+    nearest: int | None = None,
+) -> Weighing:
+    """Loss and weights from squared distances, whatever metric they are of.
+
+    ``reach`` (n, k) is 1 plus the distance of each target, ``distances`` is that of each listed
+    impostor pair.
+    """
+    n, k = targets.shape
+    centres = impostors.centres
+    # Few listed pairs are active at a good map: the rest of the work is on them alone.
+    near = np.flatnonzero(reach.max(axis=1)[centres] - distances > -smoothing / 2)
+    if nearest is not None:
+        near = near[order_of_nearness(centres[near], distances[near]) < nearest]
+    distances, centres = distances[near], centres[near]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(centres, minlength=n))])
+    pushed, n_active = 0.0, 0
+    pushes = np.empty((n, k))
+    weights = np.zeros(len(near))
+    for slot in range(k):
+        hinges = reach[centres, slot] - distances
+        losses, slopes = _hinge(hinges, smoothing)
+        pushed += float(losses.sum())
+        n_active += int(np.count_nonzero(slopes))
+        sums = np.concatenate([[0.0], np.cumsum(slopes)])
+        pushes[:, slot] = sums[indptr[1:]] - sums[indptr[:-1]]
+        weights += slopes
+    push = sparse.csr_array(
+        ((-push_weight * weights).astype(dtype), impostors.indices[near], indptr), (n, n)
+    )
+    pull = _target_weights(targets, pushes, push_weight, dtype)
+    pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
+    return Weighing(pulled + push_weight * pushed, push, pull, n_active, float(weights.sum()))
+
+
+def full_loss(
+    Z: Floats,
+    codes: Indices,
+    targets: Indices,
+    push_weight: float,
+    smoothing: float = 0.0,
+    V: Floats | None = None,
+) -> Evaluation:
+    """The loss with hinges over all points of other classes, in blocks of centres."""
+    n, k = targets.shape
+    V = Z if V is None else V
+    reach = 1.0 + target_distances(Z, targets)
+    # Centring keeps digits in the expanded squared distance.
+    centred = Z - Z.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centred, centred)
+    pushed, n_active, slope_sum = 0.0, 0, 0.0
+    pushes = np.zeros((n, k))
+    laplacian_v = np.zeros_like(V)
+    centres = np.flatnonzero(np.isfinite(reach).any(axis=1))
+    # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
+    for part in row_blocks(len(centres), 8 * 12 * n):
+        block = centres[part]
+        distances = squared_distances(centred[block], centred, squares)
+        distances[codes[block, None] == codes] = np.inf
+        # Even here most pairs are far apart: the hinges are those of the near ones.
+        rows, columns = np.nonzero(distances < reach[block].max(axis=1)[:, None] + smoothing / 2)
+        near = distances[rows, columns]
+        total = np.zeros_like(near)
+        for slot in range(k):
+            losses, slopes = _hinge(reach[block, slot][rows] - near, smoothing)
+            pushed += float(losses.sum(dtype=np.float64))
+            n_active += int(np.count_nonzero(slopes))
+            pushes[block, slot] = np.bincount(rows, slopes, len(block))
+            total += slopes
+        slope_sum += float(total.sum(dtype=np.float64))
+        weights = np.zeros_like(distances)
+        weights[rows, columns] = -push_weight * total
+        laplacian_v[block] += weights.sum(axis=1)[:, None] * V[block] - weights @ V
+        laplacian_v += weights.sum(axis=0)[:, None] * V - weights.T @ V[block]
+    laplacian_v += laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
+    pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
+    return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
+
+
+def order_of_nearness(centres: Indices, distances: NDArray[Any]) -> NDArray[np.intp]:
+    """Of each pair, how many of the same centre are nearer; centres must be ascending."""
+    starts = np.flatnonzero(np.diff(centres, prepend=-1))
+    counts = np.diff(starts, append=len(centres))
+    place = np.arange(len(centres)) - np.repeat(starts, counts)
+    width = int(counts.max(initial=0))
+    rank = np.empty(len(centres), dtype=np.intp)
+    if width * len(starts) > 4 * len(centres):
+        rank[np.lexsort((distances, centres))] = place
+        return rank
+    # A row for each centre: many short sorts are faster than a long one.
+    rows = np.repeat(np.arange(len(starts)), counts)
+    table = np.full((len(starts), width), np.inf)
+    table[rows, place] = distances
+    ranks = np.empty(table.shape, dtype=np.intp)
+    np.put_along_axis(ranks, table.argsort(axis=1, kind="stable"), np.arange(width)[None], axis=1)
+    return np.asarray(ranks[rows, place])
+
+
+def triplet_loss(
+    Z: Floats,
+    triplets: Indices,
+    push_weight: float,
+    smoothing: float = 0.0,
+    V: Floats | None = None,
+) -> Evaluation:
+    """The loss over given triplets (centre, target, impostor), no others.
+
+    Each distinct pair (centre, target) is pulled once.
+    """
+    n = len(Z)
+    V = Z if V is None else V
+    near, pulls = _distinct_pairs(triplets[:, 0], triplets[:, 1], n)
+    distances = pair_distances(Z, *near)
+    hinges = 1.0 + distances[pulls] - pair_distances(Z, triplets[:, 0], triplets[:, 2])
+    losses, slopes = _hinge(hinges, smoothing)
+    weights = (1 - push_weight) + push_weight * np.bincount(pulls, slopes, minlength=len(distances))
+    W = sparse.csr_array(
+        (
+            np.concatenate([weights, -push_weight * slopes]).astype(V.dtype),
+            (
+                np.concatenate([near[0], triplets[:, 0]]),
+                np.concatenate([near[1], triplets[:, 2]]),
+            ),
+        ),
+        (n, n),
+    )
+    loss = (1 - push_weight) * float(distances.sum()) + push_weight * float(losses.sum())
+    n_active = int(np.count_nonzero(slopes))
+    return Evaluation(loss, laplacian_dot(W, V), n_active, float(slopes.sum()))
+
+
+def _distinct_pairs(
+    first: Indices, second: Indices, n: int
+) -> tuple[tuple[Indices, Indices], Indices]:
+    """Distinct pairs of rows, and which of them each given pair is."""
+    keys, which = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
+    return (keys // n, keys % n), which
+
+
+def pull_laplacian(targets: Indices, push_weight: float, V: Floats) -> Floats:
+    """Lap(W) V of the pull term alone."""
+    pushes = np.zeros(targets.shape)
+    return laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
+
+
+def _hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
+    """[z]_+ and its slope, rounded by a parabola within ``smoothing`` / 2 of the kink."""
+    if smoothing == 0:
+        return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)
+    slopes = np.clip(margins / smoothing + 0.5, 0.0, 1.0)
+    rounded = 0.5 * smoothing * slopes**2
+    return np.where(margins < smoothing / 2, rounded, margins), slopes
+
+
+def _target_weights(
+    targets: Indices, pushes: NDArray[np.float64], push_weight: float, dtype: Any
+) -> sparse.csr_array:
+    """The weight of each target pair."""
+    present = targets >= 0
+    weights = ((1 - push_weight) + push_weight * pushes)[present].astype(dtype)
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    return sparse.csr_array((weights, targets[present], indptr), (len(targets), len(targets)))
+
+
+def laplacian_dot(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
+    """Lap(W) V."""
+    degrees = np.asarray(W.sum(axis=1)) + np.asarray(W.sum(axis=0))
+    if W.nnz * V.shape[1] < THREADED_SIZE:
+        result = W @ V
+        result += W.T @ V
+        return np.asarray(degrees[:, None] * V - result)
+    both = sparse.csr_array(W + W.T)
+    result = np.empty_like(V)
+
+    def multiplied(part: slice) -> None:
+        result[part] = degrees[part, None] * V[part] - both[part] @ V
+
+    parts = row_blocks(len(V), 0, at_most=-(-len(V) // (PARTS * n_threads)))
+    list(map_in_order(multiplied, parts, n_threads))
+    return result

@@ -1,0 +1,1 @@
+"""A metric for each query."""

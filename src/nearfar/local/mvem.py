@@ -1,0 +1,269 @@
+"""The minimum volume ellipsoid metric: a Mahalanobis distance of its own for each query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Matrix
+from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.neighbors.votes import Votes, left_out_errors
+from nearfar.parameters import boolean, integer, none, one_of, real
+from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
+
+#: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
+SIZES = (5, 8, 12, 16, 24)
+RIDGES = (0.01, 0.1, 1.0)
+
+
+class MVEMClassifier(Votes):
+    r"""Nearest neighbours by a Mahalanobis distance that changes from query to query.
+
+    With :math:`\Sigma_q` the covariance of the nearest training points of a query, and a ridge,
+
+    .. math:: d(x_q, y) = \sqrt{(x_q - y)^T \Sigma_q^{-1} (x_q - y)} :
+
+    distance counts less along the neighbourhood than across it (MVEM, the minimum volume ellipsoid
+    metric). It is not symmetric, and distances from different queries do not compare. The
+    symmetrised form is the mean of both sides, :math:`\frac12 (\|x - y\|_{\Sigma_x^{-1}} +
+    \|x - y\|_{\Sigma_y^{-1}})`.
+
+    Use it where classes lie along curves and labels are few. Scale the features first: the
+    neighbours are the Euclidean ones. The size of the neighbourhood and the ridge are found with
+    the labels, by leaving one out, unless given.
+
+    Cost: :math:`O(n^2 p^2)` to fit, fifteen times if both parameters are to be found; then
+    :math:`O(n p^2 + p^3)` for each query. Keeps the training points, and their covariances for the
+    symmetrised form.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=3
+        How many points vote.
+    neighborhood : int or None, default=None
+        How many neighbours make the covariance, the point itself not counted; None finds it among
+        5, 8, 12, 16 and 24.
+    ridge : float, "auto" or None, default=None
+        Added to each variance, in squared units of X; "auto" is 0.01 of the median local variance,
+        None finds it among 0.01, 0.1 and 1 of that.
+    symmetric : bool, default=False
+        Use the symmetrised form.
+    ties : {"shrink", "first"}, default="shrink"
+        As in :class:`KNNClassifier`.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    neighborhood_ : int
+        The size used.
+    ridge_ : float
+        The ridge used.
+    errors_ : ndarray of shape (n_tried, 3)
+        Size, ridge and leave-one-out error of all that was tried, in order; the first of least
+        error was taken.
+
+    References
+    ----------
+    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", PhD thesis, McGill University, 2011,
+       section 3.2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from nearfar import MVEMClassifier
+    >>> X, y = make_moons(300, noise=0.1, random_state=0)
+    >>> mvem = MVEMClassifier(symmetric=True).fit(X[::2], y[::2])
+    >>> bool(mvem.score(X[1::2], y[1::2]) > 0.97)
+    True
+    """
+
+    parameters: ClassVar = {
+        "n_neighbors": [integer(1)],
+        "neighborhood": [none, integer(1)],
+        "ridge": [none, one_of("auto"), real(0)],
+        "symmetric": [boolean],
+        "ties": [one_of("shrink", "first")],
+        "n_jobs": [none, integer(1), integer(high=-1)],
+    }
+
+    called = "point"
+
+    neighborhood_: int
+    ridge_: float
+    errors_: Matrix
+
+    def __init__(
+        self,
+        n_neighbors: int = 3,
+        *,
+        neighborhood: int | None = None,
+        ridge: float | Literal["auto"] | None = None,
+        symmetric: bool = False,
+        ties: Literal["shrink", "first"] = "shrink",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.neighborhood = neighborhood
+        self.ridge = ridge
+        self.symmetric = symmetric
+        self.ties = ties
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the training points, and find what is to be found.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        MVEMClassifier
+            Itself.
+        """
+        self._check_parameters()
+        rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2), np.float64)
+        classes, codes = self._check_labels(y, len(rows), min_classes=1)
+        self._check_neighbors(len(rows))
+        self._points, self._codes = rows, codes
+        tried: list[tuple[int, float, float]] = []
+        for size, gaussians in self._candidates(rows):
+            ridge = gaussians.added_ridge
+            assert ridge is not None
+            error = self._left_out(gaussians, len(classes))
+            if not tried or error < min(row[2] for row in tried):
+                self.neighborhood_, self.ridge_ = size, ridge
+                self._gaussians = gaussians if self.symmetric else None
+            tried.append((size, ridge, error))
+        self.errors_ = np.array(tried, dtype=np.float64)
+        self.classes_ = classes
+        return self
+
+    def distances(self, X: ArrayLike) -> Matrix:
+        """From each point to each training point, by the metric of the former (or of both).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            Points. One equal to a training point is not its own neighbour.
+
+        Returns
+        -------
+        ndarray of shape (n_queries, n_samples)
+        """
+        check_is_fitted(self)
+        return np.concatenate([D for _, D in self._distance_blocks(X)[1]])
+
+    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
+        queries = np.ascontiguousarray(self._check_X(X, reset=False), np.float64)
+        blocks = self._blocks(len(queries))
+        return len(queries), ((block, self._from(queries[block])) for block in blocks)
+
+    # ------------------------------------------------------------------ parameters from labels
+
+    def _candidates(self, rows: Matrix) -> Iterator[tuple[int, Gaussians]]:
+        most = len(rows) - 1
+        sizes = SIZES if self.neighborhood is None else (self.neighborhood,)
+        for size in dict.fromkeys(min(size, most) for size in sizes):
+            if self.ridge is not None:
+                yield size, Gaussians.from_neighborhoods(rows, size, self.ridge)
+                continue
+            least = Gaussians.from_neighborhoods(rows, size, "auto").added_ridge
+            assert least is not None
+            for share in RIDGES:
+                ridge = share / AUTO_LOCAL_RIDGE * least
+                yield size, Gaussians.from_neighborhoods(rows, size, ridge)
+
+    def _left_out(self, gaussians: Gaussians, n_classes: int) -> float:
+        """The leave-one-out error on the training points."""
+        rows = self._points
+        k = min(self.n_neighbors, len(rows) - 1)
+        wrong = 0
+        for block in self._blocks(len(rows)):
+            D = self._between(gaussians[block], rows[block], gaussians)
+            own = np.arange(block.start, block.stop)
+            wrong += left_out_errors(D, own, self._codes, k, n_classes, self.ties)
+        return wrong / len(rows)
+
+    # ------------------------------------------------------------------ distances
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        return row_blocks(n, 24 * len(self._points))
+
+    def _from(self, queries: Matrix) -> Matrix:
+        gaussians = Gaussians.from_neighborhoods(
+            self._points, self.neighborhood_, self.ridge_, queries=queries
+        )
+        return self._between(gaussians, queries, self._gaussians)
+
+    def _between(self, own: Gaussians, queries: Matrix, theirs: Gaussians | None) -> Matrix:
+        threads = effective_threads(self.n_jobs)
+        D = local_distances(own, queries, self._points, threads)
+        if self.symmetric:
+            assert theirs is not None
+            D += local_distances(theirs, self._points, queries, threads).T
+            D /= 2
+        return D
+
+
+def local_distances(
+    gaussians: Gaussians, centres: Matrix, points: Matrix, n_threads: int = 1
+) -> Matrix:
+    r""":math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` with a covariance for each centre.
+
+    Parameters
+    ----------
+    gaussians : Gaussians
+        Whose covariances count, one for each centre.
+    centres : ndarray of shape (n, p)
+        The :math:`c_i`.
+    points : ndarray of shape (m, p)
+        The :math:`x_j`.
+    n_threads : int, default=1
+        Threads.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+    """
+    D = np.empty((len(centres), len(points)))
+    if gaussians.factors is None:
+        whiteners = np.linalg.inv(gaussians.cholesky())
+
+        def work(i: int) -> None:
+            white = (points - centres[i]) @ whiteners[i].T
+            D[i] = np.sqrt(np.einsum("jk,jk->j", white, white))
+    else:
+        # Woodbury's identity: only r directions are not those of the ridge.
+        Z, ridge = gaussians.factors, gaussians.ridge
+        assert ridge is not None
+        inner = np.matmul(Z.transpose(0, 2, 1), Z)
+        diagonal = np.arange(Z.shape[2])
+        inner[:, diagonal, diagonal] += ridge[:, None]
+        axes = np.linalg.solve(np.linalg.cholesky(inner), Z.transpose(0, 2, 1))
+
+        def work(i: int) -> None:
+            apart = points - centres[i]
+            along = apart @ axes[i].T
+            squared = np.einsum("jk,jk->j", apart, apart) - np.einsum("jk,jk->j", along, along)
+            D[i] = np.sqrt(np.maximum(squared, 0) / ridge[i])
+
+    for _ in map_in_order(work, range(len(centres)), n_threads):
+        pass
+    return D

@@ -1,0 +1,241 @@
+"""What the embeddings share: parameters, identical rows, the graph, and barycentric new points."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base import Learner
+from nearfar.notices import warn
+from nearfar.parameters import Allowed, integer, none, one_of, real
+from nearfar.search.exact_search import kneighbors
+from nearfar.solvers.barycentric import interpolating_weights
+from nearfar.solvers.spectral_step import check_spread, check_squares, smallest_eigenpairs
+from nearfar.summaries.neighbor_graph import (
+    Disconnected,
+    NeighborGraph,
+    distinct_rows,
+    linked_graph,
+)
+
+Watch = Callable[[dict[str, Any]], None]
+
+#: What the parameters of every graph embedding may be.
+GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
+    "n_components": [integer(1)],
+    "n_neighbors": [integer(1)],
+    "on_disconnected": [one_of("link", "raise")],
+}
+#: Those of methods that weigh the edges.
+AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
+    "weights": [one_of("heat", "uniform")],
+    "tau": [none, real(0, open_low=True)],
+}
+# Eigenvalues below this, relative to the largest on the diagonal, are zero but for rounding.
+_ZERO = 1e-16
+# No weight of an edge is less: the graph would fall apart where exp(-d²/tau) underflows.
+_LEAST_WEIGHT = 1e-6
+
+
+class _Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
+    """A learner of coordinates for the training rows, with a formula for new ones.
+
+    Subclasses write ``_embed``, which sees distinct rows, and ``_place``.
+    """
+
+    embedding_: Floats
+    n_components: int
+    _points: Floats
+    _places: Matrix
+    # Called with what is known at each step of a long fit, by whoever shows its progress; to be
+    # taken off afterwards, as a function cannot be saved.
+    _watch: Watch | None = None
+
+    @abstractmethod
+    def _embed(self, points: Floats) -> Matrix:
+        """Coordinates (n, n_components) of distinct training rows; may set attributes."""
+
+    @abstractmethod
+    def _place(self, queries: Floats) -> Matrix:
+        """Coordinates of new points."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Embed the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points. Identical rows count as one, and get the same coordinates.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        points, where = distinct(rows, self.n_components)
+        self._points = points
+        self._places = self._embed(points)
+        self.embedding_ = self._places[where].astype(rows.dtype)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
+        """Embed the rows and return their coordinates, ``embedding_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        return self.fit(X).embedding_.copy()
+
+    def _transform(self, X: ArrayLike) -> Floats:
+        """New points in the dtype they come in."""
+        check_is_fitted(self)
+        rows = self._check_X(X, reset=False)
+        return self._place(rows).astype(rows.dtype)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "embedding_")
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+
+class _GraphEmbedding(_Embedding):
+    """One that reads the graph of the nearest rows."""
+
+    on_disconnected: Disconnected
+    _listed: int  # neighbours of each row
+
+    def _connected(self, points: Floats, n_neighbors: int) -> NeighborGraph:
+        self._listed = n_neighbors
+        graph = neighbor_graph(points, n_neighbors)
+        return linked_graph(graph, points, on_disconnected=self.on_disconnected)
+
+
+class _LocalEmbedding(_GraphEmbedding):
+    r"""One whose new points are combinations of their neighbours: :math:`y(x) = \sum_i w_i y_i`."""
+
+    reg: float
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Map points: :math:`y(x) = \sum_i w_i y_i`, the limit form of Nyström's formula for LLE.
+
+        The weights w rebuild the point from its nearest training rows and sum to one; they
+        minimise :math:`\|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2`.
+        The penalty grows with the distance, so that a point near a training row comes near its
+        coordinates, and training rows get their own.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        return self._transform(X)
+
+    def _bottom(self, S: sparse.csr_array) -> tuple[Matrix, Matrix]:
+        """The smallest eigenvalues and coordinates of unit variance; warns if others do as well."""
+        n, q = S.shape[0], self.n_components
+        more = min(q + 1, n - 1)
+        values, vectors = smallest_eigenpairs(S, more, np.full(n, 1 / np.sqrt(n)))
+        if more > q and values[q] <= _ZERO * S.diagonal().max():
+            warn(
+                f"{type(self).__name__}: the embedding is not unique, as more than "
+                f"n_components={q} eigenvalues are zero. There are groups of rows with no "
+                "neighbours but one another: raise n_neighbors, or remove outliers.",
+            )
+        return values[:q], np.sqrt(n) * vectors[:, :q]
+
+    def _place(self, queries: Floats) -> Matrix:
+        return interpolated(self._points, self._places, queries, self._listed, self.reg)
+
+
+def interpolated(
+    points: Floats, places: Matrix, queries: Floats, n_neighbors: int, reg: float
+) -> Matrix:
+    """Places of new points as combinations of those of their neighbours."""
+    _, indices = kneighbors(points, queries, n_neighbors=n_neighbors)
+    weights = interpolating_weights(points, queries, indices, reg)
+    return np.einsum("ij,ijk->ik", weights, places[indices])
+
+
+def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
+    """Rows without repetition, and which of them each row is; raises if they are too few."""
+    rows = np.ascontiguousarray(rows)  # equal rows in another order of memory give equal bits
+    check_squares(rows)
+    check_spread(rows)
+    kept, where = distinct_rows(rows)
+    if n_components >= len(kept):
+        raise ValueError(
+            f"n_components={n_components} must be less than the number of distinct rows of X, "
+            f"{len(kept)} of n_samples={len(rows)}."
+        )
+    return rows[kept], where
+
+
+def neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
+    """The graph of distinct rows; raises if they are too few."""
+    if n_neighbors >= len(points):
+        raise ValueError(
+            f"n_neighbors={n_neighbors} must be less than the number of distinct rows of X, "
+            f"{len(points)}."
+        )
+    return NeighborGraph.from_points(points, n_neighbors=n_neighbors)
+
+
+def reach(graph: NeighborGraph, n_neighbors: int) -> Matrix:
+    """The distance of the last neighbour of each row, links not counted."""
+    return graph.distances[graph.indptr[:-1] + n_neighbors - 1]
+
+
+def edge_scale(lengths: sparse.csr_array) -> float:
+    """The median squared length of an edge."""
+    return max(float(np.median(lengths.data**2)), 1e-290)
+
+
+def affinities(distances: sparse.csr_array, weights: str, tau: float) -> sparse.csr_array:
+    r"""Weights of edges from their lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
+    W = distances.copy()
+    if weights == "uniform":
+        W.data = np.ones_like(W.data)
+    else:
+        W.data = np.maximum(np.exp(-(W.data**2) / tau), _LEAST_WEIGHT)
+    return W
+
+
+def normalised_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
+    """D^(-1/2) W D^(-1/2), and the square roots of the degrees."""
+    roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
+    scale = sparse.diags_array(1 / roots)
+    return sparse.csr_array(scale @ W @ scale), roots
+
+
+def pairwise_tags(tags: Any, given: bool) -> Any:
+    """Tags that say whether X holds pairs of rows."""
+    tags.input_tags.pairwise = given
+    return tags

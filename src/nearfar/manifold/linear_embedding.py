@@ -1,0 +1,102 @@
+"""What the linear embeddings of a graph share: centring, PCA, the generalised eigenproblem."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base import LinearLearner
+from nearfar.manifold.graph_embedding import distinct, neighbor_graph
+from nearfar.parameters import Allowed, none, one_of, real
+from nearfar.solvers.spectral_step import principal_axes, smallest_directions
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
+
+#: What the parameter for a first reduction may be.
+PCA_PARAMETER: dict[str, list[Allowed]] = {
+    "pca": [none, real(0, 1, open_low=True), one_of("auto")],
+}
+# With fewer rows for each direction in which X varies, "auto" keeps this share of the variance.
+_ROWS_A_DIRECTION, _SHARE = 5, 0.99
+
+
+class _LinearEmbedding(LinearLearner):
+    """A linear map that does best by a quadratic form on the graph; subclasses give the form."""
+
+    n_components: int
+    n_neighbors: int
+    pca: float | Literal["auto"] | None
+    on_disconnected: Disconnected
+    eigenvalues_: Matrix
+
+    @abstractmethod
+    def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+        """A sparse matrix whose form is to be small, and the weights of rows that fix the scale."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the map.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points. Identical rows count as one.
+        y : ignored
+            For the API.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        points, _ = distinct(rows, 0)
+        mean = points.mean(axis=0, dtype=np.float64)
+        axes = sought_axes(points, mean, self.pca, self.n_components)
+        if self.n_components > axes.shape[1]:
+            raise ValueError(
+                f"n_components={self.n_components} is too large: X varies in {axes.shape[1]} "
+                f"direction(s) of its {rows.shape[1]} feature(s)."
+            )
+        graph = neighbor_graph(points, self.n_neighbors)
+        graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+        form, weights = self._forms(points, graph)
+        Z = (points - mean) @ axes
+        self.eigenvalues_, directions = smallest_directions(
+            Z.T @ (form @ Z), Z.T @ (weights[:, None] * Z), self.n_components
+        )
+        self.mean_ = mean.astype(rows.dtype)
+        self.components_ = (directions @ axes.T).astype(rows.dtype)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+
+def sought_axes(
+    points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, least: int
+) -> Matrix:
+    """Columns (p, r) that bring centred rows to the coordinates in which the map is sought.
+
+    All directions in which they vary, found after each feature was brought to unit variance so
+    that units do not matter; or those with the largest share of the variance, ``least`` of them
+    if there are so many.
+    """
+    centred = points - mean
+    deviations = np.sqrt((centred**2).mean(axis=0))
+    # A constant column leaves what its mean was rounded by.
+    varies = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
+    unit = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
+    variances, axes = principal_axes(centred * unit)
+    if pca == "auto":
+        pca = None if len(points) >= _ROWS_A_DIRECTION * len(variances) else _SHARE
+    if pca is None or pca == 1 or not len(variances):
+        return np.asarray(unit[:, None] * axes)
+    variances, axes = principal_axes(np.where(varies, centred, 0.0))
+    kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
+    # In units of the first, so that the numbers of any data are of one size.
+    return axes[:, : max(kept, least)] / np.sqrt(variances[0] / len(points))

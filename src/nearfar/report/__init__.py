@@ -1,6 +1,0 @@
-"""Pages of HTML, each one file that needs no network: of a comparison, and of an embedding."""
-
-from nearfar.report.embedding import write_embedding
-from nearfar.report.html import render, rows_to_show, write
-
-__all__ = ["render", "rows_to_show", "write", "write_embedding"]

@@ -1,0 +1,1 @@
+"""Neighbour search over arrays, exact and approximate."""

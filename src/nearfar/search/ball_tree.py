@@ -1,0 +1,227 @@
+r"""A ball tree as the works describe it, to read and to test against.
+
+A node holds a ball around its points: their mean c and the largest distance R from it. Every
+point x of the node then has
+
+.. math:: \|q - x\| \ge \max(\|q - c\| - R, 0)
+
+for any query q, in lengths and not in squares, which obey no triangle inequality. A node whose
+bound is beyond what is looked for is left with all its points. For speed, take scikit-learn's
+compiled trees, as :mod:`nearfar.search.exact_search` does.
+
+Examples
+--------
+>>> import numpy as np
+>>> tree = MeanSplitBallTree(np.array([[0.0], [1.0], [5.0], [6.0]]), leaf_size=2)
+>>> [node.rows.tolist() for node in tree.nodes]
+[[0, 1, 2, 3], [2, 3], [0, 1]]
+>>> tree.query([[4.0]], k=2)
+(array([[1., 2.]]), array([[2, 3]]))
+>>> tree.query_radius([4.0], 3.0)
+array([1, 2, 3])
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.arrays import Indices, Matrix
+
+__all__ = ["Ball", "MeanSplitBallTree"]
+
+
+class Ball(NamedTuple):
+    """A node of the tree.
+
+    Attributes
+    ----------
+    centre : ndarray of shape (n_features,)
+        Mean of its points.
+    radius : float
+        Largest distance of its points from the centre.
+    rows : ndarray of int
+        Its points.
+    children : tuple of int
+        Two nodes, or none for a leaf.
+    """
+
+    centre: Matrix
+    radius: float
+    rows: Indices
+    children: tuple[int, ...]
+
+
+class MeanSplitBallTree:
+    r"""Exact neighbours by a tree of balls, each split at the mean along its longest direction.
+
+    To split a node, take the point :math:`x_1` farthest from a random one and the point
+    :math:`x_2` farthest from :math:`x_1`, project all points on :math:`x_1 - x_2` and part them at
+    the mean of the projections. The mean is found faster than the median and serves as well.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The points, finite; at least one.
+    leaf_size : int, default=10
+        A node of at most so many points is not split, nor one whose points are all the same.
+    random_state : int, Generator or None, default=0
+        For the random points. It changes the tree, never what a search finds.
+
+    Attributes
+    ----------
+    nodes : list of Ball
+        The root first.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, "Metric learning with convex optimization", PhD thesis, University of
+       Pennsylvania, 2007, section 2.1.9.
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        *,
+        leaf_size: int = 10,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> None:
+        self.X = np.ascontiguousarray(X, dtype=np.float64)
+        if self.X.ndim != 2 or not len(self.X) or not np.isfinite(self.X).all():
+            raise ValueError(
+                "X must be a finite array of shape (n_samples, n_features) with at least one row; "
+                f"got shape {self.X.shape}."
+            )
+        if leaf_size < 1:
+            raise ValueError(f"leaf_size must be at least 1; got {leaf_size!r}.")
+        self.leaf_size = leaf_size
+        self.nodes: list[Ball] = []
+        self._build(np.random.default_rng(random_state))
+
+    def _build(self, rng: np.random.Generator) -> None:
+        # A list of what is to do instead of recursion: a tree may be as deep as it has points.
+        pending: list[tuple[Indices, int]] = [(np.arange(len(self.X)), -1)]
+        while pending:
+            rows, parent = pending.pop()
+            points = self.X[rows]
+            centre = points.mean(axis=0)
+            index = len(self.nodes)
+            self.nodes.append(Ball(centre, float(_lengths(points, centre).max()), rows, ()))
+            if parent >= 0:
+                known = self.nodes[parent]
+                self.nodes[parent] = known._replace(children=(*known.children, index))
+            if len(rows) > self.leaf_size:
+                left = _side(points, rng)
+                # All on one side: duplicates, or points no further apart than rounding.
+                if left.any() and not left.all():
+                    pending += [(rows[left], index), (rows[~left], index)]
+
+    def query(self, Q: ArrayLike, k: int = 1) -> tuple[Matrix, Indices]:
+        """The nearest points of each query.
+
+        Parameters
+        ----------
+        Q : array-like of shape (n_queries, n_features)
+            The queries.
+        k : int, default=1
+            How many; all points if there are no more.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_queries, min(k, n_samples))
+            Ascending.
+        indices : ndarray of shape (n_queries, min(k, n_samples))
+            Of points at the same distance, the smaller index comes first.
+        """
+        queries = np.asarray(Q, dtype=np.float64)
+        if queries.ndim != 2 or queries.shape[1] != self.X.shape[1]:
+            raise ValueError(
+                f"Q must have shape (n_queries, {self.X.shape[1]}); got {queries.shape}."
+            )
+        if k < 1:
+            raise ValueError(f"k must be at least 1; got {k!r}.")
+        k = min(k, len(self.X))
+        distances = np.empty((len(queries), k))
+        indices = np.empty((len(queries), k), np.intp)
+        for row, query in enumerate(queries):
+            distances[row], indices[row] = self._nearest(query, k)
+        return distances, indices
+
+    def query_radius(self, q: ArrayLike, r: float) -> Indices:
+        """All points at most ``r`` away from one query.
+
+        Parameters
+        ----------
+        q : array-like of shape (n_features,)
+            The query.
+        r : float
+            A length.
+
+        Returns
+        -------
+        ndarray of int
+            The points, ascending.
+        """
+        query = np.asarray(q, dtype=np.float64)
+        if query.shape != self.X.shape[1:]:
+            raise ValueError(f"q must have shape {self.X.shape[1:]}; got {query.shape}.")
+        found = [np.zeros(0, np.intp)]
+        pending = [0]
+        while pending:
+            node = self.nodes[pending.pop()]
+            if self._bound(query, node) > r:
+                continue
+            if node.children:
+                pending += node.children
+            else:
+                found.append(node.rows[_lengths(self.X[node.rows], query) <= r])
+        return np.sort(np.concatenate(found))
+
+    def _nearest(self, query: Matrix, k: int) -> tuple[Matrix, Indices]:
+        """Depth first, the child with the nearer centre first."""
+        distances, indices = np.full(k, np.inf), np.full(k, len(self.X), np.intp)
+        pending = [0]
+        while pending:
+            node = self.nodes[pending.pop()]
+            # Not at equality: a point as far as the k-th, with a smaller index, would be lost.
+            if self._bound(query, node) > distances[-1]:
+                continue
+            if node.children:
+                # Last in, first out.
+                pending += sorted(
+                    node.children,
+                    key=lambda child: -_length(query - self.nodes[child].centre),
+                )
+            else:
+                distances = np.concatenate([distances, _lengths(self.X[node.rows], query)])
+                indices = np.concatenate([indices, node.rows])
+                best = np.lexsort((indices, distances))[:k]
+                distances, indices = distances[best], indices[best]
+        return distances, indices
+
+    def _bound(self, query: Matrix, node: Ball) -> float:
+        """No point of the node is nearer to the query, less what rounding may have added."""
+        length = _length(query - node.centre)
+        rounding = 4 * (len(query) + 4) * float(np.finfo(np.float64).eps)
+        return length - node.radius - rounding * (length + node.radius)
+
+
+def _side(points: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which points lie beyond the mean along the longest direction."""
+    start = points[rng.integers(len(points))]
+    first = points[np.argmax(_lengths(points, start))]
+    second = points[np.argmax(_lengths(points, first))]
+    along = (points - second) @ (first - second)
+    return np.asarray(along > along.mean())
+
+
+def _lengths(points: Matrix, query: Matrix) -> Matrix:
+    difference: NDArray[Any] = points - query
+    difference *= difference
+    return np.asarray(np.sqrt(difference.sum(axis=1)))
+
+
+def _length(vector: Matrix) -> float:
+    return float(np.sqrt(vector @ vector))

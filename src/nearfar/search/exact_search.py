@@ -1,0 +1,409 @@
+"""Exact Euclidean neighbours: a fast search that proposes, a float64 check that decides.
+
+The fast search expands ``||x - q||^2 = ||x||^2 - 2 x'q + ||q||^2``, which runs at the speed of
+matrix products and rounds. What it proposes is measured again as ``||x - q||`` from differences,
+and where its rounding could have hidden a nearer row, that query is searched again. So the result
+is a function of the data alone: the same for every number of threads, version of BLAS and
+``working_memory``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neighbors import KDTree, NearestNeighbors
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.blocks import row_blocks
+
+__all__ = ["choose_search", "kneighbors", "radius_neighbors"]
+
+
+# Candidates beyond the k-th; the farthest of them says whether the cut at k is safe.
+_SPARE = 8
+_FEW_SPARE = 2
+# Differences are taken for so many numbers at once, which stay in the cache.
+_NUMBERS_AT_ONCE = 1 << 16
+# By the greatest number of features, the rows from which trees beat blocks, and the queries that
+# repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times
+# faster on one thread, which leaves room for the blocks' use of more; from 8 features on it is a
+# toss-up at best.
+_ROWS_FOR_A_TREE = {
+    "neighbors": {3: 5_000, 5: 20_000},
+    "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
+}
+_QUERIES_FOR_A_TREE = 1000
+
+
+def kneighbors(
+    X: Floats, queries: Floats | None = None, *, n_neighbors: int, search: str = "auto"
+) -> tuple[Matrix, Indices]:
+    """The nearest rows of ``X`` to each query, exactly.
+
+    The same as computing ``np.linalg.norm(X - query, axis=1)`` in float64 for every query and
+    sorting it with a stable sort: of rows at the same distance, the one with the smaller index
+    comes first.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows to find; float64 or float32, finite and 2-d (not checked here).
+    queries : ndarray of shape (n_queries, n_features), default=None
+        The rows to find neighbours of; as ``X``. ``None`` means the rows of ``X``, none of which is
+        then a neighbour of itself. It is left out by its index, not by its distance: identical
+        rows are neighbours at distance 0.
+    n_neighbors : int
+        How many; at least 1 and at most ``n_samples``, or ``n_samples - 1`` without ``queries``.
+    search : {"auto", "blocks", "tree"}, default="auto"
+        Matrix products in blocks, or a k-d tree; the result is the same. See
+        :func:`choose_search`.
+
+    Returns
+    -------
+    distances : ndarray of shape (n_queries, n_neighbors)
+        Euclidean distances in float64, ascending. Exactly 0 for identical rows, and accurate
+        however far the data lie from the origin.
+    indices : ndarray of shape (n_queries, n_neighbors)
+        The rows of ``X``.
+
+    Raises
+    ------
+    ValueError
+        If ``n_neighbors`` is out of range, or if squared distances would overflow.
+
+    See Also
+    --------
+    radius_neighbors : All rows within a distance.
+
+    Notes
+    -----
+    scikit-learn's brute-force search (in float32 when all data are float32) or its k-d tree runs on
+    centred data and proposes a few candidates more than asked for, which are measured anew in
+    float64. A query whose k-th and last candidates lie closer together than the search rounds is
+    searched again: all rows that may lie within the k-th distance are measured. Ties and
+    duplicates are what causes this; identical rows and queries are then searched once.
+
+    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy
+    of the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [1.0], [1.0], [3.0]])
+    >>> distances, indices = kneighbors(X, n_neighbors=2)
+    >>> indices
+    array([[1, 2],
+           [2, 0],
+           [1, 0],
+           [1, 2]])
+    >>> distances[1]
+    array([0., 1.])
+    >>> kneighbors(X, np.array([[2.0]]), n_neighbors=3)
+    (array([[1., 1., 1.]]), array([[1, 2, 3]]))
+    """
+    _check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
+    X = np.ascontiguousarray(X)
+    Q = X if queries is None else np.ascontiguousarray(queries)
+    if search == "auto":
+        search = choose_search(len(X), X.shape[1], n_queries=len(Q))
+    if search not in ("blocks", "tree"):
+        raise ValueError(f'search must be "auto", "blocks" or "tree"; got {search!r}.')
+    nearest = _nearest_by_tree if search == "tree" else _nearest
+    if queries is None:
+        # One more, since each row finds itself, or else only identical rows that come before it.
+        return _without_self(*nearest(X, X, n_neighbors + 1))
+    return nearest(X, Q, n_neighbors)
+
+
+def radius_neighbors(
+    X: Floats, queries: Floats | None = None, *, radius: float
+) -> tuple[Indices, Indices, Matrix]:
+    """All rows of ``X`` within ``radius`` of each query, exactly.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows to find; float64 or float32, finite and 2-d (not checked here).
+    queries : ndarray of shape (n_queries, n_features), default=None
+        The rows to find neighbours of; ``None`` means the rows of ``X``, each without itself.
+    radius : float
+        The largest distance, inclusive: compared with ``||x - q||`` computed from differences in
+        float64. At least 0.
+
+    Returns
+    -------
+    indptr : ndarray of shape (n_queries + 1,)
+        The neighbours of query ``i`` are entries ``indptr[i]`` to ``indptr[i + 1]`` of the two
+        arrays below (the CSR format).
+    indices : ndarray of shape (n_found,)
+        The rows of ``X``, within each query in the order of distance, then index.
+    distances : ndarray of shape (n_found,)
+        Their Euclidean distances in float64.
+
+    Raises
+    ------
+    ValueError
+        If ``radius`` is negative or not a number, or if squared distances would overflow.
+
+    See Also
+    --------
+    kneighbors : A given number of nearest rows.
+
+    Notes
+    -----
+    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy
+    of the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [1.0], [1.0], [3.0]])
+    >>> indptr, indices, distances = radius_neighbors(X, radius=1)
+    >>> indptr
+    array([0, 2, 4, 6, 6])
+    >>> indices
+    array([1, 2, 2, 0, 1, 0])
+    >>> distances
+    array([1., 1., 0., 1., 0., 1.])
+    """
+    if not isinstance(radius, Real) or isinstance(radius, bool) or not radius >= 0:
+        raise ValueError(f"radius must be a number that is at least 0; got {radius!r}.")
+    X = np.ascontiguousarray(X)
+    Q = X if queries is None else np.ascontiguousarray(queries)
+    counts = np.zeros(len(Q) + 1, np.intp)
+    all_indices, all_distances = [], []
+    for block, rows, columns, distances in _pairs_within(X, Q, np.full(len(Q), float(radius))):
+        if queries is None:
+            other = rows + block.start != columns
+            rows, columns, distances = rows[other], columns[other], distances[other]
+        counts[block.start + 1 : block.stop + 1] = np.bincount(
+            rows, minlength=block.stop - block.start
+        )
+        all_indices.append(columns)
+        all_distances.append(distances)
+    return np.cumsum(counts), np.concatenate(all_indices), np.concatenate(all_distances)
+
+
+def choose_search(
+    n: int, p: int, *, n_queries: int | None = None, work: str = "neighbors", n_threads: int = 1
+) -> str:
+    """``"tree"`` or ``"blocks"``, whichever is quicker; both find the same.
+
+    Parameters
+    ----------
+    n, p : int
+        Number of rows to search and of their features.
+    n_queries : int, default=None
+        How many rows to find neighbours of; ``None`` means n. The tree is built for one call, so
+        it does not pay for a few.
+    work : {"neighbors", "impostors"}, default="neighbors"
+        The k nearest rows, or all pairs of different classes within a radius. The blocks of the
+        latter need no ranking and serve both directions; trees rarely beat them.
+    n_threads : int, default=1
+        Threads the blocks have; trees use one.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> choose_search(60_000, 3), choose_search(60_000, 3, n_queries=1), choose_search(60_000, 30)
+    ('tree', 'blocks', 'blocks')
+    """
+    asked = n if n_queries is None else n_queries
+    few = asked < _QUERIES_FOR_A_TREE
+    rows = next((rows for most, rows in _ROWS_FOR_A_TREE[work].items() if p <= most), None)
+    return "blocks" if few or rows is None or n < rows * n_threads else "tree"
+
+
+def _check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
+    most = n_samples - without_self
+    if most < 1:
+        raise ValueError(
+            f"n_neighbors={n_neighbors!r}, but X has {n_samples} row, which has no other row for "
+            "a neighbour; give at least 2 rows."
+        )
+    whole = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
+    if not whole or not 1 <= n_neighbors <= most:
+        of = "rows of X, less the row itself" if without_self else "rows of X"
+        raise ValueError(
+            f"n_neighbors must be an integer from 1 to {most} (the number of {of}); "
+            f"got {n_neighbors!r}."
+        )
+
+
+def _nearest_by_tree(X: Floats, Q: Floats, k: int) -> tuple[Matrix, Indices]:
+    """As :func:`_nearest`."""
+    # A tree would visit every row at the same distance. Of identical rows the first k will do.
+    kept = _first_of_identical(X, k)
+    if len(kept) == len(X):
+        return _nearest(X, Q, k, tree=True)
+    distances, indices = _nearest(X[kept], Q, k, tree=True)
+    return distances, kept[indices]
+
+
+def _nearest(X: Floats, Q: Floats, k: int, *, tree: bool = False) -> tuple[Matrix, Indices]:
+    """The ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
+    centre = _centre(X)
+    dtype = np.dtype(np.float64) if tree else np.result_type(X, Q)
+    Z = _centred(X, centre, dtype)
+    queries = Z if Q is X else _centred(Q, centre, dtype)
+    propose: Callable[[Floats, int], tuple[Any, Any]]
+    spares: tuple[int, ...]
+    if tree:
+        # In float64 only ties leave a doubt, so few candidates do for most rows.
+        propose, spares = KDTree(Z).query, (_FEW_SPARE, _SPARE)
+    else:
+        propose, spares = NearestNeighbors(algorithm="brute").fit(Z).kneighbors, (_SPARE,)
+    distances = np.empty((len(Q), k))
+    indices = np.empty((len(Q), k), np.intp)
+    unsure: Any = slice(None)
+    for spare in spares:
+        n_candidates = min(k + spare, len(X))
+        asked = queries[unsure]
+        found, candidates = propose(asked, n_candidates)
+        distances[unsure], indices[unsure] = _ranked(X, Q[unsure], candidates, k)
+        if n_candidates == len(X):
+            return distances, indices
+        # A row that was not proposed, yet lies within the k-th distance, would have been found at
+        # `reach` at most. The last candidate being farther than that, there is no such row.
+        reach = _reach(_squared_norms(asked), distances[unsure, -1], X.shape[1], dtype)
+        close = found[:, -1].astype(np.float64) ** 2 <= reach
+        unsure = np.arange(len(Q))[unsure][close]
+        if not unsure.size:
+            return distances, indices
+    distances[unsure], indices[unsure] = _nearest_within(X, Q[unsure], k, distances[unsure, -1])
+    return distances, indices
+
+
+def _nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matrix, Indices]:
+    """The ``k`` nearest rows, which are known to lie within ``radius[i]`` of query ``i``."""
+    # Of identical rows only the first k can be among the k nearest; identical queries share them.
+    kept = _first_of_identical(X, k)
+    _, asked, shared = np.unique(_row_bytes(Q), return_index=True, return_inverse=True)
+    distances = np.empty((len(asked), k))
+    indices = np.empty((len(asked), k), np.intp)
+    for block, rows, columns, within in _pairs_within(X[kept], Q[asked], radius[asked]):
+        first = np.searchsorted(rows, np.arange(block.stop - block.start))
+        nearest = first[:, None] + np.arange(k)
+        distances[block] = within[nearest]
+        indices[block] = kept[columns[nearest]]
+    return distances[shared], indices[shared]
+
+
+def _pairs_within(
+    X: Floats, Q: Floats, radius: Matrix
+) -> Iterator[tuple[slice, Indices, Indices, Matrix]]:
+    """For each block of queries, all pairs at most ``radius[i]`` apart.
+
+    Yields the block, then row in the block, row of ``X`` and distance of each pair, in the order
+    of row in the block, distance, row of ``X``.
+    """
+    n, p = X.shape
+    centre = _centre(X)
+    Z = _centred(X, centre, np.dtype(np.float64))
+    # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product is all to compare.
+    points = np.column_stack([Z, _squared_norms(Z)]).T
+    # Per pair: the product, the comparison, and, if all pairs are hits, their arrays and copies.
+    for block in row_blocks(len(Q), 80 * n):
+        queries = _centred(Q[block], centre, np.dtype(np.float64))
+        norms = _squared_norms(queries)
+        reach = _reach(norms, radius[block], p, Z.dtype) - norms
+        product = np.column_stack([-2 * queries, np.ones(len(queries))]) @ points
+        rows, columns = np.divmod(np.flatnonzero(product <= reach[:, None]), n)
+        del product
+        distances = _pair_distances(X, Q[block], columns, rows)
+        hits = np.flatnonzero(distances <= radius[block][rows])
+        # Hits come by column within each row, and the sort is stable.
+        hits = hits[np.lexsort((distances[hits], rows[hits]))]
+        yield block, rows[hits], columns[hits], distances[hits]
+
+
+def _ranked(X: Floats, Q: Floats, candidates: Indices, k: int) -> tuple[Matrix, Indices]:
+    """The ``k`` nearest of each query's candidates, by exact distance, then index."""
+    indices = np.sort(candidates, axis=1)
+    distances = np.empty(indices.shape)
+    for block in row_blocks(len(Q), 40 * indices.shape[1]):
+        rows = np.repeat(np.arange(block.start, block.stop), indices.shape[1])
+        measured = _pair_distances(X, Q, indices[block].ravel(), rows)
+        distances[block] = measured.reshape(-1, indices.shape[1])
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1)
+
+
+def _pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Matrix:
+    """``||X[columns[m]] - Q[rows[m]]||`` of each pair ``m``, from differences in float64."""
+    p = X.shape[1]
+    distances = np.empty(len(rows))
+    for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _NUMBERS_AT_ONCE // p)):
+        difference = np.subtract(X[columns[pairs]], Q[rows[pairs]], dtype=np.float64)
+        difference *= difference
+        # A plain sum adds each row in the same order wherever it stands; einsum does not.
+        distances[pairs] = np.sqrt(difference.sum(axis=1))
+    return distances
+
+
+def _reach(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+    """The largest squared distance the expanded form may give a row that is within ``radius``.
+
+    With the centred query ``q`` and such a row ``x``, the expanded form, the centring and the
+    distance from differences together err by less than ``4 (p + 4) eps (||x|| + ||q||)^2``, and
+    ``||x|| <= ||q|| + radius``. The last term is for squares that underflow.
+    """
+    limits = np.finfo(dtype)
+    with np.errstate(over="ignore"):
+        rounding = 4 * (p + 4) * float(limits.eps) * (2 * np.sqrt(norms) + radius) ** 2
+        return radius**2 + rounding + 4 * p * float(limits.tiny)
+
+
+def _centre(X: Floats) -> Matrix:
+    """A point amid the data: the expanded form rounds relative to the distance from it.
+
+    A median, as one far row would carry the mean away from all others; of some rows, as any point
+    near the data serves.
+    """
+    with np.errstate(over="ignore"):  # reported by _centred
+        return np.median(X[:: 1 + len(X) // 1000].astype(np.float64), axis=0)
+
+
+def _centred(X: Floats, centre: Matrix, dtype: np.dtype[Any]) -> Floats:
+    """``X - centre``, computed in float64 and rounded once to ``dtype``."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = np.empty(X.shape, dtype)
+        np.subtract(X, centre, out=Z, dtype=np.float64, casting="same_kind")
+        if not _squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
+            raise ValueError(
+                f"Squared distances overflow {dtype}: the largest value found is "
+                f"{np.abs(X).max():.3g}; divide the data by a constant."
+            )
+    return Z
+
+
+def _squared_norms(Z: Floats) -> Matrix:
+    return np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+
+
+def _without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
+    """Leave row ``i`` out of its own neighbours, or the last one where it is not among them."""
+    n, k = indices.shape
+    other = indices != np.arange(n)[:, None]
+    other[other.all(axis=1), -1] = False
+    return distances[other].reshape(n, k - 1), indices[other].reshape(n, k - 1)
+
+
+def _first_of_identical(X: Floats, k: int) -> Indices:
+    """The rows, in order, that fewer than ``k`` identical rows precede."""
+    _, code = np.unique(_row_bytes(X), return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    preceding = np.arange(len(X)) - np.searchsorted(code[order], code[order])
+    return np.sort(order[preceding < k])
+
+
+def _row_bytes(X: Floats) -> NDArray[np.void]:
+    """Each row as one item. Rows that differ in the sign of a zero count as different."""
+    return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]

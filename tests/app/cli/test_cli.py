@@ -1,0 +1,550 @@
+"""The command line, as a user runs it."""
+
+import argparse
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+import nearfar
+from nearfar.app.cli import main
+
+QUICK = ["--repeats", "1", "--tuning", "k", "--methods", "lda", "--no-context", "--in-process"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def table(here):
+    frame = load_wine(as_frame=True).frame.rename(columns={"target": "kind"})
+    frame.insert(0, "id", np.arange(len(frame)) + 1000)
+    frame["colour"] = np.where(frame["hue"] > 1, "red", "white")
+    frame.loc[3, "alcohol"] = None
+    frame.to_csv("wine.csv", index=False)
+    return frame
+
+
+def run(*words):
+    return main([str(word) for word in words])
+
+
+def test_compare_prints_the_answer_and_writes_report_and_numbers(table, here, capsys):
+    assert run("compare", "wine.csv", "--target", "kind", *QUICK, "--json", "all.json") == 0
+    out = capsys.readouterr().out
+    for part in (
+        "wine.csv: 178 rows, 14 features, 3 classes",
+        "Left out: column 'id'",
+        "Plan: 1 × 5-fold, stratified, shuffled, seed 0",
+        "Euclidean, standardised",
+        "Report: report.html",
+        "Numbers: all.json",
+        "GridSearchCV",
+    ):
+        assert part in out
+    document = json.loads((here / "all.json").read_text())
+    assert document["command"].startswith("nearfar compare wine.csv")
+    assert document["versions"]["nearfar"] == nearfar.__version__
+    assert sorted(row for fold in document["folds"] for row in fold["test"]) == list(range(178))
+    assert document["answer"]["text"] in out
+    sentence = document["answer"]["text"].split("(")[0].partition(": ")[2]
+    page = (here / "report.html").read_text().replace("\xa0", " ").replace("&nbsp;", " ")
+    assert sentence in page
+
+
+def test_a_terminal_without_a_minus_sign_loses_nothing(here):
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK, "--out", "a.html"]
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, env=environment, capture_output=True)
+    assert done.returncode == 0 and (here / "a.html").exists() and b"?" in done.stdout
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_without_a_reader_the_comparison_goes_on_in_silence(here, lines):
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK, "--out", "b.html"]
+    reader, writer = os.pipe()
+    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        assert len([file.readline() for _ in range(lines)]) == lines
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert (here / "b.html").exists() and not (here / "b.journal").exists()
+
+
+def test_a_short_output_without_a_reader_ends_in_silence():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "nearfar", "methods"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_nothing_is_overwritten_without_force(here, capsys):
+    (here / "mine.html").write_text("precious")
+    (here / "mine.json").write_text("precious")
+    assert run("compare", "iris", *QUICK, "--out", "mine.html") == 2
+    assert run("compare", "iris", *QUICK, "--json", "mine.json") == 2
+    assert (here / "mine.html").read_text() == (here / "mine.json").read_text() == "precious"
+    assert "mine.html exists; choose another --out, or add --force" in capsys.readouterr().err
+    assert run("compare", "iris", *QUICK, "--out", "mine.html", "--force") == 0
+    assert "precious" not in (here / "mine.html").read_text()
+
+
+def test_the_default_report_takes_a_free_name(here, capsys):
+    (here / "report.html").write_text("precious")
+    assert run("compare", "iris", *QUICK) == 0
+    assert (here / "report.html").read_text() == "precious"
+    assert (here / "report-2.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "nowhere.csv"], "nowhere.csv"),
+        (["compare", "iris", "--methods", "lmn"], "Did you mean"),
+        (["compare", "iris", "--out", "report.txt"], "end its name with .html"),
+        (["compare", "iris", "--out", "no/such/report.html"], "no folder"),
+        (["compare", "iris", "--json", "no/such/all.json"], "no folder"),
+        (["compare", "iris", "--resume"], "nothing to resume"),
+        (["compare", "iris", "--resume", "--out", "a.html"], "nothing to resume"),
+        (["compare", "iris", "--scoring", "nonsense"], "not a scorer"),
+        (["compare", "iris", "--min-gain", "7"], "min_gain"),
+        (["compare", "wine.csv"], "--target"),
+        (["compare", "wine.csv", "--target", "knd"], "kind"),
+        (["compare", "wine.csv", "--target", "alcohol"], "alcohol"),
+        (["compare", "iris", "--out", "folder.html"], "is a folder"),
+        (["compare", "iris", "--json", "folder.html"], "is a folder"),
+        (["compare", "iris", "--json", "a.html", "--out", "a.html"], "is the report"),
+        (["compare", "iris", "--json", "./report.html"], "is the report"),
+        (["compare", "iris", "--json", "a.journal", "--out", "a.html"], "is the journal"),
+        (["compare", "wine.csv", "--json", "wine.csv", "--force"], "is the data"),
+        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean"),
+        (["fit", "iris", "--method", "", "--save", "m.nf"], "name one method"),
+        (["fit", "iris", "--method", "lda,rca", "--save", "m.nf"], "name one method"),
+        (["fit", "nowhere.csv", "--method", "lda", "--save", "no/m.nf"], "no folder no"),
+        (["fit", "nowhere.csv", "--method", "lda", "--save", "folder.html"], "is a folder"),
+        (["transform", "m.nf", "--input", "wine.csv", "-o", "a.xlsx"], ".parquet, .csv, .tsv or"),
+        (["neighbors", "m.nf", "--index", "a", "--query", "a", "-o", "a.npy"], ".tsv or .parquet"),
+        (["transform", "nowhere.nf", "--input", "wine.csv", "-o", "a.csv"], "nowhere.nf"),
+        (["transform", "wine.csv", "--input", "wine.csv", "-o", "a.csv"], "wine.csv"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(table, here, words, message, capsys):
+    (here / "folder.html").mkdir()
+    before = sorted(here.iterdir())
+    assert run(*words) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("nearfar: error: ") and message in err
+    assert "Traceback" not in err and len(err.strip().splitlines()) <= 3
+    assert sorted(here.iterdir()) == before  # nothing is left, no claim either
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "nowhere.csv", "--out", "locked/a.html"],
+        ["compare", "nowhere.csv", "--json", "locked/a.json"],
+        ["fit", "nowhere.csv", "--method", "lda", "--save", "locked/m.nf"],
+        ["compare", "nowhere.csv"],
+    ],
+)
+def test_where_nothing_can_be_written_is_found_before_the_work(here, words, capsys, monkeypatch):
+    import builtins
+
+    real = builtins.open
+
+    def locked(path, mode="r", *rest, **options):
+        if ("locked" in str(path) or len(words) == 2) and set(mode) & set("awx"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, mode, *rest, **options)
+
+    (here / "locked").mkdir()
+    monkeypatch.setattr(builtins, "open", locked)
+    assert run(*words) == 2
+    err = capsys.readouterr().err
+    assert "cannot be written (Permission denied); choose with --" in err
+
+
+def test_two_runs_in_one_folder_take_different_names(here):
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = "".join(process.communicate(timeout=100)[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert "Report: report.html" in said and "Report: report-2.html" in said
+    assert {path.name for path in here.iterdir()} == {"report.html", "report-2.html"}
+
+
+def test_a_name_is_claimed_when_it_is_chosen(here, monkeypatch):
+    from nearfar.app.cli import compare as cli
+
+    def options(**more):
+        rest = {"out": None, "json": None, "resume": False, "force": False, "data": "iris"}
+        return argparse.Namespace(**rest | more)
+
+    assert cli.places(options())[0] == Path("report.html")
+    assert cli.places(options())[0] == Path("report-2.html")
+    # A run that ends just now: its journal goes when its report has come.
+    (here / "report.journal").unlink()
+    (here / "report.html").touch()
+    assert cli.places(options())[0] == Path("report-3.html")
+    assert not (here / "report.journal").exists()
+    with pytest.raises(ValueError, match="unfinished or still running"):
+        cli.places(options(out=Path("report-3.html")))
+    assert cli.places(options(out=Path("report-3.html"), force=True))[0].stem == "report-3"
+
+
+def test_another_tuning_is_not_mixed_into_what_is_there(here, capsys, monkeypatch):
+    from nearfar.app.compare.schedule import Schedule
+
+    record = Schedule._record
+
+    def stop(self, run, fold, value):
+        record(self, run, fold, value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Schedule, "_record", stop)
+    assert run("compare", "iris", *QUICK) == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    capsys.readouterr()
+    others = [word if word != "k" else "full" for word in QUICK]
+    assert run("compare", "iris", *others, "--resume") == 2
+    assert "tuning 'k'; they cannot go on with 'full'" in capsys.readouterr().err
+    assert (here / "report.journal").exists()
+    assert run("compare", "iris", *QUICK, "--resume") == 0
+
+
+def test_going_on_is_advised_with_time_enough(here, capsys):
+    options = argparse.Namespace(out=None, argv=["nearfar", "compare", "a b", "--time-budget=2"])
+    from nearfar.app.cli import compare as cli
+
+    out = Path("report.html")
+    same = "nearfar compare 'a b' --time-budget=2 --out report.html --resume"
+    assert cli.resume_command(options, out, None) == same
+    more = "nearfar compare 'a b' --out report.html --time-budget 60 --resume"
+    assert cli.resume_command(options, out, 2.0) == more
+    options.argv = ["nearfar", "compare", "x", "--time-budget", "100", "--force"]
+    assert "x --out report.html --time-budget 400 --resume" in cli.resume_command(options, out, 100)
+    assert run("compare", "digits", "--time-budget", "1") == 0  # imports alone take longer
+    assert "--time-budget 60 --resume" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["compare"], ["compare", "iris", "--repeats", "0"], ["dance"], []]
+)
+def test_wrong_usage_is_explained(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "usage: nearfar" in capsys.readouterr().err
+
+
+def test_fit_transform_and_neighbors_make_a_chain(table, here, capsys):
+    assert run("fit", "wine.csv", "--target", "kind", "--method", "lda", "--save", "m.nf") == 0
+    assert "Left out: column 'id'" in capsys.readouterr().out
+    assert run("fit", "wine.csv", "--target", "kind", "--method", "lda", "--save", "m.nf") == 2
+    new = table.drop(columns=["kind"]).iloc[::-1]
+    new.to_csv("new.csv", index=False)
+    assert run("transform", "m.nf", "--input", "new.csv", "-o", "out.parquet") == 0
+    mapped = pd.read_parquet("out.parquet")
+    assert mapped.shape == (178, 2)
+    for name in ("out.csv", "out.tsv", "out.npy"):
+        assert run("transform", "m.nf", "--input", "new.csv", "-o", name) == 0
+    for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
+        read = pd.read_csv(name, sep=separator, float_precision="round_trip")
+        np.testing.assert_array_equal(read, mapped)
+    np.testing.assert_array_equal(np.load("out.npy"), mapped.to_numpy())
+    capsys.readouterr()
+    assert run("neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3") == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert len(rows) == 178 * 3
+    # The queries are the index in reverse: each is its own nearest, at distance zero.
+    first = [row for row in rows if row["rank"] == "1"]
+    assert [int(row["row"]) for row in first] == list(range(177, -1, -1))
+    assert max(float(row["distance"]) for row in first) < 1e-12
+    found = pd.DataFrame(rows).astype(float)
+    words = ["neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3"]
+    for name in ("n.parquet", "n.csv", "n.tsv"):
+        assert run(*words, "-o", name) == 0
+    for read in (pd.read_parquet("n.parquet"), pd.read_csv("n.csv"), pd.read_table("n.tsv")):
+        pd.testing.assert_frame_equal(read.astype(float), found, rtol=1e-5)
+    model = nearfar.load("m.nf")
+    distances, _ = model[-1].kneighbors(mapped.to_numpy()[:1])
+    assert distances[0, 0] < 1e-12
+    assert model.score(table.drop(columns=["kind"]), table["kind"]) > 0.95
+
+
+def test_a_table_that_lacks_a_column_is_refused_by_name(table, here, capsys):
+    run("fit", "wine.csv", "--target", "kind", "--method", "rca", "--save", "m.nf")
+    table.drop(columns=["hue", "alcohol"]).to_csv("less.csv", index=False)
+    capsys.readouterr()
+    assert run("transform", "m.nf", "--input", "less.csv", "-o", "out.npy") == 2
+    err = capsys.readouterr().err
+    assert "lacks the column(s) alcohol, hue" in err or "hue" in err
+    assert run("neighbors", "m.nf", "--index", "wine.csv", "--query", "wine.csv", "-k", "500") == 2
+    assert "from 1 to the 178 rows" in capsys.readouterr().err
+
+
+def test_arrays_go_through_the_chain_too(here, capsys):
+    X, y = load_wine(return_X_y=True)
+    np.savez("wine.npz", X=X, y=y)
+    assert run("fit", "wine.npz", "--method", "standardised", "--save", "m.nf") == 0
+    np.save("new.npy", X[:5])
+    assert run("transform", "m.nf", "--input", "new.npy", "-o", "out.npy") == 0
+    expected = (X[:5] - X.mean(axis=0)) / X.std(axis=0)
+    np.testing.assert_allclose(np.load("out.npy"), expected, rtol=1e-10)
+    np.save("wrong.npy", X[:5, :3])
+    assert run("transform", "m.nf", "--input", "wrong.npy", "-o", "out2.npy") == 2
+    assert "has 3 columns; the model was fitted on 13" in capsys.readouterr().err
+
+
+def test_methods_are_listed_by_room(capsys):
+    assert run("methods") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Start here")
+    for name in nearfar.all_learners():
+        assert re.search(rf"^  {name.lower()} .*\[.*\]$", out, re.MULTILINE)
+    assert out.index("mahalanobis:") > out.index("Start here")
+
+
+def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
+    from nearfar import LDA, compare
+    from nearfar.app.compare.comparison import NARROW
+
+    X, y = load_wine(return_X_y=True)
+    methods = {
+        "one with quite a long name of its own": LDA(),
+        "late": FailsLate(),
+        "never": Never(),
+    }
+    FailsLate.fits = 0
+    options = {"repeats": 2, "tuning": "k", "isolate": False, "verbose": False}
+    result = compare(X, y, methods=methods, **options)
+    text = str(result)
+    table = text.split("\n\n")[2].splitlines()
+    head = table[0].split("  ")
+    assert [part.strip() for part in head if part] == [
+        "method",
+        "error % [95 %]",
+        "difference [95 %]",
+        "Holm p",
+        "folds",
+    ]
+    n_rows = 1 + 4 + 1 + 3  # reference, baselines, the learner that works, context
+    assert all(len(line) <= NARROW for line in table[: 1 + n_rows])
+    assert "one with quite a long n.." in text and "Majority class*" in text
+    assert "late failed after 3 of 10 folds: ValueError: enough" in text
+    assert "Never failed: ValueError: never" in text
+    assert "late" not in "".join(line[:25] for line in table[: 1 + n_rows])
+    assert "One fit: " in text and "late failed after 3" in result._repr_html_()
+    pytest.importorskip("rich")
+    from nearfar.app.live import show
+
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        show(result)
+        shown = capsys.readouterr().out
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= width and ("fit s" in shown) == (width > 80)
+        assert "late failed after 3 of 10 folds" in shown
+        # Each method on one line, each number with its interval.
+        (row,) = [line for line in lines if line.startswith("Euclidean, raw")]
+        assert row.count("[") == 2 and "10/10" in row
+
+
+class FailsLate(nearfar.LDA):
+    fits = 0
+
+    def fit(self, X, y=None):
+        FailsLate.fits += 1
+        if FailsLate.fits > 6:  # two fits a fold
+            raise ValueError("enough")
+        return super().fit(X, y)
+
+
+class Never(nearfar.LDA):
+    def fit(self, X, y=None):
+        raise ValueError("never")
+
+
+def test_a_test_file_is_used(table, here, capsys):
+    table.iloc[::2].to_csv("train.csv", index=False)
+    table.iloc[1::2].to_csv("test.csv", index=False)
+    words = ["compare", "train.csv", "--test", "test.csv", "--target", "kind", *QUICK]
+    assert run(*words, "--json", "a.json") == 0
+    document = json.loads((here / "a.json").read_text())
+    assert document["data"]["test"] == {"name": "test.csv", "n_rows": 89}
+    assert document["folds"][0]["n_train"] == 89
+
+
+def test_what_is_wrong_in_a_test_file_names_it(table, here, capsys):
+    table["batch"] = np.arange(178.0) // 6
+    table.iloc[::2].to_csv("train.csv", index=False)
+    table.loc[5, "batch"] = None
+    table.iloc[1::2].to_csv("test.csv", index=False)
+    words = ["compare", "train.csv", "--test", "test.csv", "--target", "kind", *QUICK]
+    assert run(*words, "--groups", "batch") == 2
+    assert "--test: test.csv: the groups 'batch' are missing in 1 row (first: row 2" in (
+        capsys.readouterr().err
+    )
+    table["kind"] = table["kind"].astype(object)
+    table.loc[7, "kind"] = None
+    table.drop(columns="batch").iloc[1::2].to_csv("test.csv", index=False)
+    table.drop(columns="batch").iloc[::2].to_csv("train.csv", index=False)
+    assert run(*words) == 0
+    assert "test.csv: 1 row without a target left out (row 3)" in capsys.readouterr().out
+
+
+def test_groups_and_time_are_columns(table, here, capsys):
+    table["batch"] = np.arange(178) // 6
+    table["when"] = pd.date_range("2020-01-01", periods=178).strftime("%Y-%m-%d")
+    table = table.sample(frac=1, random_state=0)
+    table.to_csv("g.csv", index=False)
+    assert run("compare", "g.csv", "--target", "kind", "--groups", "batch", *QUICK) == 0
+    out = capsys.readouterr().out
+    assert "Groups: 30; none is on both sides of any of the 5 folds (checked)." in out
+    assert run("compare", "g.csv", "--target", "kind", "--time", "when", *QUICK) in (0, 2)
+    captured = capsys.readouterr()
+    # Wine comes sorted by class: in time, the first fold may know a single one.
+    assert "folds in time" in captured.out or "single class" in captured.err
+
+
+def test_ctrl_c_writes_what_there_is_and_resume_goes_on(here):
+    command = [sys.executable, "-m", "nearfar", "compare", "digits", "--methods", "lda"]
+    command += ["--repeats", "4", "--tuning", "k", "--no-context", "--out", "d.html"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    journal = here / "d.journal"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        if journal.exists() and len(journal.read_text().splitlines()) > 12:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert "Report: d.html" in out and "--resume" in out and "Traceback" not in out
+    partial = (here / "d.html").read_text()
+    n_before = len(journal.read_text().splitlines()) - 1
+    words = re.search(r"To go on: nearfar (.*)", out)[1].split()
+    again = subprocess.run(
+        [sys.executable, "-m", "nearfar", *words, "--json", "d.json"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert again.returncode == 0, again.stderr
+    document = json.loads((here / "d.json").read_text())
+    assert document["status"] == "complete" and n_before > 10
+    assert all(m["folds_done"] == 20 for m in document["methods"])
+    assert not journal.exists() and (here / "d.html").read_text() != partial
+
+
+def test_a_request_to_end_writes_what_there_is(here):
+    temporary = here / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "nearfar", "compare", "digits", "--methods", "lmnn"]
+    command += ["--repeats", "4", "--tuning", "full", "--no-context", "--out", "d.html"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(temporary)}
+    )
+    journal, deadline = here / "d.journal", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        if journal.exists() and len(journal.read_text().splitlines()) > 2:
+            break
+    process.terminate()
+    assert process.wait(timeout=60) == 130
+    assert (here / "d.html").exists() and journal.exists() and not list(temporary.iterdir())
+
+
+def test_an_unfinished_comparison_is_not_thrown_away(here, capsys):
+    (here / "a.journal").write_text("{}")
+    assert run("compare", "iris", *QUICK, "--out", "a.html") == 2
+    assert "--resume to go on, or --force to start anew" in capsys.readouterr().err
+
+
+def test_a_budget_of_seconds_is_kept(here, capsys):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 5000)
+    np.savez("big.npz", X=rng.normal(size=(5000, 30)) + y[:, None] * 0.3, y=y)
+    began = time.monotonic()
+    assert run("compare", "big.npz", "--time-budget", "12", "--json", "a.json") == 0
+    assert time.monotonic() - began < 17
+    document = json.loads((here / "a.json").read_text())
+    assert document["answer"]["verdict"] in ("use", "keep", "unsure")
+    statuses = {m["name"]: m["status"] for m in document["methods"]}
+    assert statuses["lmnn"] == "unfinished"
+    assert (here / "report.html").stat().st_size < 5_000_000
+
+
+CORE_ONLY = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"pandas", "rich", "jinja2", "skops", "pyarrow"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def test_the_core_install_compares_and_prints_plain_text(here):
+    script = CORE_ONLY + (
+        "from nearfar import compare\n"
+        "from sklearn.datasets import load_iris\n"
+        "result = compare(*load_iris(return_X_y=True), methods=['lda'], repeats=1, tuning='k',\n"
+        "                 context=False, isolate=False)\n"
+        "print(result)\n"
+        "try: result.table\n"
+        "except ImportError as error: print(error)\n"
+        "try: result.to_html('a.html')\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Best plain distance" in done.stdout
+    assert "pandas is not installed; run: pip install 'nearfar[app]'" in done.stdout
+    assert "jinja2 is not installed; run: pip install 'nearfar[app]'" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_terminal_gets_a_live_table(here):
+    pytest.importorskip("rich")
+    import pty
+
+    main_end, worker_end = pty.openpty()
+    command = [sys.executable, "-m", "nearfar", "compare", "iris", *QUICK[:-1]]
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50"}
+    process = subprocess.Popen(
+        command, stdout=worker_end, stderr=worker_end, stdin=worker_end, env=environment
+    )
+    os.close(worker_end)
+    chunks = []
+    while True:
+        try:
+            data = os.read(main_end, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        chunks.append(data)
+    assert process.wait(timeout=60) == 0
+    text = b"".join(chunks).decode()
+    assert "\x1b[" in text and "━" in text and "5/5" in text
+    assert "Best plain distance" in text and "Report: report.html" in text

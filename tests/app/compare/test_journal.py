@@ -1,0 +1,228 @@
+"""Results on disk: what is damaged costs a fold, what is another's is refused."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_iris
+from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from nearfar import LDA, compare
+from nearfar.app.compare.journal import Journal, claim, in_use, traits, unclaim
+
+
+def result_of(fold, error=0.25):
+    return {"fold": fold, "error": error, "peak_mb": 1.5 + fold, "weights": [0.1, 1 / 3]}
+
+
+@pytest.fixture
+def path(tmp_path):
+    journal = Journal(tmp_path / "a.journal", "mine")
+    journal.begin("k")
+    for fold in range(4):
+        journal.add("lda", result_of(fold))
+    journal.close()
+    return journal.path
+
+
+def reread(path, fingerprint="mine"):
+    journal = Journal(path, fingerprint).read()
+    journal.close()
+    return journal
+
+
+def test_what_was_written_comes_back(path):
+    journal = reread(path)
+    assert journal.results == {"lda": {fold: result_of(fold) for fold in range(4)}}
+    assert journal.tuning == "k" and not journal.notes
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: b"\xff\xfe\x00garbage",
+        lambda line: line[:30],
+        lambda line: b"[1, 2]",
+        lambda line: b"null",
+        lambda line: b'{"check": 1}',
+        lambda line: line.replace(b"0.25", b"0.26"),  # a number that was never found
+        lambda line: line.replace(b'"fold": 2', b'"fold": "2"'),
+        lambda line: line.replace(b'"error": 0.25, ', b""),
+        lambda line: b"[" * 100_000,
+    ],
+)
+def test_a_damaged_line_costs_its_fold_only(path, damage):
+    lines = path.read_bytes().splitlines()
+    lines[3] = damage(lines[3])
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    journal = reread(path)
+    assert sorted(journal.results["lda"]) == [0, 1, 3]
+    assert journal.notes == ["a.journal: damaged lines left out: 1; what they held is run again."]
+    journal.begin("k")
+    journal.close()
+    assert not reread(path).notes  # written anew without it
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"hello", "not a journal"),
+        (b"\x89PNG\r\n", "not a journal"),
+        (b"[]", "not a journal"),
+        (b'{"nearfar_journal": 1}', "not a journal"),
+        (b"[" * 100_000, "not a journal"),
+        (b'{"nearfar_journal": 2, "fingerprint": "mine", "tuning": "k"}', "another version"),
+        (b'{"nearfar_journal": 1, "fingerprint": "x", "tuning": "k"}', "another comparison"),
+        (b'{"nearfar_journal": 1, "fingerprint": "mine", "tuning": ["k"]}', "tuning"),
+        (b'{"nearfar_journal": 1, "fingerprint": "mine", "tuning": "deep"}', "tuning 'deep'"),
+    ],
+)
+def test_a_file_that_is_no_journal_of_ours_is_refused(path, header, message):
+    path.write_bytes(header + b"\n")
+    with pytest.raises(ValueError, match=message):
+        Journal(path, "mine").read()
+    assert not in_use(path) and path.read_bytes() == header + b"\n"
+
+
+def test_results_of_one_tuning_do_not_go_on_with_another(path):
+    journal = reread(path)
+    assert journal.agreed(None) == journal.agreed("k") == "k"
+    with pytest.raises(ValueError, match="tuning 'k'; they cannot go on with 'full'"):
+        journal.agreed("full")
+    assert Journal(path, "mine").agreed("full") == "full"
+
+
+def test_a_name_is_claimed_once_and_given_back_if_unused(tmp_path):
+    path = tmp_path / "a.journal"
+    assert claim(path) and not claim(path)
+    assert reread(path).results == {} and not path.exists()  # of an empty one nothing is left
+    claim(path)
+    unclaim(path)
+    assert not path.exists()
+    path.write_text("x")
+    unclaim(path)
+    assert path.exists()
+
+
+def test_a_journal_belongs_to_one_run(path):
+    pytest.importorskip("fcntl")
+    journal = Journal(path, "mine").read()
+    assert in_use(path)
+    with pytest.raises(ValueError, match="still running"):
+        Journal(path, "mine").read()
+    journal.close()
+    assert not in_use(path) and reread(path).results
+
+
+QUICK = {"tuning": "k", "context": False, "isolate": False, "verbose": False}
+
+
+def test_going_on_keeps_memory_and_ignores_folds_that_are_not_planned(tmp_path, monkeypatch):
+    from nearfar.app.compare.schedule import Schedule
+
+    X, y = load_iris(return_X_y=True)
+    path = tmp_path / "a.journal"
+    record = Schedule._record
+
+    def stop(self, run, fold, value):
+        run.peak = 77.0
+        record(self, run, fold, value)
+        if sum(len(r.results) for r in self.runs.values()) == 12:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Schedule, "_record", stop)
+    compare(X, y, methods=["lda"], repeats=2, journal=path, **QUICK)
+    monkeypatch.setattr(Schedule, "_record", record)
+    header, *lines = path.read_text().splitlines()
+    assert len(lines) == 12
+    journal = Journal(path, json.loads(header)["fingerprint"]).read()
+    journal.begin("k")
+    journal.add("lda", result_of(99) | {"peak_mb": 1.0})
+    journal.add("nobody", result_of(0))
+    journal.close()
+    result = compare(X, y, methods=["lda"], repeats=2, journal=path, **QUICK)
+    rows = {method["name"]: method for method in result.document["methods"]}
+    assert rows["lda"]["folds_done"] == 10 and rows["lda"]["peak_mb"] == 77.0
+    assert "nobody" not in rows and not path.exists()
+
+
+class Doubled(TransformerMixin, BaseEstimator):
+    def __init__(self, weights=None):
+        self.weights = weights
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X * 2.0
+
+
+def changed(factor):
+    """The same class, to its name and parameters, with other code."""
+
+    class Doubled(TransformerMixin, BaseEstimator):
+        def __init__(self, weights=None):
+            self.weights = weights
+
+        def fit(self, X, y=None):
+            return self
+
+    if factor == 2:
+        Doubled.transform = lambda self, X: X * 2.0
+    else:
+        Doubled.transform = lambda self, X: X * 3.0
+    return Doubled
+
+
+def test_a_learner_that_was_changed_is_another():
+    assert traits(changed(2)()) == traits(changed(2)()) != traits(changed(3)())
+    nested = [make_pipeline(StandardScaler(), changed(factor)()) for factor in (2, 3)]
+    assert traits(nested[0]) != traits(nested[1])
+    # Long arrays look the same when printed.
+    some, other = np.zeros(5000), np.zeros(5000)
+    other[2500] = 1.0
+    assert repr(Doubled(some)) == repr(Doubled(other))
+    assert traits(Doubled(some)) != traits(Doubled(other))
+    assert traits(LDA()) != traits(LDA(n_components=1))
+
+
+def test_scorers_are_told_apart_by_their_code():
+    def scorer(change):
+        if change:
+            return lambda estimator, X, y: float((estimator.predict(X) != y).mean())
+        return lambda estimator, X, y: float((estimator.predict(X) == y).mean())
+
+    assert traits(scorer(True)) == traits(scorer(True)) != traits(scorer(False))
+    assert traits(make_scorer(accuracy_score)) == traits(make_scorer(accuracy_score))
+    assert traits(make_scorer(accuracy_score)) != traits(
+        make_scorer(accuracy_score, greater_is_better=False)
+    )
+    assert traits(None) != traits("f1")
+
+
+SCRIPT = """
+from sklearn.base import BaseEstimator, TransformerMixin
+from nearfar import LMNN
+from nearfar.app.compare.journal import traits
+
+class Mine(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+    def transform(self, X):
+        return X if "a" in {"a", "b", "c"} else None
+
+print(traits(Mine()), traits(LMNN()), traits(lambda e, X, y: 1.0))
+"""
+
+
+def test_the_next_process_finds_the_same():
+    found = {
+        subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(found) == 1 and len(found.pop().split()) == 6

@@ -1,0 +1,302 @@
+"""Corrected intervals, Holm's p, the decision: against formulas written out, and simulated."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nearfar.app.compare.judgement import judge, sentence
+from nearfar.evaluation.inference import (
+    Estimate,
+    corrected_estimate,
+    holm,
+    row_estimate,
+    rows_to_decide,
+)
+from nearfar.words import p_text, points, seconds_text
+
+
+def test_the_corrected_variance_is_that_of_nadeau_and_bengio():
+    differences = np.random.default_rng(0).normal(0.01, 0.02, 25)
+    found = corrected_estimate(differences, test_share=0.25)
+    # t of equation (8) of Bouckaert and Frank, "Evaluating the replicability ...", 2004.
+    t = differences.mean() / np.sqrt((1 / 25 + 20 / 80) * differences.var(ddof=1))
+    assert found.mean / found.standard_error == pytest.approx(t, rel=1e-12)
+    assert found.degrees == 24
+    assert found.p_below_zero() == pytest.approx(stats.t.cdf(t, 24), rel=1e-12)
+    low, high = found.interval(0.95)
+    assert high - low == pytest.approx(2 * stats.t.ppf(0.975, 24) * found.standard_error)
+
+
+def test_the_uncorrected_interval_would_be_half_as_long():
+    # The classic mistake: 25 folds taken for 25 independent measurements.
+    differences = np.random.default_rng(1).normal(0, 1, 25)
+    naive = stats.sem(differences)
+    assert corrected_estimate(differences, 0.25).standard_error > 2.6 * naive
+
+
+@pytest.mark.parametrize("values", [[], [0.1]])
+def test_one_fold_gives_no_interval(values):
+    found = corrected_estimate(values, 0.25)
+    assert found.interval() == (-np.inf, np.inf)
+    assert found.p_below_zero() == 1.0
+
+
+def test_equal_errors_in_every_fold_are_no_gain():
+    found = corrected_estimate(np.zeros(25), 0.25)
+    assert found.interval() == (0.0, 0.0)
+    assert found.p_below_zero() == 1.0
+
+
+def test_equal_gains_in_a_few_small_folds_are_no_certainty():
+    # One row of ten more in each of five folds: chance does it with probability 1/32.
+    gains = np.full(5, -0.1)
+    assert corrected_estimate(gains, 0.25, resolution=0.1).interval()[1] > 0
+    assert corrected_estimate(3 * gains, 0.25, resolution=0.1).interval()[1] < 0
+    # Where the folds differ by more than a row the floor changes nothing.
+    spread = np.random.default_rng(0).normal(0, 0.05, 25)
+    floored = corrected_estimate(spread, 0.25, resolution=0.001)
+    assert floored == corrected_estimate(spread, 0.25)
+
+
+def test_rows_of_a_large_test_file_give_the_ordinary_t_interval():
+    wrong = np.random.default_rng(0).random(20_000) < 0.2
+    found = row_estimate(wrong)
+    low, high = stats.ttest_1samp(wrong.astype(float), 0).confidence_interval(0.95)
+    assert found.interval() == pytest.approx((low, high), abs=1e-5)
+
+
+@pytest.mark.parametrize("n_rows", [100, 1000])
+def test_paired_rows_agree_with_the_exact_test_of_mcnemar(n_rows):
+    for better in range(1, 25):
+        for worse in range(better):
+            rows = np.zeros(n_rows)
+            rows[:better], rows[better : better + worse] = -1, 1
+            exact = stats.binomtest(better, better + worse, 0.5).pvalue
+            if row_estimate(rows).interval()[1] < 0:
+                assert exact < 0.065, (better, worse)
+            else:
+                assert exact > 0.035, (better, worse)
+
+
+def test_a_test_file_without_any_error_is_no_certainty():
+    assert row_estimate(np.zeros(20)).interval()[1] > 0.05
+    classes = np.repeat([0, 1], 10)
+    assert row_estimate(np.zeros(20), classes).interval()[1] > 0.05
+
+
+def test_balanced_rows_have_the_variance_of_the_mean_of_class_means():
+    rng = np.random.default_rng(0)
+    strata = np.repeat([0, 1], [3000, 300])
+    truth = np.array([0.1, 0.4])
+    means = []
+    errors = []
+    for _ in range(3000):
+        wrong = rng.random(3300) < truth[strata]
+        found = row_estimate(wrong, strata)
+        means.append(found.mean)
+        errors.append(found.standard_error)
+    assert np.mean(means) == pytest.approx(0.25, abs=0.005)
+    assert np.mean(errors) == pytest.approx(np.std(means), rel=0.05)
+
+
+def test_holm_is_that_of_the_definition():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p = rng.random(6) ** 3
+        found = holm(p)
+        order = np.argsort(p)
+        running = 0.0
+        for rank, index in enumerate(order):
+            running = max(running, min(1.0, (6 - rank) * p[index]))
+            assert found[index] == pytest.approx(running)
+    assert len(holm([])) == 0
+
+
+def test_rows_to_decide_follow_the_square_root():
+    seen = Estimate(-0.01, 0.01, 24)
+    needed = rows_to_decide(seen, 400)
+    shrunk = Estimate(-0.01, 0.01 * np.sqrt(400 / needed), 24)
+    assert shrunk.interval()[1] == pytest.approx(0, abs=2e-4)
+    assert shrunk.interval()[1] <= 0
+    assert rows_to_decide(Estimate(0.0, 0.01, 24), 400) == np.inf
+
+
+def verdict(reference, learners, **options):
+    errors = {name: np.mean(values) for name, values in learners.items()}
+    differences = {
+        name: corrected_estimate(np.asarray(values) - reference, 0.25)
+        for name, values in learners.items()
+    }
+    return judge(float(np.mean(reference)), errors, differences, **options)
+
+
+def noisy(mean, seed, spread=0.01):
+    values = np.random.default_rng(seed).normal(0, spread, 25)
+    return mean + values - values.mean()
+
+
+def test_a_clear_and_large_gain_is_recommended():
+    found = verdict(noisy(0.20, 0), {"a": noisy(0.15, 1), "b": noisy(0.17, 2)})
+    assert (found.verdict, found.method) == ("use", "a")
+    assert all(c.recommended for c in found.comparands.values())
+
+
+def test_a_clear_gain_below_min_gain_keeps_the_plain_distance():
+    learners = {"a": noisy(0.195, 1, 0.001)}
+    reference = noisy(0.20, 0, 0.001)
+    found = verdict(reference, learners)
+    assert found.comparands["a"].difference.interval()[1] < 0  # shown, but small
+    assert found.verdict == "keep"
+    assert verdict(reference, learners, min_gain=0.01).verdict == "use"
+
+
+def test_a_gain_within_noise_cannot_be_told():
+    found = verdict(noisy(0.20, 0, 0.05), {"a": noisy(0.18, 1, 0.05)})
+    assert (found.verdict, found.method) == ("unsure", "a")
+
+
+def test_a_learner_that_is_worse_keeps_the_plain_distance():
+    found = verdict(noisy(0.20, 0, 0.05), {"a": noisy(0.22, 1, 0.05)})
+    assert found.verdict == "keep"
+
+
+def test_among_a_few_learners_holm_asks_for_a_confirmation():
+    reference = noisy(0.20, 0, 0.02)
+    one = {"a": noisy(0.1706, 1, 0.02)}
+    others = {f"b{i}": noisy(0.21, 2 + i, 0.02) for i in range(2)}
+    alone, among = verdict(reference, one), verdict(reference, one | others)
+    assert (alone.verdict, among.verdict) == ("use", "use")
+    assert alone.comparands["a"].p_holm < 0.05 < among.comparands["a"].p_holm
+    assert "confirm it" not in words(alone)
+    assert "With 3 learners tried, Holm's p is above 5.0 %: confirm it" in words(among)
+    # With a fixed test set that is not enough.
+    assert verdict(reference, one | others, strict=True).verdict == "unsure"
+
+
+def test_among_many_learners_holm_decides():
+    reference = noisy(0.20, 0, 0.02)
+    one = {"a": noisy(0.164, 1, 0.02)}
+    others = {f"b{i}": noisy(0.21, 2 + i, 0.02) for i in range(9)}
+    assert verdict(reference, one).verdict == "use"
+    among = verdict(reference, one | others)
+    assert (among.verdict, among.method) == ("unsure", "a")
+    assert among.comparands["a"].stands_out and not among.comparands["a"].recommended
+    text = words(among)
+    assert "one of 10 learners tried" in text and "includes zero" not in text
+
+
+def test_two_folds_are_too_few_to_recommend():
+    found = verdict(np.array([0.30, 0.31]), {"a": np.array([0.10, 0.11])})
+    assert found.comparands["a"].difference.interval()[1] < 0
+    assert found.verdict == "unsure" and "two folds are too little" in words(found)
+
+
+def test_without_an_interval_or_a_learner_nothing_is_claimed():
+    assert verdict(np.array([0.2]), {"a": np.array([0.0])}).verdict == "unsure"
+    assert verdict(noisy(0.2, 0), {}).verdict == "unsure"
+
+
+def test_no_error_to_remove_keeps_the_plain_distance():
+    assert verdict(np.zeros(25), {"a": np.zeros(25)}).verdict == "keep"
+
+
+def words(found, **changes):
+    options = {
+        "labels": {"a": "A"},
+        "reference_label": "Euclidean, raw",
+        "measure": "error",
+        "n_rows": 500,
+        "fit_seconds": {"a": 0.25},
+        "n_train": 400,
+        "min_gain": 0.05,
+        "nested_error": 0.16,
+    }
+    return sentence(found, **options | changes)
+
+
+def test_the_sentence_to_use_gives_gain_interval_cost_and_nested_error():
+    text = words(verdict(noisy(0.20, 0), {"a": noisy(0.15, 1)}))
+    assert text.startswith("Use A: 15.0 % error instead of 20.0 %")
+    for part in ("gain of 5.0 points", "95 % interval", "16.0 %", "0.25 s to fit 400 rows"):
+        assert part in text
+
+
+def test_the_sentence_that_cannot_tell_gives_interval_and_rows():
+    text = words(verdict(noisy(0.20, 0, 0.05), {"a": noisy(0.18, 1, 0.05)}))
+    assert text.startswith("Cannot tell")
+    assert "includes zero" in text and "rows would show it (there are 500)" in text
+
+
+def test_the_sentence_to_keep_names_the_best_learner():
+    worse = words(verdict(noisy(0.20, 0), {"a": noisy(0.22, 1)}))
+    assert worse.startswith("Keep Euclidean, raw, 20.0 % error: ")
+    assert "no learner does better" in worse and "2.0 points more" in worse
+    same = words(verdict(noisy(0.20, 0), {"a": noisy(0.20, 0)}))
+    assert "as many" in same and "0.0 points" not in same.partition("(")[0]
+    little = words(verdict(noisy(0.20, 0, 0.001), {"a": noisy(0.195, 1, 0.001)}))
+    assert "less than" in little and "5.0 %" in little
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "text"),
+    [
+        (points, -0.0005, "−0.05"),
+        (points, 0.0, "0.0"),
+        (p_text, 0.05001, "0.0500"),
+        (p_text, 1.0, "1.000"),
+        (seconds_text, 0.0, "0 s"),
+        (seconds_text, 61.4, "61 s"),
+    ],
+)
+def test_numbers_in_words(function, value, text):
+    assert function(value) == text
+
+
+def simulated(rng, n_learners, gain=0.0, n_rows=500, base=0.20, shared=0.75):
+    """Errors in 5 × 5 folds of a reference and learners that fail on much the same rows.
+
+    A row is mistaken when a Gaussian score exceeds a threshold. Scores have a part that belongs to
+    the row, one to row and method, and one that changes with the training fold.
+    """
+    row = rng.normal(size=n_rows)
+    own = rng.normal(size=(n_learners + 1, n_rows))
+    limits = stats.norm.ppf(1 - np.r_[base, base - gain, np.full(n_learners - 1, base)])
+    errors = np.empty((n_learners + 1, 25))
+    fold_of = np.empty(n_rows, int)
+    for repeat in range(5):
+        fold_of[rng.permutation(n_rows)] = np.arange(n_rows) % 5
+        noise = rng.normal(size=own.shape)
+        score = np.sqrt(shared) * row + np.sqrt(0.15) * own + np.sqrt(0.85 - shared) * noise
+        wrong = score > limits[:, None]
+        for fold in range(5):
+            errors[:, 5 * repeat + fold] = wrong[:, fold_of == fold].mean(axis=1)
+    return errors
+
+
+def recommended(errors):
+    return verdict(errors[0], {f"l{i}": row for i, row in enumerate(errors[1:])}).verdict == "use"
+
+
+def test_without_a_difference_a_recommendation_is_rare():
+    rng = np.random.default_rng(0)
+    rate = np.mean([recommended(simulated(rng, 3)) for _ in range(600)])
+    assert rate <= 0.05
+
+
+def test_a_true_drop_from_20_to_15_percent_is_mostly_found():
+    # Whole comparisons on simulated data are measured in test_compare_slow.py.
+    rng = np.random.default_rng(0)
+    rate = np.mean([recommended(simulated(rng, 3, gain=0.05)) for _ in range(300)])
+    assert rate >= 0.70
+
+
+def test_the_simulation_would_catch_folds_taken_for_independent():
+    rng = np.random.default_rng(0)
+
+    def naive(errors):
+        return any(
+            stats.ttest_rel(row, errors[0], alternative="less").pvalue < 0.05 / 3
+            for row in errors[1:]
+        )
+
+    assert np.mean([naive(simulated(rng, 3)) for _ in range(300)]) > 0.10
