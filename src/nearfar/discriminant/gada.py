@@ -136,7 +136,7 @@ class GADA(StatisticsLearner):
     (3, 3)
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"mean": "harmonic"}, {"shrinkage": 0.1})
     parameters: ClassVar = {

@@ -120,7 +120,7 @@ class HDA(StatisticsLearner):
     array([0., 1., 0.])
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"criterion": "kumar_andreou"}, {"shrinkage": 0.1})
     parameters: ClassVar = {

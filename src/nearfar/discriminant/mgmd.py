@@ -132,7 +132,7 @@ class MGMD(StatisticsLearner):
     5.0
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     parameters: ClassVar = {

@@ -129,7 +129,7 @@ class MGMKLD(StatisticsLearner):
     True
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     parameters: ClassVar = {

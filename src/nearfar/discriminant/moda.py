@@ -124,7 +124,7 @@ class MODA(StatisticsLearner):
     array([1. , 0.2])
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"n_clusters": 2}, {"n_clusters": 3}, {"shrinkage": 0.1})
     parameters: ClassVar = {

@@ -134,7 +134,7 @@ class MultimodalMGMKLD(LinearLearner):
     array([2, 2])
     """
 
-    learner_tags = LearnerTags(kind="supervision")
+    learner_tags = LearnerTags(reads="supervision")
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],

@@ -111,7 +111,7 @@ class ODA(StatisticsLearner):
     array([0., 1., 0.])
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"priors": "empirical"}, {"shrinkage": 0.1})
     parameters: ClassVar = {
