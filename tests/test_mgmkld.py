@@ -479,8 +479,8 @@ def test_starts_find_the_better_optimum():
 
 
 def test_starts_of_classes_alike():
-    # Where classes differ by their means alone all starts find them; where they do not differ at all
-    # there is nothing to find, and no error.
+    # Where classes differ by their means alone all starts find them; where they do not differ at
+    # all there is nothing to find, and no error.
     X, y = equal_shapes(p=30)
     fit = MGMKLD(2).fit(X, y)
     np.testing.assert_allclose(fit.objectives_per_init_, fit.objective_, rtol=1e-6)
