@@ -15,7 +15,7 @@ from nearfar import base
 
 SOURCE = Path(nearfar.__file__).parent
 # The rooms of methods and summaries are all but these.
-NO_METHODS = {
+NO_METHODS = {"app", "base", "contract", "datasets", "evaluation", "persistence"}
     "app",
     "base",
     "contract",
@@ -28,7 +28,7 @@ NO_METHODS = {
 ROOMS = sorted(
     path.name
     for path in SOURCE.iterdir()
-    if (path / "__init__.py").exists() and path.name not in NO_METHODS
+    if (path / "__init__.py").exists() and path.name not in NO_METHODS | {"search", "solvers"}
 )
 
 

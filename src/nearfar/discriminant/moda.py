@@ -59,8 +59,9 @@ class MODA(StatisticsLearner):
         regular; else it mixes 30 % of :math:`S_w` into each. A part of one row has the covariance
         :math:`S_w`.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA of the parts, then at random; "lda" and "random" are these alone; an
-        array is a first start of your own.
+        "auto" starts from LDA of the parts, then from directions in which they differ, drawn by
+        chance; "lda" is the first alone; "random" starts anywhere; an array is a first start of
+        your own.
     n_init : int, default=3
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"

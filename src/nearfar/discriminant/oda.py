@@ -50,8 +50,8 @@ class ODA(StatisticsLearner):
         "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w`
         into each. A class of one row has the covariance :math:`S_w`.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then at random; "lda" and "random" are these alone; an array is a
-        first start of your own.
+        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
+        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own.
     n_init : int, default=3
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
