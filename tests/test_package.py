@@ -15,20 +15,13 @@ from nearfar import base
 
 SOURCE = Path(nearfar.__file__).parent
 # The rooms of methods and summaries are all but these.
-NO_METHODS = {"app", "base", "contract", "datasets", "evaluation", "persistence"}
-    "app",
-    "base",
-    "contract",
-    "datasets",
-    "evaluation",
-    "persistence",
-    "search",
-    "solvers",
+NO_METHODS = {
+    *("app", "base", "contract", "datasets", "evaluation", "persistence", "search", "solvers"),
 }
 ROOMS = sorted(
     path.name
     for path in SOURCE.iterdir()
-    if (path / "__init__.py").exists() and path.name not in NO_METHODS | {"search", "solvers"}
+    if (path / "__init__.py").exists() and path.name not in NO_METHODS
 )
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable, Iterator, Sequence
-=======
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
->>>>>>> h-numeric
 from typing import Any, Literal, Protocol
 
 import numpy as np

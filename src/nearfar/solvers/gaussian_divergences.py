@@ -50,7 +50,7 @@ class GaussianFamily:
         self.means = np.asarray(means, dtype=np.float64)
         # Differences are all that counts; about zero they lose no digits to a common offset.
         self._centred = self.means - self.means.mean(axis=0)
-        self._dense: Array | None = None
+        self._dense: Matrix | None = None
         if callable(covariances):
             self.dot: SigmaDot = covariances
         else:
@@ -61,7 +61,7 @@ class GaussianFamily:
         """The family seen through U (p, q)."""
         return ProjectedGaussians(self._centred @ U, self.dot(U), U, self._centred)
 
-    def traces(self) -> Array:
+    def traces(self) -> Matrix:
         """tr Σ_k, of shape (c,)."""
         if self._dense is not None:
             return np.einsum("kii->k", self._dense)
@@ -70,7 +70,7 @@ class GaussianFamily:
             start=np.zeros(len(self.means)),
         )
 
-    def combination(self, by_means: Array, by_covariances: Array) -> tuple[Array, Array]:
+    def combination(self, by_means: Matrix, by_covariances: Matrix) -> tuple[Matrix, Matrix]:
         """Σ a_k m_k m_k' and Σ b_k Σ_k, each (p, p); means about their centre."""
         means = (self._centred.T * by_means) @ self._centred
         if self._dense is not None:
@@ -80,7 +80,7 @@ class GaussianFamily:
             covariances = np.hstack(parts)
         return means, (covariances + covariances.T) / 2
 
-    def _columns(self) -> Iterator[tuple[slice, Array]]:
+    def _columns(self) -> Iterator[tuple[slice, Matrix]]:
         """Blocks of columns of the Σ_k, (c, p, block)."""
         c, p = self.means.shape
         unit = np.eye(p)
