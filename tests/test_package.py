@@ -31,7 +31,7 @@ def test_import_loads_no_heavy_package():
 
 
 def test_import_takes_little_time():
-    # Beside that of numpy, which is what a user of it waits for anyhow: a ratio, as machines differ.
+    # Beside that of numpy, for which a user waits anyhow: a ratio, as machines differ.
     code = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
     ours, theirs = (
         min(float(run(code.format(name))) for _ in range(3)) for name in ("nearfar", "numpy")
