@@ -15,14 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# What these test is not arithmetic, or they start processes and wait for them.
+# Words in names of files or folders: what these test is not arithmetic, or they start processes and
+# wait for them.
 OTHERS = {
+    "app",
     "browser",
     "cli",
     "columns",
     "compare",
     "contributing",
     "dask",
+    "distributed",
     "embed",
     "examples",
     "folds",
@@ -44,7 +47,7 @@ def numeric_tests() -> list[Path]:
 
 
 def words(path: Path) -> set[str]:
-    return set(path.stem.split("_"))
+    return {*path.relative_to(TESTS).parts[:-1], *path.stem.split("_")}
 
 
 def has(flag: str) -> bool:
