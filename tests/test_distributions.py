@@ -349,9 +349,8 @@ def test_no_condition_number_breaks_a_measure(digits):
     for name in SYMMETRIC:
         assert np.isfinite(one[name]).all() and one[name][0, 1] > 0
         assert one[name][0, 1] == pytest.approx(two[name][0, 1], rel=1e-6)
-    # The mistake: the least eigenvalue of the whitened covariance is noise, where the least singular
-    # value of the product of factors is 1.9e-13 on any processor. The noise is negative on most of
-    # them, 1e-9 on others.
+    # The mistake: the least eigenvalue of the whitened covariance is noise, its size and sign those
+    # of the processor, where the least singular value of the product of factors keeps its digits.
     if digits == (14, 14):
         L = np.linalg.cholesky(pair.covariances)
         inverse = linalg.solve_triangular(L[0], np.eye(8), lower=True)
