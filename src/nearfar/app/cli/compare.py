@@ -103,6 +103,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
     # Only now: these imports take a second.
     from nearfar.app.compare.driver import DEFAULT_BUDGET, compare_tables
+    from nearfar.datasets.tables import DataFile
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
     fancy = terminal and find_spec("rich") is not None
@@ -111,6 +112,7 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
         budget = DEFAULT_BUDGET
     progress = _progress(fancy, budget)
     n_before = _n_lines(journal)
+    options.data = DataFile(options.data)  # opened once
     sets = of_sets(options, options.data)
     if sets and options.unlabelled:
         raise ValueError(

@@ -78,8 +78,7 @@ def add_model_commands(commands: Any) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.chain import find_method, fit_chain
-    from nearfar.datasets.set_tables import holds_sets
-    from nearfar.datasets.tables import read_table
+    from nearfar.datasets.tables import DataFile, read_table
     from nearfar.extras import require
     from nearfar.persistence import save
 
@@ -87,13 +86,14 @@ def _fit(options: argparse.Namespace) -> int:
     check_place(options.save, "--save", options.force)
     find_method(options.method, options.scale)
     require("skops.io", "app")
-    if holds_sets(options.data):
+    data = DataFile(options.data)
+    if data.holds_sets:
         raise ValueError(
             f"{options.data} holds sets of vectors, and fit learns from rows. nearfar embed --save "
             "keeps an embedding of sets; nearfar.SetKNeighborsClassifier classifies them."
         )
     table = read_table(
-        options.data,
+        data,
         target=options.target,
         labels=options.labels,
         groups=options.groups,

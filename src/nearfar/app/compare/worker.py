@@ -98,7 +98,7 @@ def _tidy(paths: dict[str, Any]) -> None:
 
 def _load_problem(paths: dict[str, Any]) -> Any:
     sys.path[:] = paths["sys_path"]
-    from nearfar.evaluation import folds  # noqa: F401  all that is needed, before any task
+    from nearfar.app.compare import folds  # noqa: F401  all that is needed, before any task
 
     return pickle.loads(Path(paths["problem"]).read_bytes())
 
