@@ -106,6 +106,7 @@ class EmbeddingKind(Kind):
             seed=asked.random_state,
             scaler=scaler,
             baseline=asked.context,
+            image_shape=self.table.image_shape,
         )
         p = self.inputs.shape[1]
         if p < asked.n_components:
