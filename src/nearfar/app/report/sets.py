@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.app.compare.set_pictures import pairs_of
 from nearfar.app.report.comparison import Comparison
-from nearfar.app.report.ellipses import metric_words
+from nearfar.app.report.ellipses import metric_words, pairs_of
 from nearfar.app.report.embedding import picture_view
 from nearfar.words import count
 
@@ -35,6 +34,7 @@ def sets_view(comparison: Comparison) -> dict[str, Any] | None:
     neighbors = np.asarray(sets["neighbors"])
     document = {
         "method": "Sets",
+        "unit": comparison.noun,
         "coordinates": np.asarray(sets["coordinates"]),
         "color": color,
         "edges": pairs_of(neighbors),
