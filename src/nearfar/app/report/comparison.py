@@ -162,6 +162,11 @@ class Comparison:
         return name[0].upper() + name[1:]
 
     @property
+    def sense(self) -> int:
+        """1 where larger numbers are better, as shares kept are; -1 for errors."""
+        return 1 if self.document["kind"] == "embeddings" else -1
+
+    @property
     def learners(self) -> list[Method]:
         """The learners that have results, in the order of the document."""
         return [m for m in self.methods if m["role"] == "learner" and _has_results(m)]

@@ -13,13 +13,12 @@ from nearfar.app.report import charts
 from nearfar.app.report.comparison import FORMAT, is_picture
 from nearfar.app.report.ellipses import ellipses_for_script, ellipses_view, packed
 from nearfar.app.report.markup import Markup, script_json, tag
-from nearfar.app.report.page import render_page, write_page
+from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.words import (
     SPACE,
     cut,
     cut_lines,
     cut_list,
-    moment,
     number,
     percent,
     seconds,
@@ -42,30 +41,14 @@ HOVER_BYTES = 3_000_000
 def write_embedding_document(
     document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False
 ) -> Path:
-    """Write the page of what is known of an embedding.
-
-    Parameters
-    ----------
-    document : dict
-        What ``nearfar.app.embed.embedding.describe`` returned.
-    path : path-like
-        Where the page goes.
-    force : bool, default=False
-        Replace a file that is there.
-    """
+    """Write the page of what ``nearfar.app.embed.embedding.describe`` returned."""
     return write_page(
         lambda: render_embedding(document), path, force=force, example="embedding.html"
     )
 
 
 def render_embedding(document: dict[str, Any]) -> str:
-    """Draw the page of what is known of an embedding.
-
-    Parameters
-    ----------
-    document : dict
-        What ``nearfar.app.embed.embedding.describe`` returned.
-    """
+    """Draw the page of what ``nearfar.app.embed.embedding.describe`` returned."""
     if document.get("format") != FORMAT or "coordinates" not in document:
         raise ValueError("document should be what describe() of an embedding returned.")
     script = ["embedding.js", *(["ellipses.js"] if document["sets"] else [])]
@@ -78,12 +61,8 @@ def _page(document: dict[str, Any]) -> dict[str, Any]:
     """Everything the template asks for."""
     told = document["answer"]
     lead = told["lead"]
-    return {
-        "name": cut(document["name"], 60) or "data",
-        "made": moment(document["created"]),
-        "version": cut(document["versions"].get("nearfar"), 40),
-        "command": "embed",
-        "first": "picture",
+    around = frame(document["name"], document["created"], document["versions"], "embed", "picture")
+    return around | {
         "answer": {
             "verdict": told["verdict"],
             "word": told["word"],

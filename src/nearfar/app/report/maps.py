@@ -19,7 +19,6 @@ LEGEND = 40
 HOVER = ((8, 24), (6, 18), (4, 12), (2, 10))
 HOVER_BYTES = 900_000
 IMAGE_BYTES = 900_000
-EDGE = 10.0
 
 
 def maps_view(comparison: Comparison) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def _marks(
     guesses: list[Any],
     size: float,
 ) -> list[Markup]:
-    """One mark a point; both axes have one unit, since distances are what the map shows."""
+    """One mark a point."""
     xs, ys = places.get("x") or [], places.get("y") or []
     found = [
         (index, x, y)
@@ -123,15 +122,11 @@ def _marks(
     ]
     if not found:
         return []
-    spots = np.array([(x, y) for _, x, y in found])
-    low, high = spots.min(axis=0), spots.max(axis=0)
-    span = float((high - low).max()) or 1.0
-    spots = (spots - (low + high) / 2) / span * (size - 2 * EDGE)
+    spots = charts.fitted(np.array([(x, y) for _, x, y in found]), size)
     marks = []
     for (index, _, _), (x, y) in zip(found, spots.tolist(), strict=True):
         wrong = guesses[index] is not None and guesses[index] != classes[index]
-        place = (size / 2 + x, size / 2 - y)
-        marks.append((wrong, charts.marker(_code(classes[index]), *place, index, wrong)))
+        marks.append((wrong, charts.marker(_code(classes[index]), x, y, index, wrong)))
     # Misclassified rows on top.
     return [mark for _, mark in sorted(marks, key=lambda pair: pair[0])]
 
