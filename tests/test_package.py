@@ -14,6 +14,15 @@ import nearfar
 from nearfar import base
 
 SOURCE = Path(nearfar.__file__).parent
+# The rooms of methods and summaries are all but these.
+NO_METHODS = {
+    *("app", "base", "contract", "datasets", "evaluation", "persistence", "search", "solvers"),
+}
+ROOMS = sorted(
+    path.name
+    for path in SOURCE.iterdir()
+    if (path / "__init__.py").exists() and path.name not in NO_METHODS
+)
 
 
 def run(code: str) -> str:
@@ -43,9 +52,7 @@ def test_stub_names_every_learner_and_summary_of_the_rooms():
         for alias in node.names
     }
     public = set()
-    for room in [*base.ROOMS, "neighbors", "summaries"]:
-        if not (SOURCE / room).is_dir():
-            continue
+    for room in ROOMS:
         for module in pkgutil.iter_modules([str(SOURCE / room)]):
             path = f"{room}.{module.name}"
             for name, item in vars(importlib.import_module(f"nearfar.{path}")).items():
@@ -56,21 +63,34 @@ def test_stub_names_every_learner_and_summary_of_the_rooms():
     assert stub_classes == public
 
 
-ROOMS = {*base.ROOMS, "neighbors", "summaries"}
-
-
 @pytest.mark.parametrize("name", nearfar.__all__)
 def test_every_public_name_resolves(name):
     assert getattr(nearfar, name) is not None
 
 
-@pytest.mark.parametrize("name", sorted(base.all_learners()))
-def test_learners_document_equation_cost_reference_and_example(name):
-    doc = inspect.getdoc(base.all_learners()[name])
+@pytest.mark.parametrize("name", sorted(base.all_estimators()))
+def test_estimators_document_equation_cost_reference_and_example(name):
+    doc = inspect.getdoc(base.all_estimators()[name])
     wanted = ["Attributes\n", "Examples\n", ">>>", "Cost:", ":math:"]
     if name != "Euclidean":  # the identity is nobody's
         wanted += ["References\n", "Parameters\n"]
     assert not [part for part in wanted if part not in doc]
+
+
+def test_registry_is_exactly_the_estimators_of_the_stub():
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text())
+    named = {
+        alias.name: node.module
+        for node in ast.walk(stub)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    classes = {
+        name: getattr(importlib.import_module(f"nearfar.{module}"), name)
+        for name, module in named.items()
+    }
+    fitted = {n for n, c in classes.items() if isinstance(c, type) and hasattr(c, "fit")}
+    assert fitted == set(base.all_estimators())
 
 
 def test_package_data_is_shipped():

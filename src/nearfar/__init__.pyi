@@ -1,8 +1,9 @@
 from . import base as base
 from . import evaluation as evaluation
 from .app.compare.driver import compare as compare
+from .base import all_estimators as all_estimators
 from .base import all_learners as all_learners
-from .base import check_learner as check_learner
+from .contract import check_learner as check_learner
 from .discriminant.apac import APAC as APAC
 from .discriminant.dlda import DLDA as DLDA
 from .discriminant.fractional_step_lda import FractionalStepLDA as FractionalStepLDA

@@ -52,7 +52,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from nearfar.base import Checked, Learner, LinearLearner, all_learners
+from nearfar.base import Estimator, Learner, LinearLearner, all_learners
+from nearfar.base.kernel_coordinates import KernelCoordinates
+from nearfar.base.mapping import ThroughLearner
 from nearfar.discriminant.moda import MODA
 from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
@@ -72,12 +74,10 @@ from nearfar.manifold.classical_mds import ClassicalMDS
 from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.manifold.spectral_clustering import SpectralClustering
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.neighbors.mapped import MappedClassifier
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 from nearfar.notices import warn
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.gaussians import Gaussians
-from nearfar.summaries.kernel_coordinates import KernelCoordinates
 from nearfar.summaries.neighbor_graph import NeighborGraph
 from nearfar.summaries.second_moment import SecondMoment
 from nearfar.summaries.supervision import Chunklets, Pairs, Triplets
@@ -547,7 +547,7 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
     """Where a model keeps rows it was trained on, and how many."""
     rows = {}
     for where, part in parts:
-        if isinstance(part, MappedClassifier | MVEMClassifier) and "_points" in vars(part):
+        if isinstance(part, ThroughLearner | MVEMClassifier) and "_points" in vars(part):
             rows[where] = len(vars(part)["_points"])
         elif isinstance(part, _Embedding | SpectralClustering) and "_points" in vars(part):
             rows[where] = len(part._points)
@@ -563,7 +563,7 @@ def _training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
             rows[where] = sum(n or firsts for n in kept)
         elif isinstance(part, SetEmbedding):
             continue  # its inner embedding has them
-        elif isinstance(part, Learner) and part.learner_tags.kind == "instance":
+        elif isinstance(part, Learner) and part.learner_tags.reads == "instances":
             arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
             if "n_features_in_" in vars(part):
                 rows[where] = max([1, *(len(array) for array in arrays if array.ndim > 1)])
@@ -1498,7 +1498,7 @@ def _check_graph(part: NeighborGraph) -> None:
 
 _CHECKS: dict[type, Any] = {
     BaseEstimator: _check_estimator,
-    Checked: lambda part: part._check_parameters(),
+    Estimator: lambda part: part._check_parameters(),
     LinearLearner: _check_linear,
     MultiPassLMNN: _check_multi_pass,
     MultiMetricLMNN: _check_multi_metric,

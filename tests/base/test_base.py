@@ -20,7 +20,7 @@ def test_all_learners_finds_the_rooms():
 class Halves(LinearLearner):
     """A learner from outside: every distance halved."""
 
-    learner_tags = LearnerTags(kind="supervision", supervised=False)
+    learner_tags = LearnerTags(reads="supervision", supervised=False)
     parameters = {}
 
     def fit(self, X, y=None):
@@ -57,7 +57,7 @@ def test_check_learner_catches_a_map_that_is_not_components():
 
 def test_check_learner_catches_nan_on_constant_columns():
     class Standardises(LinearLearner):
-        learner_tags = LearnerTags(kind="supervision", supervised=False)
+        learner_tags = LearnerTags(reads="supervision", supervised=False)
         parameters = {}
 
         def fit(self, X, y=None):

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from nearfar import LDA, LMNN, PCA, RCA, KNNClassifier, all_learners
-from nearfar.neighbors.knn import vote, vote_shares
+from nearfar.base.voter import vote, vote_shares
 
 
 def shrinking_vote(labels):

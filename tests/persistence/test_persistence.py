@@ -72,7 +72,7 @@ X, Y = X[::3], np.array(["setosa", "versicolor", "virginica"])[Y[::3]]
 class Mine(LinearLearner):
     """A learner of a user, with whatever it was given."""
 
-    learner_tags = LearnerTags(kind="instance", supervised=False)
+    learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {"held": []}
 
     def __init__(self, held=None):

@@ -56,7 +56,7 @@ def assert_like_reference(learner):
 # ---------------------------------------------------------------------- every learner
 
 
-STATISTICS = [n for n, cls in all_learners().items() if cls.learner_tags.kind == "statistics"]
+STATISTICS = [n for n, cls in all_learners().items() if cls.learner_tags.reads == "statistics"]
 
 
 @pytest.mark.parametrize("name", STATISTICS)

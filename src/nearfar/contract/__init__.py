@@ -25,14 +25,30 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
-from nearfar.base import Learner, LinearLearner
+from nearfar.base import Estimator, Learner, LinearLearner
 from nearfar.contract.sets import check_sets
 
 Check = Callable[[Learner], None]
 
 
-def check(learner: Learner, expected_failures: dict[str, str] | None = None) -> None:
-    """Run scikit-learn's checks, ours, and the table of bad input; or those of sets."""
+def check_learner(learner: Estimator, expected_failures: dict[str, str] | None = None) -> None:
+    """Run the whole contract on an estimator of your own; raises where it fails.
+
+    Scikit-learn's checks, ours and the table of bad input; or, for sets and tensors, those that
+    take the place of scikit-learn's.
+
+    Parameters
+    ----------
+    learner : Estimator
+        Unfitted.
+    expected_failures : dict, optional
+        Names of scikit-learn's checks that may fail, each with its reason.
+
+    Examples
+    --------
+    >>> from nearfar import Euclidean, check_learner
+    >>> check_learner(Euclidean())
+    """
     if learner.learner_tags.input == "sets":
         check_sets(learner)
         return
@@ -59,9 +75,9 @@ def checks(learner: Learner) -> Iterator[tuple[str, Check]]:
         check_kinds_of_labels,
         check_class_missing_from_a_fold,
     ]
-    if learner.learner_tags.linear:
+    if isinstance(learner, LinearLearner):
         general.append(check_one_distance)
-    if learner.learner_tags.kind == "statistics":
+    if learner.learner_tags.reads == "statistics":
         general.append(check_batches)
     for function in general:
         yield function.__name__.removeprefix("check_"), function

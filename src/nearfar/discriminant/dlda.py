@@ -71,7 +71,7 @@ class DLDA(StatisticsLearner):
     True
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     parameters: ClassVar = {"n_components": [none, integer(1)]}
 
     classes_: NDArray[np.generic]

@@ -81,8 +81,9 @@ class GADA(StatisticsLearner):
         them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
         singular one are infinite. A class of one row gets the pooled covariance.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then at random; "lda" and "random" are these alone; an array is a
-        first start of your own, for instance the ``components_`` of an earlier fit.
+        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
+        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own,
+        for instance the ``components_`` of an earlier fit.
     n_init : int, default=5
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
@@ -136,7 +137,7 @@ class GADA(StatisticsLearner):
     (3, 3)
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"mean": "harmonic"}, {"shrinkage": 0.1})
     parameters: ClassVar = {
@@ -239,6 +240,7 @@ def search_averaged(
         gaussians.basis,
         objective,
         kept,
+        family=gaussians.family,
         invariant=divergence.invariant,
         keep=keep,
     )

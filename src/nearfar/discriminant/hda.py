@@ -61,8 +61,8 @@ class HDA(StatisticsLearner):
         "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w`
         into each. A class of one row has the covariance :math:`S_w`.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then at random; "lda" and "random" are these alone; an array is a
-        first start of your own.
+        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
+        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own.
     n_init : int, default=3
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
@@ -120,7 +120,7 @@ class HDA(StatisticsLearner):
     array([0., 1., 0.])
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"criterion": "kumar_andreou"}, {"shrinkage": 0.1})
     parameters: ClassVar = {
@@ -182,7 +182,8 @@ class HDA(StatisticsLearner):
         objective = volume_ratio(
             gaussians.family, gaussians.priors, with_within=self.criterion == "kumar_andreou"
         )
-        return search_components(self, statistics, gaussians.basis, objective, kept)
+        family = gaussians.family
+        return search_components(self, statistics, gaussians.basis, objective, kept, family=family)
 
 
 def volume_ratio(family: GaussianFamily, priors: Matrix, *, with_within: bool) -> Objective:

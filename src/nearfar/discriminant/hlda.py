@@ -83,7 +83,7 @@ class HLDA(StatisticsLearner):
     array([0., 1., 0.])
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {

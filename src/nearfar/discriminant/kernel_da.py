@@ -11,16 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
+from nearfar.base.kernel_coordinates import (
+    KERNEL_PARAMETERS,
+    LANDMARK_PARAMETERS,
+    LandmarkCoordinates,
+)
 from nearfar.blocks import row_blocks
 from nearfar.discriminant.checks import n_between
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.kernel_coordinates import (
-    KERNEL_PARAMETERS,
-    LANDMARK_PARAMETERS,
-    LandmarkCoordinates,
-)
 from nearfar.summaries.whitening import between_axes
 
 
@@ -98,7 +98,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    learner_tags = LearnerTags(kind="instance", linear=False)
+    learner_tags = LearnerTags(reads="instances")
     settings = ({"reg": 1e-3}, {"kernel": "poly", "degree": 2})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],

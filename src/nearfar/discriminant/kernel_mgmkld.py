@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
 from nearfar.base import Learner, LearnerTags
-from nearfar.discriminant.mgmkld import MGMKLD
-from nearfar.parameters import having, none
-from nearfar.summaries.kernel_coordinates import (
+from nearfar.base.kernel_coordinates import (
     KERNEL_PARAMETERS,
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
+from nearfar.discriminant.mgmkld import MGMKLD
+from nearfar.parameters import having, none
 
 # Directions at most, with "auto".
 _DIRECTIONS = 200
@@ -95,7 +95,7 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
     True
     """
 
-    learner_tags = LearnerTags(kind="instance", linear=False)
+    learner_tags = LearnerTags(reads="instances")
     settings = ({"kernel": "poly", "degree": 2},)
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,

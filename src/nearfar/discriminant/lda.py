@@ -150,7 +150,7 @@ class LDA(StatisticsLearner):
     (10, 3)
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {
         "n_components": [none, integer(1)],

@@ -75,8 +75,9 @@ class MGMD(StatisticsLearner):
         them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
         singular one are infinite. A class of one row gets the pooled covariance.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then at random; "lda" and "random" are these alone; an array is a
-        first start of your own, for instance the ``components_`` of an earlier fit.
+        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
+        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own,
+        for instance the ``components_`` of an earlier fit.
     n_init : int, default=5
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
@@ -132,7 +133,7 @@ class MGMD(StatisticsLearner):
     5.0
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     parameters: ClassVar = {

@@ -59,8 +59,9 @@ class MODA(StatisticsLearner):
         regular; else it mixes 30 % of :math:`S_w` into each. A part of one row has the covariance
         :math:`S_w`.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA of the parts, then at random; "lda" and "random" are these alone; an
-        array is a first start of your own.
+        "auto" starts from LDA of the parts, then from directions in which they differ, drawn by
+        chance; "lda" is the first alone; "random" starts anywhere; an array is a first start of
+        your own.
     n_init : int, default=3
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
@@ -124,7 +125,7 @@ class MODA(StatisticsLearner):
     array([1. , 0.2])
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"n_clusters": 2}, {"n_clusters": 3}, {"shrinkage": 0.1})
     parameters: ClassVar = {

@@ -82,8 +82,9 @@ class MultimodalMGMKLD(LinearLearner):
         :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
         them is regular; else it mixes in 30 % of the pooled covariance.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA of the components, then at random; "lda" and "random" are these
-        alone; an array is a first start of your own.
+        "auto" starts from LDA of the components, then from directions in which they differ, drawn
+        by chance; "lda" is the first alone; "random" starts anywhere; an array is a first start of
+        your own.
     n_init : int, default=5
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
@@ -134,7 +135,7 @@ class MultimodalMGMKLD(LinearLearner):
     array([2, 2])
     """
 
-    learner_tags = LearnerTags(kind="supervision")
+    learner_tags = LearnerTags(reads="supervision")
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],

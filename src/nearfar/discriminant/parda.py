@@ -207,7 +207,7 @@ class PARDA(StatisticsLearner):
     True
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"pairing": "one-vs-all"}, {"weights": "uniform"})
     same_in_batches: ClassVar = {"selection": "objective"}

@@ -68,7 +68,7 @@ class PCA(StatisticsLearner):
     array([0.925, 0.053])
     """
 
-    learner_tags = LearnerTags(kind="statistics", supervised=False)
+    learner_tags = LearnerTags(reads="statistics", supervised=False)
     parameters: ClassVar = {
         "n_components": [none, integer(1), real(0, 1, open_low=True)],
         "whiten": [boolean],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from nearfar.arrays import Matrix
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, array, boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
+from nearfar.solvers.gaussian_divergences import GaussianFamily
 from nearfar.solvers.subspaces import (
     Interrupted,
     Objective,
@@ -41,6 +43,13 @@ SEARCH_PARAMETERS: dict[str, Sequence[Allowed]] = {
 }
 # Step and stopping of the published loop (table 2.5 of the thesis).
 _KAPPA, _STEADY = 1e-4, 1e-6
+# Candidates for each start that is drawn, and steps after which the best of them is kept. On six
+# sets of 6 to 13 features, four such starts found the best known optimum for 62 to 100 % of the
+# seeds, 90 % on average; four uniformly random ones for 34 to 89 %, 67 % on average.
+_CANDIDATES, _SCOUTING = 4, 8
+# Weight of what breaks ties between directions that the classes do not tell apart: above rounding,
+# below anything that data say. And the norm below which a difference of classes is noise.
+_TIE, _NOISE = 1e-6, 1e-3
 
 
 class Searching(Protocol):
@@ -66,6 +75,7 @@ def search_components(
     objective: Objective,
     n_components: int,
     *,
+    family: GaussianFamily,
     maximise: bool = True,
     invariant: bool = True,
     keep: Callable[[Matrix], None] | None = None,
@@ -87,6 +97,8 @@ def search_components(
         From U (r, q) to a value and its gradient.
     n_components : int
         q.
+    family : GaussianFamily
+        The classes in the coordinates xT, which say where to start.
     maximise : bool, default=True
         False minimises.
     invariant : bool, default=True
@@ -99,7 +111,10 @@ def search_components(
     ndarray of shape (q, n_features)
         Principal axes of the class means in the subspace, with pooled within-class covariance I.
     """
-    starts = _starts(learner, statistics, basis, n_components)
+    steps = min(_SCOUTING, learner.max_iter) if learner.solver == "lbfgs" else 0
+    scout = partial(search_subspace, objective, maximise=maximise, max_iter=steps, polish=False)
+    rank = partial(_scouted, scout, maximise=maximise)
+    starts = _starts(learner, statistics, basis, n_components, family, rank)
     solver: Callable[..., SubspaceSearch] = search_subspace
     options: dict[str, Any] = {"max_iter": learner.max_iter}
     if learner.solver == "lbfgs":
@@ -147,19 +162,94 @@ def subspace_components(statistics: ClassStatistics, basis: Matrix, U: Matrix) -
 
 
 def _starts(
-    learner: Searching, statistics: ClassStatistics, basis: Matrix, n_components: int
+    learner: Searching,
+    statistics: ClassStatistics,
+    basis: Matrix,
+    n_components: int,
+    family: GaussianFamily,
+    best_of: Callable[[Iterable[Matrix]], Matrix | None],
 ) -> Iterator[Matrix]:
     random = check_random_state(learner.random_state)
     frame = random_frame(statistics, basis)
-    n_random = learner.n_init
+    if isinstance(learner.init, str) and learner.init == "random":
+        for _ in range(learner.n_init):
+            yield orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+        return
+    drawn = class_directions(family, frame, random)
+    n_drawn = learner.n_init - 1
     if not isinstance(learner.init, str):
         yield given_start(learner.init, basis, n_components)
-        n_random -= 1
-    elif learner.init != "random":
-        yield fisher_start(statistics, basis, frame, n_components, random)
-        n_random = 0 if learner.init == "lda" else n_random - 1
-    for _ in range(n_random):
-        yield orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+    else:
+        yield _fisher_start_filled(statistics, basis, n_components, drawn)
+        n_drawn = 0 if learner.init == "lda" else n_drawn
+    for _ in range(n_drawn):
+        sizes, axes = next(drawn)
+        # By chance, large ones sooner: those of size zero tell no classes apart.
+        odds = np.log(np.maximum(sizes, np.finfo(float).tiny))
+        orders = [np.argsort(-(odds + random.gumbel(size=len(odds)))) for _ in range(_CANDIDATES)]
+        start = best_of(axes[:, order[:n_components]] for order in orders)
+        if start is None:  # none where the objective is finite
+            start = orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+        yield start
+
+
+def _scouted(
+    scout: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximise: bool
+) -> Matrix | None:
+    """Where the best candidate is after a few steps."""
+    best: SubspaceSearch | None = None
+    for candidate in candidates:
+        try:
+            found = scout(candidate)
+        except ValueError:  # not finite there
+            continue
+        if best is None or (found.objective > best.objective) == maximise:
+            best = found
+    return None if best is None else best.U
+
+
+def class_directions(
+    family: GaussianFamily, frame: Matrix, random: np.random.RandomState
+) -> Iterator[tuple[Matrix, Matrix]]:
+    """Sizes and orthonormal axes (columns) of differences of the classes, drawn without end.
+
+    They are the eigenvectors of combinations of the class covariances and of the squares of the
+    class means, with random weights. So they belong to the classes, not to the features: other
+    coordinates for the same space, for instance those of a linear kernel, or another order of the
+    classes, give the same directions.
+    """
+    means = np.sum((family.means - family.means.mean(axis=0)) ** 2, axis=1)
+    traces = family.traces()
+    # Classes by what they are and not by name. Rounded: alike ones must not change places.
+    key = means / max(means.max(), _NOISE) + traces / traces.max()
+    order = np.argsort(key.round(6), kind="stable")
+    while True:
+        by_mean, by_covariance = np.empty(len(order)), np.empty(len(order))
+        by_mean[order], by_covariance[order] = random.normal(size=(2, len(order)))
+        by_covariance -= by_covariance.mean()
+        parts = family.combination(by_mean, by_covariance)
+        B, C = (part / max(float(np.linalg.norm(part)), _NOISE) for part in parts)
+        share = random.uniform()
+        ties = (frame * random.normal(size=frame.shape[1])) @ frame.T
+        values, axes = linalg.eigh(share * C + (1 - share) * B + _TIE * ties)
+        yield np.abs(values), axes
+
+
+def _fisher_start_filled(
+    statistics: ClassStatistics,
+    basis: Matrix,
+    n_components: int,
+    drawn: Iterator[tuple[Matrix, Matrix]],
+) -> Matrix:
+    """The LDA subspace in whitened coordinates, beyond its dimension filled up with the largest."""
+    known = fisher_axes(statistics, basis, n_components)
+    if known.shape[1] == n_components:
+        return known
+    sizes, axes = next(drawn)
+    # As an operator on the rest: what is left of the axes there may be dependent.
+    rest = np.eye(len(axes)) - known @ known.T
+    _, left = linalg.eigh(rest @ (axes * sizes) @ axes.T @ rest - known @ known.T)
+    return orthonormal(np.hstack([known, left[:, ::-1][:, : n_components - known.shape[1]]]))
 
 
 def random_frame(statistics: ClassStatistics, basis: Matrix) -> Matrix:
@@ -181,11 +271,15 @@ def fisher_start(
     random: np.random.RandomState,
 ) -> Matrix:
     """The LDA subspace in whitened coordinates, filled up at random beyond its dimension."""
-    values, axes = between_axes(statistics, basis)
-    n_known = min(n_components, int((values > 1e-12 * values[0]).sum()))
-    known = axes[:n_known].T
-    fill = frame @ random.normal(size=(frame.shape[1], n_components - n_known))
+    known = fisher_axes(statistics, basis, n_components)
+    fill = frame @ random.normal(size=(frame.shape[1], n_components - known.shape[1]))
     return orthonormal(np.hstack([known, fill - known @ (known.T @ fill)]))
+
+
+def fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:
+    """Axes (columns) of LDA in whitened coordinates: ``n_components``, or as many as there are."""
+    values, axes = between_axes(statistics, basis)
+    return axes[: min(n_components, int((values > 1e-12 * values[0]).sum()))].T
 
 
 def given_start(init: ArrayLike, basis: Matrix, n_components: int) -> Matrix:

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import Tags
 
+from nearfar.base import LearnerTags
 from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
 from nearfar.distributions.objects import POINT_PARAMETERS
 from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
@@ -90,6 +90,7 @@ class AugmentedSpectralClustering(SpectralClusters):
     True
     """
 
+    learner_tags = LearnerTags(reads="instances", role="clusterer", supervised=False)
     parameters: ClassVar = {
         **{name: kinds for name, kinds in CLUSTER_PARAMETERS.items() if name != "shrinkage"},
         **POINT_PARAMETERS,
@@ -123,12 +124,6 @@ class AugmentedSpectralClustering(SpectralClusters):
         self.n_init = n_init
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Find clusters.

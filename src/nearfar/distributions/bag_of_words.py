@@ -89,7 +89,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     """
 
     # Words are training vectors where there are no more of these than words.
-    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     parameters: ClassVar = {
         "n_words": [integer(1)],
         "weighting": [one_of("share", "count", "root")],

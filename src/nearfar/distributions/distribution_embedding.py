@@ -7,25 +7,23 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner, LearnerTags
+from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.objects import OverDistributions
 
 
-class _DistributionEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions, Learner):
+class _DistributionEmbedding(Embedding, OverDistributions):
     """A learner of coordinates for distributions, with Nyström's formula for new ones.
 
     Subclasses write ``_embed``, which sees dissimilarities, and ``_place``.
     """
 
-    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     takes_points = True
 
     n_components: int | float | str
-    embedding_: Floats
     eigenvalues_: Matrix
     _axes: Matrix
 
@@ -36,9 +34,6 @@ class _DistributionEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions,
     @abstractmethod
     def _place(self, D: Matrix) -> Matrix:
         """Coordinates of new objects from their dissimilarities to the training objects."""
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "embedding_")
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Embed distributions.
@@ -60,22 +55,6 @@ class _DistributionEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions,
         self.embedding_ = self._embed(D).astype(dtype)
         return self
 
-    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
-        """Embed distributions and return their coordinates, ``embedding_``.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            What to embed.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_objects, n_components)
-        """
-        return self.fit(X).embedding_.copy()
-
     def _transform(self, X: Any) -> Floats:
         check_is_fitted(self)
         n, dtype, blocks = self._new_pairs(X)
@@ -88,7 +67,3 @@ class _DistributionEmbedding(ClassNamePrefixFeaturesOutMixin, OverDistributions,
         """Eigenvalues and vectors, with zeros for those that are not there."""
         empty = int(self.n_components) - len(values)
         return np.pad(values, (0, empty)), np.pad(vectors, ((0, 0), (0, empty)))
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])

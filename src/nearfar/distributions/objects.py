@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.utils import Tags
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Checked
+from nearfar.base import Estimator
 from nearfar.blocks import row_blocks
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.notices import warn
@@ -56,7 +56,7 @@ _CALLED = {
 }
 
 
-class OverDistributions(Checked):
+class OverDistributions(Estimator):
     """What learners over distributions share: training objects, and dissimilarities to them."""
 
     #: Whether a table of points is taken, through the augmented space.
@@ -82,7 +82,6 @@ class OverDistributions(Checked):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
         tags.input_tags.pairwise = self.metric == "precomputed"
         return tags if self.takes_points else without_tables(tags)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner, LearnerTags
+from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
@@ -19,7 +18,7 @@ from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import as_sets
 
 
-class SetEmbedding(ClassNamePrefixFeaturesOutMixin, Learner):
+class SetEmbedding(Embedding):
     r"""One vector for each set of vectors, so that any learner of vectors follows.
 
     Set i becomes the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of its vectors,
@@ -100,7 +99,7 @@ class SetEmbedding(ClassNamePrefixFeaturesOutMixin, Learner):
     1.0
     """
 
-    learner_tags = LearnerTags(kind="instance", input="sets", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "embedding": [one_of("euclidean", "laplacian")],
@@ -164,22 +163,6 @@ class SetEmbedding(ClassNamePrefixFeaturesOutMixin, Learner):
         self.n_features_in_ = self.embedder_.n_features_in_
         return self
 
-    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
-        """Embed sets and return their vectors, ``embedding_``.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            The sets.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_sets, n_components)
-        """
-        return self.fit(X).embedding_.copy()
-
     def transform(self, X: Any) -> Floats:
         """Map new sets by Nyström's formula: see the ``transform`` of the two embeddings.
 
@@ -218,7 +201,7 @@ class SetEmbedding(ClassNamePrefixFeaturesOutMixin, Learner):
         )
 
     @property
-    def embedding_(self) -> Floats:
+    def embedding_(self) -> Floats:  # type: ignore[override]
         """The vectors of the training sets."""
         return self.embedder_.embedding_
 
@@ -238,7 +221,3 @@ class SetEmbedding(ClassNamePrefixFeaturesOutMixin, Learner):
     def gaussians_(self) -> Gaussians:
         """The Gaussians of the training sets."""
         return self.embedder_.gaussians_
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
+from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.objects import SHARED_PARAMETERS, OverDistributions
-from nearfar.neighbors.votes import Votes, left_out_errors
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.kernel_repair import checked_dissimilarities
 
 
-class SetKNeighborsClassifier(Votes, OverDistributions):
+class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
     r"""Majority vote of the k training sets whose Gaussians are nearest.
 
     Each set becomes the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of its
@@ -70,6 +68,7 @@ class SetKNeighborsClassifier(Votes, OverDistributions):
     (['wide', 'tall', 'wide'], 1.0)
     """
 
+    learner_tags = LearnerTags(reads="instances", role="classifier", input="sets")
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "ties": [one_of("shrink", "first")],
@@ -123,24 +122,13 @@ class SetKNeighborsClassifier(Votes, OverDistributions):
         return self
 
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
-        n, _, blocks = self._new_pairs(X)
-        return n, blocks
-
-    def leave_one_out_error(self) -> float:
-        """Error on the training sets, each classified by all others."""
-        check_is_fitted(self)
+        if X is not None:
+            n, _, blocks = self._new_pairs(X)
+            return n, blocks
         if self.metric == "precomputed":
             raise ValueError(
                 "leave_one_out_error needs the training sets, and given dissimilarities are not "
                 "kept. Use cross_val_score with cv=LeaveOneOut()."
             )
         D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
-        if self.n_neighbors >= len(D):
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be below the number of training sets, "
-                f"{len(D)}, to leave one out."
-            )
-        wrong = left_out_errors(
-            D, np.arange(len(D)), self._codes, self.n_neighbors, len(self.classes_), self.ties
-        )
-        return wrong / len(D)
+        return len(D), iter([(slice(None), D)])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
+from nearfar.base import LearnerTags
 from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
 from nearfar.distributions.objects import without_tables
 from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
@@ -81,6 +82,7 @@ class SetSpectralClustering(SpectralClusters):
     (1, 1, True)
     """
 
+    learner_tags = LearnerTags(reads="instances", role="clusterer", input="sets", supervised=False)
     parameters: ClassVar = {**CLUSTER_PARAMETERS}
 
     def __init__(

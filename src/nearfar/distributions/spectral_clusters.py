@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Checked
+from nearfar.base import Learner
 from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC
 from nearfar.parameters import Allowed, integer, one_of, random_state
@@ -30,7 +30,7 @@ CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
 }
 
 
-class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Checked):
+class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     """Clusters of distributions by their leading eigenvectors, brought to unit length."""
 
     n_clusters: int

@@ -8,19 +8,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.base import LearnerTags, ThroughLearner
+from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.triplet_loss import target_distances
-from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, real
 
 
-class EnergyClassifier(MappedClassifier):
+class EnergyClassifier(ClassifierMixin, ThroughLearner):
     r"""The label under which a new point raises the large-margin loss least.
 
     With squared distances D after the learner's map, the energy of a point t under the label c is
@@ -93,6 +95,7 @@ class EnergyClassifier(MappedClassifier):
     True
     """
 
+    learner_tags = LearnerTags(reads="instances", role="classifier")
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "n_neighbors": [none, integer(1)],

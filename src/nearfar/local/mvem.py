@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
+from nearfar.base import LearnerTags, NeighborVoter
+from nearfar.base.voter import leave_out, nearest, vote_error
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
-from nearfar.neighbors.votes import Votes, left_out_errors
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
@@ -21,7 +21,7 @@ SIZES = (5, 8, 12, 16, 24)
 RIDGES = (0.01, 0.1, 1.0)
 
 
-class MVEMClassifier(Votes):
+class MVEMClassifier(NeighborVoter):
     r"""Nearest neighbours by a Mahalanobis distance that changes from query to query.
 
     With :math:`\Sigma_q` the covariance of the nearest training points of a query, and a ridge,
@@ -85,6 +85,7 @@ class MVEMClassifier(Votes):
     True
     """
 
+    learner_tags = LearnerTags(reads="instances", role="classifier")
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "neighborhood": [none, integer(1)],
@@ -93,8 +94,6 @@ class MVEMClassifier(Votes):
         "ties": [one_of("shrink", "first")],
         "n_jobs": [none, integer(1), integer(high=-1)],
     }
-
-    called = "point"
 
     neighborhood_: int
     ridge_: float
@@ -116,11 +115,6 @@ class MVEMClassifier(Votes):
         self.symmetric = symmetric
         self.ties = ties
         self.n_jobs = n_jobs
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the training points, and find what is to be found.
@@ -171,9 +165,16 @@ class MVEMClassifier(Votes):
         return np.concatenate([D for _, D in self._distance_blocks(X)[1]])
 
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
+        if X is None:
+            return len(self._points), self._among(self._own_gaussians())
         queries = np.ascontiguousarray(self._check_X(X, reset=False), np.float64)
         blocks = self._blocks(len(queries))
         return len(queries), ((block, self._from(queries[block])) for block in blocks)
+
+    def _own_gaussians(self) -> Gaussians:
+        if self._gaussians is not None:
+            return self._gaussians
+        return Gaussians.from_neighborhoods(self._points, self.neighborhood_, self.ridge_)
 
     # ------------------------------------------------------------------ parameters from labels
 
@@ -192,19 +193,22 @@ class MVEMClassifier(Votes):
 
     def _left_out(self, gaussians: Gaussians, n_classes: int) -> float:
         """The leave-one-out error on the training points."""
-        rows = self._points
-        k = min(self.n_neighbors, len(rows) - 1)
-        wrong = 0
-        for block in self._blocks(len(rows)):
-            D = self._between(gaussians[block], rows[block], gaussians)
-            own = np.arange(block.start, block.stop)
-            wrong += left_out_errors(D, own, self._codes, k, n_classes, self.ties)
-        return wrong / len(rows)
+        n = len(self._points)
+        found = np.empty((n, min(self.n_neighbors, n - 1)), dtype=np.intp)
+        for block, D in self._among(gaussians):
+            leave_out(D, np.arange(n)[block])
+            found[block] = nearest(D, found.shape[1])[1]
+        return vote_error(found, self._codes, n_classes, self.ties)
 
     # ------------------------------------------------------------------ distances
 
     def _blocks(self, n: int) -> Iterator[slice]:
         return row_blocks(n, 24 * len(self._points))
+
+    def _among(self, gaussians: Gaussians) -> Iterator[tuple[slice, Matrix]]:
+        """Distances between the training points, of which a Gaussian each is given."""
+        for block in self._blocks(len(self._points)):
+            yield block, self._between(gaussians[block], self._points[block], gaussians)
 
     def _from(self, queries: Matrix) -> Matrix:
         gaussians = Gaussians.from_neighborhoods(

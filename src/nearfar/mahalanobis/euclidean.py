@@ -32,7 +32,7 @@ class Euclidean(LinearLearner):
     array([5.])
     """
 
-    learner_tags = LearnerTags(kind="statistics", supervised=False)
+    learner_tags = LearnerTags(reads="statistics", supervised=False)
     parameters: ClassVar = {}
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
 from nearfar.base import Learner, LearnerTags
+from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, none
-from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 
 
 class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
@@ -84,7 +84,7 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    learner_tags = LearnerTags(kind="instance", linear=False)
+    learner_tags = LearnerTags(reads="instances")
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,
         "estimator": [none, having("fit", "transform", description="an LMNN")],

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
+from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import check_targets, target_neighbors
@@ -25,7 +26,6 @@ from nearfar.large_margin.problem import (
     whitened,
 )
 from nearfar.large_margin.projected_subgradient import projected_subgradient
-from nearfar.neighbors.knn import vote
 from nearfar.notices import warn
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
@@ -166,7 +166,7 @@ class LMNN(LinearLearner):
     True
     """
 
-    learner_tags = LearnerTags(kind="supervision")
+    learner_tags = LearnerTags(reads="supervision")
     settings = ({"n_neighbors": 1},)
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],

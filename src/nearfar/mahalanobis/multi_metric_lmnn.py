@@ -6,14 +6,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base import Checked
+from nearfar.base import LearnerTags, NeighborVoter
+from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
 from nearfar.large_margin.energy import centre_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
@@ -21,14 +22,13 @@ from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
 from nearfar.large_margin.problem import Progress, duality_gap, unscaled, whitened
 from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
-from nearfar.neighbors.knn import vote
 from nearfar.notices import warn
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.summaries.class_statistics import ClassStatistics
 
 
-class MultiMetricLMNN(ClassifierMixin, Checked):
+class MultiMetricLMNN(NeighborVoter):
     r"""Large margin nearest neighbours with several metrics, one for each cell of training points.
 
     The training points are divided into cells, by label or by k-means. The squared distance to a
@@ -98,6 +98,8 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
     True
     """
 
+    learner_tags = LearnerTags(reads="supervision", role="classifier")
+    ties = "shrink"
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
         "cells": [one_of("labels", "kmeans"), array],
@@ -128,11 +130,6 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         self.patience = patience
         self.refit = refit
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the single map, then all maps together.
@@ -281,34 +278,16 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
 
     # Rules
 
-    def kneighbors(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[Matrix, Indices]:
-        """Distances and training rows of the nearest points, by the metric of each training point.
+    @property
+    def votes(self) -> bool:  # type: ignore[override]
+        """Whether neighbours vote, by the rule."""
+        return self.rule == "knn"
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Queries.
-        n_neighbors : int, optional
-            How many; None is that of the estimator, or all training points where they are fewer.
-
-        Returns
-        -------
-        distances, indices : ndarray of shape (n_samples, n_neighbors)
-        """
-        check_is_fitted(self)
-        rows = self._check_X(X, reset=False)
-        k = self._n_voters() if n_neighbors is None else n_neighbors
-        if not 1 <= k <= len(self._rows):
-            raise ValueError(
-                f"n_neighbors={k} must be from 1 to the {len(self._rows)} training points."
-            )
-        return _nearest(
-            self.components_.astype(np.float64),
-            self._placed(self._rows),
-            self.cells_,
-            self._placed(rows),
-            k,
-        )
+    def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
+        points = self._placed(self._rows)
+        queries = points if X is None else self._placed(self._check_X(X, reset=False))
+        maps = self.components_.astype(np.float64)
+        return _nearest(maps, points, self.cells_, queries, k, itself=X is not None)
 
     def energies(self, X: ArrayLike) -> Matrix:
         """The energy of each point under each label.
@@ -340,19 +319,7 @@ class MultiMetricLMNN(ClassifierMixin, Checked):
         """
         if self.rule == "energy":
             return np.asarray(self.classes_[self.energies(X).argmin(axis=1)])
-        _, nearest = self.kneighbors(X)
-        return np.asarray(self.classes_[vote(self._codes[nearest], len(self.classes_), "shrink")])
-
-    def leave_one_out_error(self) -> float:
-        """k-NN error on the training rows, each classified by all others."""
-        check_is_fitted(self)
-        points = self._placed(self._rows)
-        k = min(self.estimator_.n_neighbors, len(points) - 1)
-        _, nearest = _nearest(
-            self.components_.astype(np.float64), points, self.cells_, points, k, itself=False
-        )
-        winners = vote(self._codes[nearest], len(self.classes_), "shrink")
-        return float(np.mean(winners != self._codes))
+        return super().predict(X)
 
     def _n_voters(self) -> int:
         return min(self.estimator_.n_neighbors, len(self._rows))

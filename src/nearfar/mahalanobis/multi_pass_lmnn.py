@@ -81,7 +81,7 @@ class MultiPassLMNN(LinearLearner):
     True
     """
 
-    learner_tags = LearnerTags(kind="supervision")
+    learner_tags = LearnerTags(reads="supervision")
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
         "n_passes": [integer(1), one_of("validate")],

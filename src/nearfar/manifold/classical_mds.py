@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner, LearnerTags
+from nearfar.base import Embedding, LearnerTags
 from nearfar.manifold.graph_embedding import pairwise_tags
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
@@ -23,7 +22,7 @@ from nearfar.solvers.spectral_step import (
 )
 
 
-class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
+class ClassicalMDS(Embedding):
     r"""Classical multidimensional scaling: coordinates from distances.
 
     .. math:: \min_Y \|Y Y^T - B\|_F^2, \qquad B = -\tfrac12 H D^{(2)} H ,
@@ -79,7 +78,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
     0.0588
     """
 
-    learner_tags = LearnerTags(kind="instance", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "dissimilarity": [one_of("euclidean", "precomputed")],
@@ -100,9 +99,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
 
     def __sklearn_tags__(self) -> Any:
         return pairwise_tags(super().__sklearn_tags__(), self.dissimilarity == "precomputed")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "embedding_")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Embed points, or what has the given distances.
@@ -132,23 +128,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
         warn_of_empty("ClassicalMDS", self.eigenvalues_)
         self.embedding_ = places.astype(rows.dtype)
         return self
-
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """Embed points and return their coordinates, ``embedding_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of distances
-            Training points.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        return self.fit(X).embedding_.copy()
 
     def transform(self, X: ArrayLike) -> Floats:
         r"""Map points, or their distances to the training points, by Nyström's formula,
@@ -204,10 +183,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, Learner):
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         return first_solution(values, vectors)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
 
 
 def checked_distances(X: Floats) -> Matrix:

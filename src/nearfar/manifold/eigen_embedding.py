@@ -124,7 +124,7 @@ class EigenEmbedding(_GraphEmbedding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         **AFFINITY_PARAMETERS,

@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner
+from nearfar.base import Embedding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
@@ -45,13 +44,12 @@ _ZERO = 1e-16
 _LEAST_WEIGHT = 1e-6
 
 
-class _Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
+class _Embedding(Embedding):
     """A learner of coordinates for the training rows, with a formula for new ones.
 
     Subclasses write ``_embed``, which sees distinct rows, and ``_place``.
     """
 
-    embedding_: Floats
     n_components: int
     _points: Floats
     _places: Matrix
@@ -90,35 +88,11 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
         self.embedding_ = self._places[where].astype(rows.dtype)
         return self
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """Embed the rows and return their coordinates, ``embedding_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training points.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        return self.fit(X).embedding_.copy()
-
     def _transform(self, X: ArrayLike) -> Floats:
         """New points in the dtype they come in."""
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         return self._place(rows).astype(rows.dtype)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "embedding_")
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
 
 
 class _GraphEmbedding(_Embedding):

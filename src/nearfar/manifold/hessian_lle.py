@@ -78,7 +78,7 @@ class HessianLLE(_LocalEmbedding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "n_neighbors": [none, integer(2)],

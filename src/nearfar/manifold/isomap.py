@@ -160,7 +160,7 @@ class Isomap(_GeodesicEmbedding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
     _few = 0.2  # from there on all paths are found at once

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
+from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.blocks import row_blocks
 from nearfar.manifold.graph_embedding import pairwise_tags
 from nearfar.parameters import integer
@@ -21,7 +22,6 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     warn_of_empty,
 )
-from nearfar.summaries.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 
 # Kernels without negative eigenvalues, whatever their parameters.
 _POSITIVE = ("linear", "rbf", "laplacian", "cosine")
@@ -87,7 +87,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    learner_tags = LearnerTags(kind="instance", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1)],
         **{name: kinds for name, kinds in KERNEL_PARAMETERS.items() if name != "n_directions"},

@@ -84,7 +84,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "n_landmarks": [integer(2)],

@@ -105,7 +105,7 @@ class LandmarkMVU(_BasisUnfolding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     parameters: ClassVar = {**BASIS_PARAMETERS, "n_landmarks": [integer(2)]}
 
     landmarks_: Indices

@@ -81,7 +81,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
     (75, 2)
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS}
 

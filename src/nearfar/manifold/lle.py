@@ -74,7 +74,7 @@ class LLE(_LocalEmbedding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS, "reg": [real(0, open_low=True)]}
 

@@ -79,7 +79,7 @@ class LPP(_LinearEmbedding):
     (2, 13)
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 15},)
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS, **PCA_PARAMETER}
 

@@ -77,7 +77,7 @@ class MDS(_Embedding):
     (75, 2)
     """
 
-    learner_tags = LearnerTags(kind="instance", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "metric": [boolean],

@@ -201,7 +201,7 @@ class MVU(_Unfolding):
     (2, True)
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 8},)
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,

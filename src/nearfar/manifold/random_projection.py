@@ -73,7 +73,7 @@ class RandomProjection(StatisticsLearner):
     True
     """
 
-    learner_tags = LearnerTags(kind="statistics", supervised=False)
+    learner_tags = LearnerTags(reads="statistics", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("auto")],
         "eps": [real(1e-6, 0.999)],

@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Checked
+from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
 from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
@@ -41,7 +40,7 @@ from nearfar.summaries.neighbor_graph import (
 )
 
 
-class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Checked):
+class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     r"""Normalised spectral clustering: k-means on the leading eigenvectors of a graph.
 
     With the weights W of the edges of the neighbour graph, zero on the diagonal, and
@@ -104,6 +103,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
     True
     """
 
+    learner_tags = LearnerTags(reads="graph", role="clusterer", supervised=False)
     parameters: ClassVar = {
         "n_clusters": [integer(1)],
         "n_neighbors": [integer(1)],
@@ -128,12 +128,6 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
         self.tau = tau
         self.on_disconnected = on_disconnected
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")

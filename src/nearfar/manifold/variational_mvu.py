@@ -136,7 +136,7 @@ class VariationalMVU(_BasisUnfolding):
     True
     """
 
-    learner_tags = LearnerTags(kind="graph", supervised=False, linear=False)
+    learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 8}, {"basis": "lle", "n_neighbors": 8})
     parameters: ClassVar = {
         **BASIS_PARAMETERS,

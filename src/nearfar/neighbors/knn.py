@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
-from nearfar.blocks import row_blocks
-from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
+from nearfar.arrays import Indices, Matrix
+from nearfar.base import LearnerTags, NeighborVoter, ThroughLearner
+from nearfar.base.mapping import A_LEARNER
 from nearfar.parameters import integer, one_of
 from nearfar.search.exact_search import kneighbors
 
 
-class KNNClassifier(MappedClassifier):
+class KNNClassifier(ThroughLearner, NeighborVoter):
     r"""Majority vote of the k nearest training points, after a learner's map.
 
-    The search is exact and works in blocks. Ties between classes shrink k: the vote is repeated
-    with k-1, k-2, … nearest points until one class leads.
+    .. math:: \hat y(x) = \arg\max_c |\{i \in N_k(x) : y_i = c\}|
+
+    for the k training points :math:`N_k(x)` nearest to x. The search is exact and works in blocks.
+    Ties between classes shrink k: the vote is repeated with k-1, k-2, … nearest points until one
+    class leads.
 
     Use it alone, as the last step of a Pipeline, or around a learner. The learner is cloned and
     fitted on the same rows and labels.
@@ -58,6 +60,7 @@ class KNNClassifier(MappedClassifier):
     0.04
     """
 
+    learner_tags = LearnerTags(reads="instances", role="classifier")
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "n_neighbors": [integer(1)],
@@ -92,102 +95,11 @@ class KNNClassifier(MappedClassifier):
             Itself.
         """
         learner, points, classes, codes = self._fit_learner(X, y, supervision)
-        if self.n_neighbors > len(points):
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} is more than there are training points "
-                f"(n_samples={len(points)})."
-            )
+        self._check_neighbors(len(points))
         self.estimator_, self.classes_ = learner, classes
         self._points, self._codes = points, codes
         return self
 
-    def kneighbors(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Distances and training rows of the nearest points, nearest first.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Queries.
-
-        Returns
-        -------
-        distances, indices : ndarray of shape (n_samples, n_neighbors)
-        """
-        check_is_fitted(self)
-        return kneighbors(self._points, self._queries(X), n_neighbors=self.n_neighbors)
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Shares of the votes that decided: of the k neighbours left after ties shrank k.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Queries.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        _, neighbors = self.kneighbors(X)
-        return vote_shares(self._codes[neighbors], len(self.classes_), self.ties)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label that wins the vote.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Queries.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        _, neighbors = self.kneighbors(X)
-        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
-        return np.asarray(self.classes_[winners])
-
-    def leave_one_out_error(self) -> float:
-        """Error on the training points, each classified by all others.
-
-        The learner is not fitted again: this is the training error of the works, an optimistic
-        figure for anything that learned from the labels.
-        """
-        check_is_fitted(self)
-        _, neighbors = kneighbors(self._points, n_neighbors=self.n_neighbors)
-        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
-        return float(np.mean(winners != self._codes))
-
-
-def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:
-    """Shares of the votes of (n, k) neighbour codes, nearest first, after ties shrank k."""
-    n, k = codes.shape
-    shares = np.empty((n, n_classes))
-    for block in row_blocks(n, 24 * n_classes):
-        undecided = np.arange(block.start, block.stop)
-        for voters in range(k, 0, -1):
-            votes = _count(codes[undecided, :voters], n_classes)
-            leaders = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1)
-            decided = (leaders == 1) | (ties == "first")
-            shares[undecided[decided]] = votes[decided] / voters
-            undecided = undecided[~decided]
-            if not len(undecided):
-                break
-    return shares
-
-
-def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]:
-    """Winning code of each row of (n, k) neighbour codes, nearest first."""
-    winners = np.empty(len(codes), dtype=np.intp)
-    for block in row_blocks(len(codes), 32 * n_classes):
-        winners[block] = vote_shares(codes[block], n_classes, ties).argmax(axis=1)
-    return winners
-
-
-def _count(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
-    """Votes for each class, (n, n_classes)."""
-    n, k = codes.shape
-    cells = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
-    return np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes).astype(float)
+    def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
+        queries = None if X is None else self._queries(X)
+        return kneighbors(self._points, queries, n_neighbors=k)

@@ -6,11 +6,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
+from nearfar.base import LearnerTags, ThroughLearner
+from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import row_blocks
-from nearfar.neighbors.mapped import A_LEARNER, MappedClassifier
 from nearfar.parameters import one_of, real
 from nearfar.solvers.eigen import whitener
 from nearfar.summaries.class_gaussians import divisors
@@ -24,7 +26,7 @@ from nearfar.summaries.whitening import (
 )
 
 
-class MinimumMahalanobisClassifier(MappedClassifier):
+class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     r"""The class whose mean is nearest in the Mahalanobis distance of its own covariance.
 
     With the means :math:`m_i` and covariances :math:`\Sigma_i` of the classes after the learner's
@@ -97,6 +99,7 @@ class MinimumMahalanobisClassifier(MappedClassifier):
     0.97
     """
 
+    learner_tags = LearnerTags(reads="statistics", role="classifier")
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "rule": [one_of("mahalanobis", "gaussian", "posterior")],

@@ -50,19 +50,49 @@ class GaussianFamily:
         self.means = np.asarray(means, dtype=np.float64)
         # Differences are all that counts; about zero they lose no digits to a common offset.
         self._centred = self.means - self.means.mean(axis=0)
+        self._dense: Matrix | None = None
         if callable(covariances):
             self.dot: SigmaDot = covariances
         else:
-            self.dot = _dense_dot(np.asarray(covariances, dtype=np.float64))
+            self._dense = np.ascontiguousarray(covariances, dtype=np.float64)
+            self.dot = _dense_dot(self._dense)
 
     def project(self, U: Matrix) -> ProjectedGaussians:
         """The family seen through U (p, q)."""
         return ProjectedGaussians(self._centred @ U, self.dot(U), U, self._centred)
 
+    def traces(self) -> Matrix:
+        """tr Σ_k, of shape (c,)."""
+        if self._dense is not None:
+            return np.einsum("kii->k", self._dense)
+        return sum(
+            (np.einsum("kii->k", images[:, block]) for block, images in self._columns()),
+            start=np.zeros(len(self.means)),
+        )
+
+    def combination(self, by_means: Matrix, by_covariances: Matrix) -> tuple[Matrix, Matrix]:
+        """Σ a_k m_k m_k' and Σ b_k Σ_k, each (p, p); means about their centre."""
+        means = (self._centred.T * by_means) @ self._centred
+        if self._dense is not None:
+            covariances = np.tensordot(by_covariances, self._dense, axes=1)
+        else:
+            parts = [np.tensordot(by_covariances, part, axes=1) for _, part in self._columns()]
+            covariances = np.hstack(parts)
+        return means, (covariances + covariances.T) / 2
+
+    def _columns(self) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of columns of the Σ_k, (c, p, block)."""
+        c, p = self.means.shape
+        unit = np.eye(p)
+        size = max(1, _BLOCK // max(1, c * p))
+        for start in range(0, p, size):
+            block = slice(start, min(start + size, p))
+            yield block, self.dot(unit[:, block])
+
 
 def _dense_dot(covariances: Matrix) -> SigmaDot:
     c, p, _ = covariances.shape
-    stacked = np.ascontiguousarray(covariances).reshape(c * p, p)
+    stacked = covariances.reshape(c * p, p)
     return lambda U: (stacked @ U).reshape(c, p, U.shape[1])
 
 

@@ -424,7 +424,7 @@ def test_groups_and_time_are_columns(table, here, capsys):
     assert "folds in time" in captured.out or "single class" in captured.err
 
 
-def test_ctrl_c_writes_what_there_is_and_resume_goes_on(here):
+def test_ctrl_c_writes_what_there_is_and_resume_goes_on(here, default_signals):
     command = [sys.executable, "-m", "nearfar", "compare", "digits", "--methods", "lda"]
     command += ["--repeats", "4", "--tuning", "k", "--no-context", "--out", "d.html"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -454,7 +454,7 @@ def test_ctrl_c_writes_what_there_is_and_resume_goes_on(here):
     assert not journal.exists() and (here / "d.html").read_text() != partial
 
 
-def test_a_request_to_end_writes_what_there_is(here):
+def test_a_request_to_end_writes_what_there_is(here, default_signals):
     temporary = here / "tmp"
     temporary.mkdir()
     command = [sys.executable, "-m", "nearfar", "compare", "digits", "--methods", "lmnn"]

@@ -625,7 +625,7 @@ class Refuse(LDA):
 
 
 class Hungry(LinearLearner):
-    learner_tags = LearnerTags(kind="supervision")
+    learner_tags = LearnerTags(reads="supervision")
 
     def fit(self, X, y=None):
         rows = self._check_X(X, reset=True)

@@ -63,6 +63,9 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
+pytestmark = pytest.mark.usefixtures("default_signals")
+
+
 @pytest.fixture(scope="module")
 def pool():
     opened = ProcessPool(problem())

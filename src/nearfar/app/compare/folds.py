@@ -22,8 +22,8 @@ from nearfar.app.compare.shared_embeddings import SharedEmbeddings
 from nearfar.app.compare.splits import Tuning, inner_splits
 from nearfar.app.tables.inputs import noun_of
 from nearfar.arrays import Indices
+from nearfar.base.voter import vote, vote_shares
 from nearfar.evaluation.measures import Measure
-from nearfar.neighbors.knn import vote, vote_shares
 from nearfar.search.exact_search import kneighbors
 
 MAX_K = 15

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from nearfar.arrays import Matrix
+from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.distributions import dtw_distances, emd_distances
 from nearfar.distributions.objects import without_tables
-from nearfar.neighbors.votes import Votes
 from nearfar.parameters import boolean, integer, none, one_of
 from nearfar.summaries.sets import Sets, as_sets
 
 
-class VectorDistanceNeighbors(Votes):
+class VectorDistanceNeighbors(NeighborVoter):
     """Majority vote of the k training sets that are nearest by their vectors.
 
     The earth mover's distance (needs POT) or dynamic time warping (needs tslearn), which no
@@ -40,6 +40,7 @@ class VectorDistanceNeighbors(Votes):
         The labels.
     """
 
+    learner_tags = LearnerTags(reads="instances", role="classifier", input="sets")
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "distance": [one_of("emd", "dtw")],
@@ -87,7 +88,7 @@ class VectorDistanceNeighbors(Votes):
         return self
 
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
-        sets = self._scaled(as_sets(X))
+        sets = self._sets if X is None else self._scaled(as_sets(X))
         if self.distance == "emd":
             D = emd_distances(sets, self._sets, n_clusters=self.n_clusters, random_state=0)
         else:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nearfar.arrays import Matrix
+from nearfar.base.voter import nearest
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
-from nearfar.neighbors.votes import nearest
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Scale
 from nearfar.base import Learner
+from nearfar.base.tags import Input
 from nearfar.datasets.tables import Table
 
 Contents = Callable[[NDArray[Any]], dict[str, Any]]
@@ -68,7 +69,7 @@ class Kind(Protocol):
     #: What one of them is called.
     noun: str
     #: What learners of this kind take, by their tags; and what Python code calls it.
-    input: str
+    input: Input
     variable: str
     #: The method where none is named.
     method: str

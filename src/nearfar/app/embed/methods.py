@@ -7,32 +7,34 @@ from ast import literal_eval
 from collections.abc import Sequence
 from typing import Any
 
-from nearfar.base import Learner, all_learners
+from nearfar.base import Learner, all_estimators
+from nearfar.base.tags import Input
+from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.words import did_you_mean, listed
 
 #: What learners embed, by their input.
-EMBEDDED = {"vectors": "rows of a table", "sets": "sets of vectors"}
+EMBEDDED: dict[Input, str] = {"vectors": "rows of a table", "sets": "sets of vectors"}
+# Of sets, the one whose two parts the others are.
+_DRAWN: dict[Input, type[Learner]] = {"vectors": Learner, "sets": SetEmbedding}
 
 
-def embedders(input: str = "vectors") -> dict[str, type[Learner]]:
-    """The embedding learners by name, of rows ("vectors") or of "sets".
+def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
+    """Maps by name that need no labels and take a number of dimensions, of "vectors" or "sets".
 
     >>> embedders()["hessian-lle"].__name__, "lda" in embedders(), list(embedders("sets"))
     ('HessianLLE', False, ['set-embedding'])
     """
     found = {
         _hyphened(name): learner
-        for name, learner in all_learners().items()
-        if (
-            name == "SetEmbedding"
-            if input == "sets"
-            else learner.__module__.startswith("nearfar.manifold.") or name == "PCA"
-        )
+        for name, learner in all_estimators("map", input).items()
+        if issubclass(learner, _DRAWN[input])
+        and not learner.learner_tags.supervised
+        and "n_components" in learner().get_params(deep=False)
     }
     return dict(sorted(found.items()))
 
 
-def find_embedder(name: str, input: str = "vectors") -> type[Learner]:
+def find_embedder(name: str, input: Input = "vectors") -> type[Learner]:
     """An embedding learner by its name, whatever the case and the hyphens.
 
     >>> find_embedder("VariationalMVU").__name__, find_embedder("landmark_isomap").__name__
@@ -69,7 +71,7 @@ def make_embedder(
     n_neighbors: int | None = None,
     settings: Sequence[str] = (),
     *,
-    input: str = "vectors",
+    input: Input = "vectors",
 ) -> Learner:
     """A learner as the options ask for.
 

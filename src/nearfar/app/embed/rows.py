@@ -21,6 +21,7 @@ from nearfar.app.embed.kinds import SPECTRUM, UNLIKE, Contents, Ready, Shown, Wi
 from nearfar.app.tables.columns import Columns, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
 from nearfar.base import Learner
+from nearfar.base.tags import Input
 from nearfar.datasets.tables import EMBEDDED, Table
 from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
 from nearfar.words import count, did_you_mean, listed
@@ -41,7 +42,7 @@ class Rows:
     """Rows of numbers and categories."""
 
     noun = "row"
-    input = "vectors"
+    input: Input = "vectors"
     variable = "X"
     method = "mvu"
     kept = "training rows, as they are or mapped"

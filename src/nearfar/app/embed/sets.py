@@ -17,6 +17,7 @@ from nearfar.app.compare.set_pictures import ellipses_of, symmetric_pairs
 from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
 from nearfar.app.embed.kinds import SPECTRUM, UNLIKE, Contents, Ready, Shown, Wishes, standardised
 from nearfar.app.report.ellipses import pairs_of
+from nearfar.base.tags import Input
 from nearfar.datasets.tables import Table
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.summaries.sets import Sets
@@ -27,7 +28,7 @@ class SetsOfVectors:
     """Sets, each drawn by its Gaussian."""
 
     noun = "set"
-    input = "sets"
+    input: Input = "sets"
     variable = "sets"
     method = "set-embedding"
     kept = "means and covariances of the sets"

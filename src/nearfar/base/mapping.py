@@ -1,4 +1,4 @@
-"""What classifiers share that map points by a learner first."""
+"""What estimators share that map points by a learner first."""
 
 from __future__ import annotations
 
@@ -7,28 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import Tags, check_array
+from sklearn.base import clone
+from sklearn.utils import check_array
 
 from nearfar.arrays import Floats
-from nearfar.base import Checked
+from nearfar.base.estimator import Estimator
 from nearfar.parameters import having, none
 
 #: What the parameter ``estimator`` may be.
 A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
 
 
-class MappedClassifier(ClassifierMixin, Checked):
-    """A classifier of points in the space of its parameter ``estimator``, or of X as it is."""
+class ThroughLearner(Estimator):
+    """An estimator of points in the space of its parameter ``estimator``, or of X as it is."""
 
     estimator: Any
     estimator_: Any
     classes_: NDArray[Any]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_points")

@@ -1,0 +1,43 @@
+"""What estimators are made of.
+
+An estimator derives from one of
+
+* :class:`StatisticsLearner`: a linear map that solves from ``ClassStatistics`` alone; write
+  ``solve``;
+* :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
+  ``components_``;
+* :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
+  ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel;
+* :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
+* :class:`Estimator`: anything else; write ``fit`` and what it is for.
+
+:class:`ThroughLearner` maps points by another learner first, and :class:`TensorInput` takes
+tensors, or flat rows with their shape.
+"""
+
+from nearfar.base.embedding import Embedding
+from nearfar.base.estimator import Estimator
+from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
+from nearfar.base.learner import Learner, LinearLearner
+from nearfar.base.mapping import ThroughLearner
+from nearfar.base.registry import all_estimators, all_learners
+from nearfar.base.statistics_learner import StatisticsLearner
+from nearfar.base.tags import LearnerTags
+from nearfar.base.tensor_input import TensorInput
+from nearfar.base.voter import NeighborVoter
+
+__all__ = [
+    "Embedding",
+    "Estimator",
+    "KernelCoordinates",
+    "LandmarkCoordinates",
+    "Learner",
+    "LearnerTags",
+    "LinearLearner",
+    "NeighborVoter",
+    "StatisticsLearner",
+    "TensorInput",
+    "ThroughLearner",
+    "all_estimators",
+    "all_learners",
+]

@@ -1,0 +1,123 @@
+"""What every estimator shares: tags, declared parameters, checks of what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from nearfar.arrays import Floats
+from nearfar.base.tags import LearnerTags
+from nearfar.labels import encode_labels
+from nearfar.parameters import Allowed, check_parameter
+
+
+class Estimator(BaseEstimator):
+    """An estimator with tags and declared parameters, which checks what it is given."""
+
+    #: What it is, takes and reads.
+    learner_tags: ClassVar[LearnerTags]
+    #: Parameters worth trying beside the defaults when nothing is known of the data; up to three.
+    settings: ClassVar[Sequence[dict[str, Any]]] = ()
+
+    #: For each parameter of ``__init__`` the kinds of values it may take.
+    parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.target_tags.required = self.learner_tags.supervised
+        return tags
+
+    def _check_parameters(self) -> None:
+        for name, allowed in self.parameters.items():
+            check_parameter(type(self).__name__, name, getattr(self, name), allowed)
+
+    def _forget(self) -> None:
+        """Drop what was learned."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            del self.__dict__[name]
+
+    def _check_X(
+        self, X: ArrayLike, *, reset: bool, min_samples: int = 1, finite: bool = True
+    ) -> Floats:
+        """X as a finite float array.
+
+        ``reset`` is for ``fit``: what was learned before is forgotten, so that a fit that fails
+        leaves no old map behind, and ``n_features_in_`` and feature names are set.
+
+        ``finite=False`` leaves NaN and infinity to whoever reads the rows next.
+        """
+        if reset:
+            self._forget()
+        elif not finite and self._fits_as_it_is(X):
+            return X  # type: ignore[return-value]
+        if sparse.issparse(X):
+            raise TypeError(
+                f"{type(self).__name__} takes dense data, but X is a sparse matrix. Reduce it "
+                "first, for example with sklearn.decomposition.TruncatedSVD."
+            )
+        name = type(self).__name__
+        try:
+            rows: Floats = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=0,
+                ensure_all_finite=finite,
+            )
+        except ValueError as error:
+            if "X" in str(error):
+                raise
+            raise ValueError(f"X: {error}") from error
+        if len(rows) < min_samples:
+            if reset:
+                self._forget()
+            raise ValueError(
+                f"X has {len(rows)} sample(s) (shape={rows.shape}) while a minimum of "
+                f"{min_samples} is required by {name}."
+            )
+        return rows
+
+    def _fits_as_it_is(self, X: object) -> bool:
+        """Whether X is like the rows before, with nothing to convert or to say about names.
+
+        Checking a small batch in full takes longer than to learn from it.
+        """
+        return (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and len(X) > 0
+            and X.dtype in (np.float64, np.float32)
+            and X.shape[1] == getattr(self, "n_features_in_", -1)
+            and not hasattr(self, "feature_names_in_")
+        )
+
+    def _check_labels(
+        self, y: ArrayLike | None, n_samples: int, *, min_classes: int = 2
+    ) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        """Sorted classes and the code of each row."""
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(
+                f"{name} requires y to be passed, but the target y is None: it learns from labels."
+            )
+        classes, codes = encode_labels(y)
+        if len(codes) != n_samples:
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: X has {n_samples} "
+                f"rows and y has {len(codes)} labels."
+            )
+        if len(classes) < min_classes:
+            raise ValueError(
+                f"{name} needs at least {min_classes} classes; y has only one class "
+                f"({classes.tolist()[0]!r})."
+            )
+        return classes, codes

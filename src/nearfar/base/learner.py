@@ -1,0 +1,123 @@
+"""Methods that learn a map; those whose map is a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_array
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Vector
+from nearfar.base.estimator import Estimator
+from nearfar.blocks import row_blocks
+
+
+class Learner(TransformerMixin, Estimator):
+    """A method that learns a map in which near means alike."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
+    r"""A learner whose map is :math:`x \mapsto L (x - m)`, with ``components_`` for L.
+
+    Distances after the map are :math:`d(x, z)^2 = (x-z)^T L^T L (x-z)`; the mean :math:`m` only
+    keeps digits and plays no part in them.
+    """
+
+    components_: Floats
+    mean_: Floats
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Map points: ``(X - mean_) @ components_.T``, or without the mean if there is none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        rows = self._check_X(X, reset=False)
+        components = self.components_.astype(rows.dtype, copy=False)
+        if not hasattr(self, "mean_"):
+            return np.asarray(rows @ components.T)
+        # The mean is rounded like X: a common shift changes no distance.
+        mean = self.mean_.astype(rows.dtype, copy=False)
+        mapped = np.empty((len(rows), len(components)), dtype=rows.dtype)
+        for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=8192):
+            np.matmul(rows[block] - mean, components.T, out=mapped[block])
+        return mapped
+
+    def get_mahalanobis_matrix(self) -> Floats:
+        """The matrix M of the learned distance, ``components_.T @ components_``."""
+        check_is_fitted(self)
+        return np.asarray(self.components_.T @ self.components_)
+
+    def pair_distance(self, pairs: ArrayLike) -> Vector:
+        """Learned distance between the two points of each pair.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features)
+            Pairs of points.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+        """
+        check_is_fitted(self)
+        points = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
+        if points.ndim != 3 or points.shape[1] != 2 or points.shape[2] != self.n_features_in_:
+            raise ValueError(
+                f"pairs must have shape (n_pairs, 2, {self.n_features_in_}); got {points.shape}."
+            )
+        differences = (points[:, 0] - points[:, 1]) @ self.components_.T.astype(np.float64)
+        return np.sqrt(np.einsum("ij,ij->i", differences, differences))
+
+    def pair_score(self, pairs: ArrayLike) -> Vector:
+        """How alike the points of each pair are: minus their distance.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features)
+            Pairs of points.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+        """
+        return -self.pair_distance(pairs)
+
+    def get_metric(self) -> Callable[..., float]:
+        """A function ``metric(u, v, squared=False)`` of two points, free of the learner.
+
+        For neighbours it is many times faster to transform all points once and to use the
+        Euclidean distance.
+        """
+        check_is_fitted(self)
+        components = self.components_.astype(np.float64)
+
+        def metric(u: ArrayLike, v: ArrayLike, squared: bool = False) -> float:
+            difference = components @ (np.asarray(u, np.float64) - np.asarray(v, np.float64))
+            square = float(difference @ difference)
+            return square if squared else square**0.5
+
+        return metric

@@ -1,0 +1,181 @@
+"""Classifiers that let the nearest training objects vote, and the rule for ties."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Indices, Matrix
+from nearfar.base.estimator import Estimator
+from nearfar.blocks import row_blocks
+
+
+class NeighborVoter(ClassifierMixin, Estimator):
+    """Majority vote of the nearest; subclasses write how far objects are from training objects.
+
+    ``fit`` sets ``classes_`` and ``_codes``, the number of the class of each training object.
+    """
+
+    #: What one object is called.
+    called = "point"
+    #: Whether the label is that of the vote; a subclass may have other rules too.
+    votes = True
+
+    n_neighbors: int
+    ties: Literal["shrink", "first"]
+    classes_: NDArray[Any]
+    _codes: Indices
+
+    @abstractmethod
+    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
+        """How many objects there are, and blocks of distances to all training objects.
+
+        X is None for the training objects themselves.
+        """
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    def _check_neighbors(self, n_objects: int) -> None:
+        if self.n_neighbors > n_objects:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} is more than there are training {self.called}s "
+                f"(n_samples={n_objects})."
+            )
+
+    def _n_voters(self) -> int:
+        return self.n_neighbors
+
+    def _nearest(self, X: Any, k: int) -> tuple[Matrix, Indices]:
+        """Distances and numbers of the k nearest; each training object, if X is None, of others."""
+        n, blocks = self._distance_blocks(X)
+        distances, indices = np.empty((n, k)), np.empty((n, k), dtype=np.intp)
+        for block, D in blocks:
+            if X is None:
+                leave_out(D, np.arange(n)[block])
+            distances[block], indices[block] = nearest(D, k)
+        return distances, indices
+
+    def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Matrix, Indices]:
+        """Distances and numbers of the nearest training objects, nearest first.
+
+        Of training objects equally far those with the smaller number come first.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New objects.
+        n_neighbors : int, optional
+            How many; None is as many as vote.
+
+        Returns
+        -------
+        distances, indices : ndarray of shape (n_objects, n_neighbors)
+        """
+        check_is_fitted(self)
+        k, n = self._n_voters() if n_neighbors is None else n_neighbors, len(self._codes)
+        if not 1 <= k <= n:
+            raise ValueError(f"n_neighbors={k} must be from 1 to the {n} training {self.called}s.")
+        return self._nearest(X, k)
+
+    @available_if(lambda self: self.votes)
+    def predict_proba(self, X: Any) -> Matrix:
+        """Shares of the votes that decided: of the k neighbours left after ties shrank k.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New objects.
+
+        Returns
+        -------
+        ndarray of shape (n_objects, n_classes)
+        """
+        _, neighbors = self.kneighbors(X)
+        return vote_shares(self._codes[neighbors], len(self.classes_), self.ties)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label that wins the vote.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New objects.
+
+        Returns
+        -------
+        ndarray of shape (n_objects,)
+        """
+        _, neighbors = self.kneighbors(X)
+        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
+        return np.asarray(self.classes_[winners])
+
+    def leave_one_out_error(self) -> float:
+        """Error on the training objects, each classified by all others.
+
+        What was learned from them is not learned again: this is the training error of the works,
+        an optimistic figure for anything that learned from the labels.
+        """
+        check_is_fitted(self)
+        k, n = self._n_voters(), len(self._codes)
+        if k >= n:
+            raise ValueError(
+                f"n_neighbors={k} must be below the number of training {self.called}s, {n}, to "
+                "leave one out."
+            )
+        return vote_error(self._nearest(None, k)[1], self._codes, len(self.classes_), self.ties)
+
+
+def vote_error(neighbors: Indices, codes: Indices, n_classes: int, ties: str) -> float:
+    """The share of training objects that their neighbours outvote."""
+    return float(np.mean(vote(codes[neighbors], n_classes, ties) != codes))
+
+
+def leave_out(D: Matrix, own: Indices) -> None:
+    """Make the objects of a block, row i being object ``own[i]``, no neighbours of themselves."""
+    D[np.arange(len(D)), own] = np.inf
+
+
+def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
+    """The k smallest entries of each row, ascending, and their columns; ties by column."""
+    order = np.argsort(D, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(D, order, axis=1), order.astype(np.intp)
+
+
+def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:
+    """Shares of the votes of (n, k) neighbour codes, nearest first, after ties shrank k."""
+    n, k = codes.shape
+    shares = np.empty((n, n_classes))
+    for block in row_blocks(n, 24 * n_classes):
+        undecided = np.arange(block.start, block.stop)
+        for voters in range(k, 0, -1):
+            votes = _count(codes[undecided, :voters], n_classes)
+            leaders = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1)
+            decided = (leaders == 1) | (ties == "first")
+            shares[undecided[decided]] = votes[decided] / voters
+            undecided = undecided[~decided]
+            if not len(undecided):
+                break
+    return shares
+
+
+def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]:
+    """Winning code of each row of (n, k) neighbour codes, nearest first."""
+    winners = np.empty(len(codes), dtype=np.intp)
+    for block in row_blocks(len(codes), 32 * n_classes):
+        winners[block] = vote_shares(codes[block], n_classes, ties).argmax(axis=1)
+    return winners
+
+
+def _count(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
+    """Votes for each class, (n, n_classes)."""
+    n, k = codes.shape
+    cells = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
+    return np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes).astype(float)
