@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
@@ -17,8 +18,8 @@ from nearfar.datasets.tables import Table
 
 Contents = Callable[[NDArray[Any]], dict[str, Any]]
 
-#: Standard deviations that differ by more are scaled.
-UNLIKE = 10.0
+# Standard deviations that differ by more are scaled.
+_UNLIKE = 10.0
 #: Eigenvalues to find for the spectrum, where more cost next to nothing.
 SPECTRUM = 10
 
@@ -64,14 +65,13 @@ class Shown:
 
 
 class Kind(Protocol):
-    """A kind of data that can be embedded."""
+    """A kind of data that can be embedded: rows, or sets."""
 
-    #: What one of them is called.
+    #: What one of them is called, and all of them in Python code.
     noun: str
-    #: What learners of this kind take, by their tags; and what Python code calls it.
-    input: Input
     variable: str
-    #: The method where none is named.
+    #: What learners of this kind take, by their tags; and the method where none is named.
+    input: Input
     method: str
     #: What a saved model holds of the data, and how a model of another kind refuses a file.
     kept: str
@@ -93,6 +93,7 @@ class Kind(Protocol):
 
     def at_work(self, learner: Learner) -> AbstractContextManager[None]:
         """Settings of the learner that are for the fit only."""
+        return nullcontext()
 
     def show(self, learner: Learner, X: Any, show_rows: bool) -> Shown:
         """What the picture has beside the places."""
@@ -100,18 +101,23 @@ class Kind(Protocol):
     def code(self, table: Table, ready: Ready, wishes: Wishes) -> tuple[list[str], list[str]]:
         """Imports and lines of Python that give ``variable``."""
 
-    def names(self, table: Table) -> Any:
-        """A name of each for a table of coordinates, or None."""
-
-    def metadata(self, table: Table) -> dict[str, Any]:
-        """What a model file must know to read new data alike."""
-
     def mapped(self, chain: Pipeline, table: Table, name: str) -> NDArray[Any]:
         """Where a fitted chain maps them; ``name`` is that of their file."""
 
+    def names(self, table: Table) -> Any:
+        """A name of each for a table of coordinates, or None."""
+        return None
 
-def standardised(what: str, ratio: float) -> str:
-    """Say that features of unlike spread were scaled."""
+    def metadata(self, table: Table) -> dict[str, Any]:
+        """What a model file must know to read new data alike."""
+        return {}
+
+
+def unlike(what: str, spread: NDArray[np.float64]) -> str:
+    """Say that features are standardised, if their standard deviations are unlike; else nothing."""
+    ratio = float(spread.max() / spread.min()) if len(spread) else 1.0
+    if ratio <= _UNLIKE:
+        return ""
     return (
         f"Standardised: the {what}' standard deviations differ up to {ratio:,.0f}-fold "
         "(--scale none leaves them as they are)."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
 from nearfar.app.embed import facts
 from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors, is_known
-from nearfar.app.embed.kinds import SPECTRUM, UNLIKE, Contents, Ready, Shown, Wishes, standardised
+from nearfar.app.embed.kinds import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.tables.columns import Columns, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
 from nearfar.base import Learner
-from nearfar.base.tags import Input
 from nearfar.datasets.tables import EMBEDDED, Table
 from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
 from nearfar.words import count, did_you_mean, listed
@@ -38,11 +36,11 @@ _IMAGE_BYTES = 3_000_000
 _EDGES_EACH = 5
 
 
-class Rows:
+class Rows(Kind):
     """Rows of numbers and categories."""
 
     noun = "row"
-    input: Input = "vectors"
+    input = "vectors"
     variable = "X"
     method = "mvu"
     kept = "training rows, as they are or mapped"
@@ -138,10 +136,6 @@ class Rows:
             most = min(most, int(given["n_landmarks"]) - 1)
         return max(asked, most)
 
-    def at_work(self, learner: Learner) -> AbstractContextManager[None]:
-        """Nothing."""
-        return nullcontext()
-
     def show(self, learner: Learner, X: Floats, show_rows: bool) -> Shown:
         """All rows or a random choice, the neighbour graph, and what is said of copies."""
         n = len(X)
@@ -176,13 +170,6 @@ class Rows:
             imports.append(f"from sklearn.preprocessing import {scaler}")
             lines.append(f"X = {scaler}().fit_transform(X)")
         return imports, lines
-
-    def names(self, table: Table) -> None:
-        """Rows have none."""
-
-    def metadata(self, table: Table) -> dict[str, Any]:
-        """Nothing: the chain chooses its columns itself."""
-        return {}
 
     def mapped(self, chain: Pipeline, table: Table, name: str) -> Floats:
         """Rows by the columns that the chain was fitted on."""
@@ -254,10 +241,10 @@ def _scaled(X: Floats, scale: Scale, images: bool, steps: list[Any], notes: list
         way = "none"
         spread = X.std(axis=0, dtype=np.float64)
         spread = spread[spread > 1e-12 * max(float(spread.max()), np.finfo(float).tiny)]
-        ratio = float(spread.max() / spread.min()) if len(spread) else 1.0
-        if ratio > UNLIKE and not images:
+        note = unlike("columns", spread)
+        if note and not images:
             way = "standard"
-            notes.append(standardised("columns", ratio))
+            notes.append(note)
     if way == "none":
         return X
     scaler = StandardScaler() if way == "standard" else Normalizer()

@@ -15,20 +15,19 @@ from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
 from nearfar.app.compare.set_pictures import ellipses_of, symmetric_pairs
 from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
-from nearfar.app.embed.kinds import SPECTRUM, UNLIKE, Contents, Ready, Shown, Wishes, standardised
+from nearfar.app.embed.kinds import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.report.ellipses import pairs_of
-from nearfar.base.tags import Input
 from nearfar.datasets.tables import Table
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, listed
 
 
-class SetsOfVectors:
+class SetsOfVectors(Kind):
     """Sets, each drawn by its Gaussian."""
 
     noun = "set"
-    input: Input = "sets"
+    input = "sets"
     variable = "sets"
     method = "set-embedding"
     kept = "means and covariances of the sets"
@@ -141,11 +140,10 @@ def _set_scale(learner: SetEmbedding, sets: Sets, scale: Scale, notes: list[str]
     if scale != "auto":
         learner.set_params(standardize=scale == "standard")
         return
-    spread = _spread(sets)
-    ratio = float(spread.max() / spread.min())
-    if ratio > UNLIKE and not learner.standardize:
+    note = unlike("features", _spread(sets))
+    if note and not learner.standardize:
         learner.set_params(standardize=True)
-        notes.append(standardised("features", ratio))
+        notes.append(note)
 
 
 def _spread(sets: Sets) -> NDArray[np.float64]:

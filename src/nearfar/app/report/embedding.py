@@ -13,7 +13,7 @@ from nearfar.app.report import charts
 from nearfar.app.report.comparison import FORMAT, is_picture
 from nearfar.app.report.ellipses import ellipses_for_script, ellipses_view, packed
 from nearfar.app.report.markup import Markup, script_json, tag
-from nearfar.app.report.page import frame, render_page, write_page
+from nearfar.app.report.page import figure, frame, render_page, write_page
 from nearfar.app.report.words import (
     SPACE,
     cut,
@@ -103,37 +103,20 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
 def _figures(document: dict[str, Any]) -> list[dict[str, str]]:
     """Large numbers below the picture."""
     figures = []
-    proof, values = document["certificate"], document["spectrum"]
+    proof, values, judged = document["certificate"], document["spectrum"], document["quality"]
     if proof["gap"] is not None:
-        gap = max(proof["gap"], 0.0)
-        figures.append(
-            {
-                "title": "Gap to the best possible",
-                "value": _fine_percent(gap),
-                "note": f"residual {_fine_percent(proof['residual'])}",
-            }
-        )
+        gap, note = max(proof["gap"], 0.0), f"residual {_fine_percent(proof['residual'])}"
+        figures.append(figure("Gap to the best possible", _fine_percent(gap), note))
     if values["drawn"] is not None and values["dimension"] is not None:
-        figures.append(
-            {
-                "title": "Dimensions by the spectrum",
-                "value": str(values["dimension"]),
-                "note": f"those drawn hold {percent(min(values['drawn'], 1.0))}",
-            }
-        )
-    for measure in document["quality"]["measures"]:
-        if measure["name"] in ("intersection", "trust", "trustworthiness"):
-            figures.append(
-                {
-                    "title": measure["label"],
-                    "value": percent(measure["value"])
-                    if measure["name"] == "intersection"
-                    else f"{measure['value']:.3f}",
-                    "note": f"of the {document['quality']['n_neighbors']} nearest"
-                    if measure["name"] == "intersection"
-                    else "1 is the best",
-                }
-            )
+        note = f"those drawn hold {percent(min(values['drawn'], 1.0))}"
+        figures.append(figure("Dimensions by the spectrum", str(values["dimension"]), note))
+    for measure in judged["measures"]:
+        label, value = measure["label"], measure["value"]
+        if measure["name"] == "intersection":
+            note = f"of the {judged['n_neighbors']} nearest"
+            figures.append(figure(label, percent(value), note))
+        elif measure["name"] in ("trust", "trustworthiness"):
+            figures.append(figure(label, f"{value:.3f}", "1 is the best"))
     return figures[:4]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from nearfar.app.report import charts, sections
 from nearfar.app.report.comparison import Comparison, Method
 from nearfar.app.report.markup import Markup, tag
+from nearfar.app.report.page import figure
 from nearfar.app.report.words import (
     NONE,
     cut,
@@ -57,24 +58,20 @@ def _figures(comparison: Comparison) -> list[View]:
     named = comparison.by_name.get(comparison["answer"]["method"])
     reference = comparison.reference
     figures = [
-        {
-            "title": f"{comparison.label(method['name'])} keeps",
-            "value": percent(method["kept"]),
-            "note": sections.said_interval(comparison, method["interval"]),
-        }
+        figure(
+            f"{comparison.label(method['name'])} keeps",
+            percent(method["kept"]),
+            sections.said_interval(comparison, method["interval"]),
+        )
         for method in ((named,) if named is reference else (named, reference))
         if method is not None and number(method.get("kept")) is not None
     ]
     if named is not reference:
         figures += sections.difference_figure(comparison, named)
-    if number(comparison.protocol["chance"]) is not None:
-        figures.append(
-            {
-                "title": "By chance",
-                "value": percent(comparison.protocol["chance"]),
-                "note": "what rows thrown at random would keep",
-            }
-        )
+    chance = comparison.protocol["chance"]
+    if number(chance) is not None:
+        note = "what rows thrown at random would keep"
+        figures.append(figure("By chance", percent(chance), note))
     return figures
 
 

@@ -59,6 +59,11 @@ def frame(
     }
 
 
+def figure(title: str, value: str, note: str) -> dict[str, str]:
+    """A large number with what it is."""
+    return {"title": title, "value": value, "note": note}
+
+
 def _each(first: str, others: str | list[str]) -> list[str]:
     return list(dict.fromkeys([first, *([others] if isinstance(others, str) else others)]))
 

@@ -17,6 +17,7 @@ from scipy.stats import rankdata
 
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison, Method, shares_by_fold
+from nearfar.app.report.page import figure
 from nearfar.app.report.words import (
     NONE,
     SPACE,
@@ -99,29 +100,20 @@ def answer_view(comparison: Comparison) -> View:
 
 def _figures(comparison: Comparison) -> list[View]:
     """Up to four numbers: before, after, the difference, and after selection."""
-    figures = []
+    figures: list[View] = []
     reference, best, nested = comparison.reference, comparison.best, comparison["nested"]
     for method, title in ((reference, "Reference"), (best, "Best learner")):
         if method is not None and number(method["error"]) is not None:
             label = comparison.label(method["name"])
-            figures.append(
-                {
-                    "title": f"{title}: {label}" if label != title else title,
-                    "value": percent(method["error"]),
-                    "note": f"{comparison.measure.lower()}, "
-                    f"{said_interval(comparison, method['interval'])}",
-                }
-            )
+            title = f"{title}: {label}" if label != title else title
+            note = f"{comparison.measure.lower()}, {said_interval(comparison, method['interval'])}"
+            figures.append(figure(title, percent(method["error"]), note))
     figures += difference_figure(comparison, best)
     if nested:
-        figures.append(
-            {
-                "title": f"After choosing inside {_inside(comparison)}",
-                "value": percent(nested.get("error")),
-                "note": "what to expect of the choice itself, "
-                f"{said_interval(comparison, nested.get('interval'))}",
-            }
-        )
+        title = f"After choosing inside {_inside(comparison)}"
+        said = said_interval(comparison, nested.get("interval"))
+        note = f"what to expect of the choice itself, {said}"
+        figures.append(figure(title, percent(nested.get("error")), note))
     return figures
 
 
@@ -137,8 +129,7 @@ def difference_figure(comparison: Comparison, method: Method | None) -> list[Vie
     if number(method["p_holm"]) is not None:
         p = f"p {p_value(method['p_holm'])}".replace(" ", SPACE)
         note += f"; {p} after Holm"
-    value = points(method["difference"], unit=True)
-    return [{"title": "Difference", "value": value, "note": note}]
+    return [figure("Difference", points(method["difference"], unit=True), note)]
 
 
 def said_interval(comparison: Comparison, ends: Any, write: Any = percent) -> str:
@@ -334,7 +325,7 @@ def paired_view(comparison: Comparison) -> View:
         "folds": f"{len(comparison['common_folds']):,} of {count(len(comparison['folds']), 'fold')}"
         if len(comparison["common_folds"]) < len(comparison["folds"])
         else "",
-        "more": len(comparison.learners) - min(len(comparison.learners), LEARNERS),
+        "more": max(0, len(comparison.learners) - LEARNERS),
         "hidden": any(row["hidden"] for row in rows),
         "outside": any(not scale.holds(dot.value) for row in rows for dot in row["dots"]),
     }
