@@ -42,41 +42,41 @@ def plane_words(shares: list[float], standardized: bool) -> str:
     )
 
 
-def ellipses_view(sets: dict[str, Any] | None) -> dict[str, Any] | None:
+def ellipses_view(panel: dict[str, Any] | None) -> dict[str, Any] | None:
     """What the panel says; None of rows."""
-    if sets is None:
+    if panel is None:
         return None
-    n = len(sets["sizes"])
-    stored = 0 if sets["ellipses"] is None else min(n, MOST_ELLIPSES)
-    neighbors = np.asarray(sets["neighbors"])
+    n = len(panel["sizes"])
+    stored = 0 if panel["ellipses"] is None else min(n, MOST_ELLIPSES)
+    neighbors = np.asarray(panel["neighbors"])
     return {
-        "rule": plane_words(list(sets["plane"]), bool(sets["standardized"])),
-        "metric": metric_words(sets["metric"]),
+        "rule": plane_words(list(panel["plane"]), bool(panel["standardized"])),
+        "metric": metric_words(panel["metric"]),
         "n_neighbors": int(neighbors.shape[1]) if neighbors.ndim == 2 else 0,
         "stored": stored,
         "drawn": n,
-        "hidden": sets["ellipses"] is None,
+        "hidden": panel["ellipses"] is None,
     }
 
 
-def ellipses_for_script(sets: dict[str, Any] | None) -> dict[str, Any]:
+def ellipses_for_script(panel: dict[str, Any] | None) -> dict[str, Any]:
     """What the script needs: names, sizes, ellipses and neighbours of the sets drawn."""
-    if sets is None:
+    if panel is None:
         return {}
-    ellipses, names = sets["ellipses"], sets["names"]
-    neighbors = np.asarray(sets["neighbors"])
+    ellipses, names = panel["ellipses"], panel["names"]
+    neighbors = np.asarray(panel["neighbors"])
     found: dict[str, Any] = {
         "titles": None if names is None else [cut(name, 40) for name in names],
-        "sizes": packed(np.asarray(sets["sizes"]).astype("<u4")),
+        "sizes": packed(np.asarray(panel["sizes"]).astype("<u4")),
         "n_neighbors": int(neighbors.shape[1]) if neighbors.ndim == 2 else 0,
-        "axes": [f"direction {i + 1} ({percent(share)})" for i, share in enumerate(sets["plane"])],
-        "metric": metric_words(sets["metric"]),
+        "axes": [f"direction {i + 1} ({percent(share)})" for i, share in enumerate(panel["plane"])],
+        "metric": metric_words(panel["metric"]),
     }
     if ellipses is not None:
         found |= {
             "ellipses": packed(np.asarray(ellipses)[:MOST_ELLIPSES].astype("<f4")),
             "neighbors": packed(neighbors.astype("<u4")),
-            "dissimilarities": packed(np.asarray(sets["dissimilarities"]).astype("<f4")),
+            "dissimilarities": packed(np.asarray(panel["dissimilarities"]).astype("<f4")),
         }
     return found
 

@@ -141,16 +141,16 @@ def said_interval(comparison: Comparison, ends: Any, write: Any = percent) -> st
 def data_view(comparison: Comparison) -> View:
     """Size, columns left out, messages and warnings."""
     data = comparison.data
-    sets, noun = data["sets"], comparison.noun
+    vectors, noun = data["sets"], comparison.noun
     facts = [
         (f"{noun.capitalize()}s", _whole(data["n_rows"])),
         ("Features", _whole(data["n_features"])),
         ("Classes", _whole(len(data["classes"]) or None)),
         ("Target", cut(data["target"]) or NONE),
     ]
-    if sets is not None:
-        facts.insert(1, ("Vectors", _whole(sets["n_vectors"])))
-        facts.insert(2, ("Of a set", f"{_whole(sets['least'])} to {_whole(sets['most'])}"))
+    if vectors is not None:
+        size = f"{_whole(vectors['least'])} to {_whole(vectors['most'])}"
+        facts[1:1] = [("Vectors", _whole(vectors["n_vectors"])), (f"Of a {noun}", size)]
     if data["groups"]:
         facts.append(("Groups", f"{cut(data['groups']['name'])} ({_whole(data['groups']['n'])})"))
     if data["time"]:
