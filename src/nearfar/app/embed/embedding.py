@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.document import versions
 from nearfar.app.compare.lines import code_of
+from nearfar.app.compare.shown import FORMAT
 from nearfar.app.embed import facts
 from nearfar.app.embed.colors import colors, colors_of
 from nearfar.app.embed.kinds import Kind, Ready, Wishes
@@ -25,7 +26,7 @@ from nearfar.app.embed.methods import in_options
 from nearfar.app.embed.rows import Rows
 from nearfar.app.embed.sets import SetsOfVectors
 from nearfar.app.progress import FitProgress
-from nearfar.app.report.embedding import FORMAT, write_embedding_document
+from nearfar.app.report.embedding import write_embedding_document
 from nearfar.base import Learner
 from nearfar.datasets.tables import Table
 from nearfar.summaries.sets import Sets

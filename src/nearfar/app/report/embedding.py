@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.app.compare.shown import FORMAT
 from nearfar.app.report import charts
-from nearfar.app.report.comparison import FORMAT, is_picture
+from nearfar.app.report.comparison import is_picture
 from nearfar.app.report.ellipses import ellipses_for_script, ellipses_view, packed
 from nearfar.app.report.markup import Markup, script_json, tag
 from nearfar.app.report.page import figure, frame, render_page, write_page

@@ -9,8 +9,8 @@ from typing import Any
 from nearfar.app.report import sections
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.embeddings import embeddings_view
-from nearfar.app.report.maps import chosen_points, maps_view
-from nearfar.app.report.neighbours import neighbours_view, sampled_rows
+from nearfar.app.report.maps import maps_view
+from nearfar.app.report.neighbours import neighbours_view
 from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.sets import sets_view
 
@@ -82,33 +82,6 @@ def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool
     >>> folder.cleanup()
     """
     return write_page(lambda: render(document), path, force=force, example="report.html")
-
-
-def rows_to_show(document: dict[str, Any]) -> list[int]:
-    """The rows whose contents the report of this document can show.
-
-    A comparison asks for them before it fills ``document["rows"]`` and ``document["images"]``,
-    which may then leave out all others.
-
-    Parameters
-    ----------
-    document : dict
-        The document, with ``held_out`` and ``maps``.
-
-    Returns
-    -------
-    list of int
-        Row numbers; those of the sampled neighbours first, then those that a hover shows.
-
-    Examples
-    --------
-    >>> rows_to_show({"format": 1})
-    []
-    """
-    comparison = Comparison(document)
-    rows = comparison["maps"]["rows"]
-    drawn = [rows[i] for i in chosen_points(comparison)]
-    return list(dict.fromkeys([*sampled_rows(comparison), *drawn]))
 
 
 def _report(comparison: Comparison) -> dict[str, Any]:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from nearfar.app.compare.shown import chosen_points, map_names
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.markup import Markup, script_json
 from nearfar.app.report.words import cut, number, percent
 from nearfar.words import count
 
-POINTS = 4000  # in all maps together; the folds of the strips are counted apart
-MAPS = 12
 LEGEND = 40
 # Columns and characters that a hover shows, the first pair that fits into so many bytes.
 HOVER = ((8, 24), (6, 18), (4, 12), (2, 10))
@@ -74,24 +73,6 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         "hidden": not comparison.shows_rows,
         "hover": _hover(comparison, [rows[i] for i in chosen], codes, classes, hover_maps),
     }
-
-
-def map_names(comparison: Comparison) -> list[str]:
-    """Reference, best learner, then the others in their order."""
-    methods = comparison["maps"]["methods"]
-    first = [m["name"] for m in (comparison.reference, comparison.best) if m is not None]
-    ordered = [*first, *(m["name"] for m in comparison.methods), *methods]
-    return [name for name in dict.fromkeys(ordered) if name in methods][:MAPS]
-
-
-def chosen_points(comparison: Comparison) -> list[int]:
-    """Positions in the map's lists: all, or a seeded subsample that every map shares."""
-    names = map_names(comparison)
-    total = min(len(comparison["maps"]["rows"]), len(comparison["maps"]["classes"]))
-    most = POINTS // max(len(names), 1)
-    if total <= most:
-        return list(range(total))
-    return np.sort(comparison.random().choice(total, most, replace=False)).tolist()
 
 
 def _predictions(comparison: Comparison, name: str) -> dict[int, int]:
