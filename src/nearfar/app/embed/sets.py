@@ -17,6 +17,7 @@ from nearfar.app.compare.set_pictures import ellipses_of, symmetric_pairs
 from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
 from nearfar.app.embed.kinds import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.report.ellipses import pairs_of
+from nearfar.app.tables.reading import refuse_for_sets
 from nearfar.datasets.tables import Table
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.summaries.sets import Sets
@@ -35,11 +36,7 @@ class SetsOfVectors(Kind):
 
     def check(self, wishes: Wishes) -> None:
         """Options that say nothing about sets."""
-        for option, value in (("keep", wishes.keep), ("images", wishes.image_shape)):
-            if value:
-                raise ValueError(
-                    f"--{option} is for rows of a table, and the data are sets of vectors."
-                )
+        refuse_for_sets(keep=wishes.keep, images=wishes.image_shape)
 
     def prepare(self, table: Table, learner: SetEmbedding, wishes: Wishes) -> Ready:
         """Have the learner scale them; they are as they should be."""

@@ -30,7 +30,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         }
     chosen = chosen_points(comparison)
     classes = [comparison["maps"]["classes"][i] for i in chosen]
-    predicted = {name: _predictions(comparison, name) for name in names}
+    predicted = {name: comparison.predicted(name) for name in names}
     size = 220.0 if len(chosen) <= 100 else 300.0 if len(chosen) <= 600 else 400.0
     maps, hover_maps = [], []
     for position, name in enumerate(names):
@@ -72,16 +72,6 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         "predictions": any(predicted.values()),
         "hidden": not comparison.shows_rows,
         "hover": _hover(comparison, [rows[i] for i in chosen], codes, classes, hover_maps),
-    }
-
-
-def _predictions(comparison: Comparison, name: str) -> dict[int, int]:
-    held_out = comparison.held_out
-    guesses = held_out["predicted"].get(name) or []
-    return {
-        row: guess
-        for row, guess in zip(held_out["rows"], guesses, strict=False)
-        if guess is not None
     }
 
 

@@ -22,10 +22,7 @@ def sets_view(comparison: Comparison) -> dict[str, Any] | None:
         return None
     rows = found["rows"]
     classes = comparison.data["classes"]
-    held = comparison.held_out
-    known = {int(row): code for row, code in held["labels"].items()}
-    known |= dict(zip(held["rows"], held["true"], strict=False))
-    codes = np.array([known.get(row, -1) for row in rows])
+    codes = np.array([comparison.labels.get(row, -1) for row in rows])
     columns = {"vectors": [f"{size:,}" for size in found["sizes"]], **_predicted(comparison, rows)}
     color = None
     if len(classes) <= _MOST_CLASSES:
@@ -62,11 +59,10 @@ def _by(found: dict[str, Any]) -> str:
 
 def _predicted(comparison: Comparison, rows: list[int]) -> dict[str, list[str]]:
     """What held-out sets were taken for, by the reference and by the best method."""
-    held, found = comparison.held_out, {}
+    found = {}
     for method in (comparison.reference, comparison.best):
-        guesses = None if method is None else held["predicted"].get(method["name"])
+        guesses = {} if method is None else comparison.predicted(method["name"])
         if method is not None and guesses:
-            by_row = dict(zip(held["rows"], guesses, strict=False))
-            texts = [comparison.class_name(by_row.get(row)) for row in rows]
+            texts = [comparison.class_name(guesses.get(row)) for row in rows]
             found[f"by {comparison.label(method['name'])}"] = texts
     return found
