@@ -17,14 +17,10 @@ from nearfar.app.compare import set_methods
 from nearfar.app.compare.folds import Problem, predict_all_k, run_fold
 from nearfar.app.compare.kinds import sets as module
 from nearfar.app.compare.question import Question
-from nearfar.app.compare.set_pictures import (
-    ellipses_of,
-    picture_of_sets,
-    plane_words,
-    principal_plane,
-)
+from nearfar.app.compare.set_pictures import ellipses_of, picture_of_sets, principal_plane
 from nearfar.app.compare.shared_embeddings import SharedEmbeddings
 from nearfar.app.compare.splits import inner_splits
+from nearfar.app.report.ellipses import plane_words
 from nearfar.datasets import make_sets
 from nearfar.distributions import dissimilarity
 from nearfar.evaluation.measures import Measure
@@ -409,7 +405,7 @@ def test_a_picture_that_fails_leaves_the_comparison(sets, monkeypatch):
 
 def test_the_page_of_a_learner_fitted_in_python(sets, tmp_path):
     pytest.importorskip("jinja2")
-    from nearfar.app.report import write_embedding
+    from nearfar.app.embed import write_embedding
 
     learner = SetEmbedding(3, metric="jeffreys", standardize=True).fit(sets)
     chain = make_pipeline(learner, SVC()).fit(sets, sets.labels)

@@ -39,14 +39,6 @@ def add_sets(command: argparse.ArgumentParser) -> None:
     )
 
 
-def of_sets(options: argparse.Namespace, source: Any) -> bool:
-    """Whether the data are sets of vectors: the user says so, or the file does."""
-    from nearfar.app.tables.reading import noun_of_file
-    from nearfar.datasets.tables import as_file
-
-    return noun_of_file(as_file(source), options.set_id) == "set"
-
-
 def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> Any:
     """:func:`nearfar.app.tables.reading.read_data` by the options of a command."""
     from nearfar.app.tables import reading
@@ -59,13 +51,6 @@ def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> 
         drop=getattr(options, "drop", ()),
         **given,
     )
-
-
-def refuse_for_sets(options: argparse.Namespace, *names: str) -> None:
-    """Refuse options that say nothing about sets."""
-    for name in names:
-        if getattr(options, name.replace("-", "_")) not in (None, False, []):
-            raise ValueError(f"--{name} is for rows of a table, and the data are sets of vectors.")
 
 
 def add_scale(

@@ -195,6 +195,19 @@ class Document:
             },
         }
 
+    @cached_property
+    def labels(self) -> dict[int, Any]:
+        """Class codes by row; rows that are never held out are named apart."""
+        found = self.held_out
+        apart = {int(row): code for row, code in found["labels"].items()}
+        return apart | dict(zip(found["rows"], found["true"], strict=False))
+
+    def predicted(self, name: str) -> dict[int, Any]:
+        """What a method took held-out rows for, where that is known."""
+        guesses = self.held_out["predicted"].get(name) or []
+        by_row = zip(self.held_out["rows"], guesses, strict=False)
+        return {row: guess for row, guess in by_row if guess is not None}
+
     @property
     def tested_again(self) -> int:
         """How many tests of rows are left out, since the rows were tested before."""
@@ -289,10 +302,7 @@ def find_changes(document: Document) -> list[Change]:
         return []
     before = held_out["neighbors"].get(reference["name"]) or []
     after = held_out["neighbors"].get(best["name"]) or []
-    # Every row is held out once in k folds; "labels" names rows that never are.
-    labels = {int(row): code for row, code in held_out["labels"].items()}
-    labels |= dict(zip(held_out["rows"], held_out["true"], strict=False))
-    changes = []
+    labels, changes = document.labels, []
     for row, label, old, new in zip(
         held_out["rows"], held_out["true"], before, after, strict=False
     ):

@@ -30,6 +30,11 @@ class Comparison(Document):
         name = cut(self.protocol["measure"], 40) or "error"
         return name[0].upper() + name[1:]
 
+    @property
+    def sense(self) -> int:
+        """1 where larger numbers are better, as shares kept are; -1 for errors."""
+        return 1 if self.document["kind"] == "embeddings" else -1
+
     def label(self, name: str) -> str:
         """How a method is called in the report."""
         method = self.by_name.get(name)

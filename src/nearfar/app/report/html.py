@@ -11,9 +11,8 @@ from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.embeddings import embeddings_view
 from nearfar.app.report.maps import maps_view
 from nearfar.app.report.neighbours import neighbours_view
-from nearfar.app.report.page import render_page, write_page
+from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.sets import sets_view
-from nearfar.app.report.words import cut, moment
 
 
 def render(document: dict[str, Any]) -> str:
@@ -49,7 +48,10 @@ def render(document: dict[str, Any]) -> str:
     style, script = ["report.css"], ["report.js"]
     if comparison["sets"]:
         style, script = [*style, "embedding.css"], [*script, "embedding.js", "ellipses.js"]
-    return render_page(template, _frame(comparison) | view, style=style, script=script)
+    around = frame(
+        comparison.data["name"], comparison["created"], comparison["versions"], "compare", "answer"
+    )
+    return render_page(template, around | view, style=style, script=script)
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -97,15 +99,4 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "weights": sections.weights_view(comparison),
         "cost": sections.cost_view(comparison),
         "protocol": sections.protocol_view(comparison),
-    }
-
-
-def _frame(comparison: Comparison) -> dict[str, Any]:
-    """What the pages of both kinds have."""
-    return {
-        "name": cut(comparison.data["name"], 60) or "data",
-        "made": moment(comparison["created"]),
-        "version": cut(comparison["versions"].get("nearfar"), 40),
-        "command": "compare",
-        "first": "answer",
     }

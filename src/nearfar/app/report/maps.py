@@ -18,7 +18,6 @@ LEGEND = 40
 HOVER = ((8, 24), (6, 18), (4, 12), (2, 10))
 HOVER_BYTES = 900_000
 IMAGE_BYTES = 900_000
-EDGE = 10.0
 
 
 def maps_view(comparison: Comparison) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         }
     chosen = chosen_points(comparison)
     classes = [comparison["maps"]["classes"][i] for i in chosen]
-    predicted = {name: _predictions(comparison, name) for name in names}
+    predicted = {name: comparison.predicted(name) for name in names}
     size = 220.0 if len(chosen) <= 100 else 300.0 if len(chosen) <= 600 else 400.0
     maps, hover_maps = [], []
     for position, name in enumerate(names):
@@ -76,16 +75,6 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _predictions(comparison: Comparison, name: str) -> dict[int, int]:
-    held_out = comparison.held_out
-    guesses = held_out["predicted"].get(name) or []
-    return {
-        row: guess
-        for row, guess in zip(held_out["rows"], guesses, strict=False)
-        if guess is not None
-    }
-
-
 def _marks(
     places: dict[str, Any],
     chosen: list[int],
@@ -93,7 +82,7 @@ def _marks(
     guesses: list[Any],
     size: float,
 ) -> list[Markup]:
-    """One mark a point; both axes have one unit, since distances are what the map shows."""
+    """One mark a point."""
     xs, ys = places.get("x") or [], places.get("y") or []
     found = [
         (index, x, y)
@@ -104,15 +93,11 @@ def _marks(
     ]
     if not found:
         return []
-    spots = np.array([(x, y) for _, x, y in found])
-    low, high = spots.min(axis=0), spots.max(axis=0)
-    span = float((high - low).max()) or 1.0
-    spots = (spots - (low + high) / 2) / span * (size - 2 * EDGE)
+    spots = charts.fitted(np.array([(x, y) for _, x, y in found]), size)
     marks = []
     for (index, _, _), (x, y) in zip(found, spots.tolist(), strict=True):
         wrong = guesses[index] is not None and guesses[index] != classes[index]
-        place = (size / 2 + x, size / 2 - y)
-        marks.append((wrong, charts.marker(_code(classes[index]), *place, index, wrong)))
+        marks.append((wrong, charts.marker(_code(classes[index]), x, y, index, wrong)))
     # Misclassified rows on top.
     return [mark for _, mark in sorted(marks, key=lambda pair: pair[0])]
 

@@ -9,7 +9,7 @@ from typing import Any
 from nearfar.datasets.set_tables import read_sets, refuse_unfolded
 from nearfar.datasets.tables import DataFile, Table, as_file, read_table
 
-__all__ = ["noun_of_file", "read_data"]
+__all__ = ["noun_of_file", "read_data", "refuse_for_sets"]
 
 
 def noun_of_file(file: DataFile, set_id: str | None = None) -> str:
@@ -57,3 +57,10 @@ def read_data(
     table = read_table(file, time=time, guess_target=guess_target, **given)
     refuse_unfolded(table, [*keep, *drop])
     return table
+
+
+def refuse_for_sets(**options: Any) -> None:
+    """Refuse options, by name, that say nothing about sets."""
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"--{name} is for rows of a table, and the data are sets of vectors.")

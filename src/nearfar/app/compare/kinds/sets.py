@@ -17,6 +17,7 @@ from nearfar.app.compare.shared_embeddings import SharedEmbeddings
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.tables.columns import Columns
+from nearfar.app.tables.reading import refuse_for_sets
 from nearfar.app.tables.traps import Trap, duplicates
 from nearfar.distributions.objects import fingerprints
 from nearfar.distributions.set_embedding import SetEmbedding
@@ -37,11 +38,7 @@ class SetKind(RowKind):
                 "labels, and drawn without them by nearfar embed."
             )
         if asked.from_file:
-            for name in ("time", "keep"):
-                if getattr(asked, name):
-                    raise ValueError(
-                        f"--{name} is for rows of a table, and the data are sets of vectors."
-                    )
+            refuse_for_sets(time=asked.time, keep=asked.keep)
         super().read()
         if self.table.y is None:
             self.table.y = self.table.X.labels
