@@ -16,7 +16,8 @@ import nearfar
 from nearfar import KNNClassifier, compare
 from nearfar.app.cli import main
 from nearfar.app.cli.compare import add_compare
-from nearfar.app.compare.kinds import Kind, kind_of
+from nearfar.app.compare.kinds.choice import kind_of
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import learners
 from nearfar.app.compare.question import Question
 from nearfar.base import LearnerTags, LinearLearner
