@@ -25,7 +25,7 @@ from nearfar.large_margin.impostors import find_impostors, target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
 from nearfar.large_margin.problem import LargeMargin, shrinkage_of, unscaled, whitened
 from nearfar.large_margin.projected_subgradient import WorkingSet
-from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot, pair_distances
+from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot, listed_distances
 from nearfar.summaries.class_statistics import ClassStatistics
 
 IRIS = load_iris(return_X_y=True)
@@ -739,10 +739,10 @@ def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
     X, W = rng.normal(size=(50, 3)), rng.normal(size=(50, 50))
     W = sparse.csr_array(np.where(W > 1, W, 0.0))
     first, second = np.nonzero(rng.random((50, 50)) < 0.2)
-    wanted = laplacian_dot(W, X), pair_distances(X, first, second)
+    wanted = laplacian_dot(W, X), listed_distances(X, first, second)
     monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
     np.testing.assert_allclose(laplacian_dot(W, X, n_threads), wanted[0], atol=1e-12)
-    np.testing.assert_array_equal(pair_distances(X, first, second, n_threads), wanted[1])
+    np.testing.assert_array_equal(listed_distances(X, first, second, n_threads), wanted[1])
 
 
 def test_no_push_left_means_no_leave_one_out_error():

@@ -19,14 +19,14 @@ from nearfar.persistence import load, save
 from nearfar.solvers.proven_bound import exceeds
 from nearfar.solvers.unfolding import (
     Edges,
-    Interrupted,
     Problem,
+    UnfoldingInterrupted,
     dual_bound,
+    laplacian_eigenpairs,
     least_price,
-    principal_axes,
     relative_gap,
     repaired,
-    smallest_eigenpairs,
+    turned_to_axes,
 )
 from nearfar.solvers.unfolding_certificate import certify, proven_eigenvalue
 from nearfar.solvers.unfolding_interior import interior_point
@@ -73,7 +73,7 @@ def test_a_ring_becomes_a_regular_polygon(solve, constraints, n):
     assert proof.value == pytest.approx(n * weight, rel=1e-6)
     assert proof.bound.value == pytest.approx(n * weight, rel=1e-6)
     np.testing.assert_allclose(proof.bound.weights, weight, rtol=1e-3)
-    values, Y = principal_axes(edges, proof.factor)
+    values, Y = turned_to_axes(edges, proof.factor)
     assert values[0] == pytest.approx(values[1], rel=1e-3)
     assert values[2:].sum() < 1e-5 * values[0]
     np.testing.assert_allclose(np.linalg.norm(Y, axis=1) ** 2, weight, rtol=1e-3)
@@ -91,7 +91,7 @@ def test_a_path_becomes_a_straight_line(solve, constraints, n):
     assert proof.value == pytest.approx(n * (n**2 - 1) / 12, rel=1e-6)
     weights = (here + 1) * (n - 1 - here) / 2
     np.testing.assert_allclose(proof.bound.weights, weights, rtol=1e-4)
-    values, _ = principal_axes(edges, proof.factor)
+    values, _ = turned_to_axes(edges, proof.factor)
     assert values[1:].sum() < 1e-5 * values[0]
 
 
@@ -241,7 +241,7 @@ def test_l1_weights_stay_within_the_price_and_less_of_it_is_unbounded():
     assert np.abs(mvu.edge_weights_).max() <= price * (1 + 1e-6)
     least = least_price(edges)
     assert MVU(n_neighbors=4, constraints="l1", omega=1.02 * least / (1 + 1.02 * least)).fit(X)
-    fiedler = smallest_eigenpairs(edges, np.ones(len(edges)), 1)[1]
+    fiedler = laplacian_eigenpairs(edges, np.ones(len(edges)), 1)[1]
     for share, grows in ((0.98, True), (1.02, False)):
         problem = Problem(edges, "l1", "max", share * least)
         assert (problem.value(1e4 * fiedler) > problem.value(1e3 * fiedler)) == grows
@@ -708,7 +708,7 @@ def test_an_interrupt_leaves_the_best_so_far(monkeypatch, solver):
 
     monkeypatch.setattr("nearfar.manifold.mvu._print_row", impatient)
     mvu = MVU(n_neighbors=5, solver=solver, verbose=1)
-    with pytest.raises(Interrupted):
+    with pytest.raises(UnfoldingInterrupted):
         mvu.fit(X)
     assert mvu.transform(X).shape == (200, 2)
     assert 0 < mvu.duality_gap_ < 1 and mvu.n_iter_ > 0
@@ -773,7 +773,7 @@ def test_laplacian_spectra_agree_with_dense_ones():
     masses = random.uniform(1, 3, 400)
     edges = Edges(400, pairs[:, 0], pairs[:, 1], np.ones(len(pairs)), masses)
     for weights in (random.uniform(size=len(pairs)), random.standard_normal(len(pairs))):
-        values, vectors = smallest_eigenpairs(edges, weights, 3)
+        values, vectors = laplacian_eigenpairs(edges, weights, 3)
         L = np.zeros((400, 400))
         for (i, j), w in zip(pairs, weights, strict=True):
             L[[i, j], [i, j]] += w

@@ -20,9 +20,9 @@ from nearfar.summaries.whitening import (
     Shrinkage,
     between_axes,
     between_range,
-    principal_axes,
     rank_tolerance,
     regularised_within,
+    total_axes,
     total_range,
     total_whitener,
     within_axes,
@@ -324,7 +324,7 @@ def _ridge(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Variances and axes of the principal components that are kept."""
-    variances, V = principal_axes(statistics)
+    variances, V = total_axes(statistics)
     rank = len(variances)
     if lda.n_principal is not None and lda.n_principal > rank:
         raise ValueError(

@@ -39,7 +39,7 @@ from nearfar.solvers.spectral_step import (
 )
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
 
-Method = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
+SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
 
 _OF_DISTANCES = ("mds", "isomap")
 
@@ -146,7 +146,7 @@ class EigenEmbedding(_GraphEmbedding):
         self,
         n_components: int = 2,
         *,
-        method: Method = "laplacian_eigenmaps",
+        method: SpectralMethod = "laplacian_eigenmaps",
         solution: Literal["auto", 1, 2] = "auto",
         n_neighbors: int | None = 5,
         weights: Literal["heat", "uniform"] = "heat",

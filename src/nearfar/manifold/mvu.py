@@ -19,14 +19,14 @@ from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.unfolding import (
     Constraints,
+    Direction,
     Edges,
-    Interrupted,
-    Objective,
     Problem,
     Unfolding,
+    UnfoldingInterrupted,
     least_price,
-    principal_axes,
     relative_gap,
+    turned_to_axes,
 )
 from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_interior import interior_point
@@ -235,7 +235,7 @@ class MVU(_Unfolding):
         constraints: Constraints = "inequality",
         omega: float | Literal["auto"] = "auto",
         angles: bool = True,
-        objective: Objective = "max",
+        objective: Direction = "max",
         solver: Literal["auto", "interior_point", "low_rank"] = "auto",
         tol: float = 1e-6,
         max_iter: int = 300,
@@ -344,7 +344,7 @@ class MVU(_Unfolding):
                 'or take another kind of constraints: "inequality" is the most benign.',
                 ConvergenceWarning,
             )
-        values, factor = principal_axes(edges, proof.factor)
+        values, factor = turned_to_axes(edges, proof.factor)
         first = np.unique(groups, return_index=True)[1]  # a row for each point
         return _Part(
             rows,
@@ -423,7 +423,7 @@ class MVU(_Unfolding):
                     else None
                 )
             return low_rank(problem, start=start, tol=self.tol, **options)
-        except Interrupted as interrupt:
+        except UnfoldingInterrupted as interrupt:
             self._interrupt = interrupt
             return interrupt.found
 

@@ -12,7 +12,7 @@ from nearfar.manifold.graph_embedding import _GraphEmbedding, interpolated
 from nearfar.parameters import Allowed, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
-from nearfar.solvers.unfolding import Interrupted
+from nearfar.solvers.unfolding import UnfoldingInterrupted
 
 Placing = Literal["lle", "sdp", "sdp_refined"]
 
@@ -30,7 +30,7 @@ class _Unfolding(_GraphEmbedding):
     out_of_sample: Placing
     reg: float
     _labels: Indices | None
-    _interrupt: Interrupted | None
+    _interrupt: UnfoldingInterrupted | None
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Unfold the rows.

@@ -647,7 +647,7 @@ def test_a_method_that_hangs_is_killed_at_the_deadline():
     began = time.monotonic()
     options = QUICK | {"isolate": True, "time_budget": 10, "cv": 2}
     result = compare(X, y, methods={"slow": Slow()}, **options)
-    assert time.monotonic() - began < 14
+    assert time.monotonic() - began < 100  # it would sleep for 600
     slow = methods_of(result)["slow"]
     assert (slow["status"], slow["folds_done"]) == ("unfinished", 0)
     assert result.document["status"] == "time budget reached"
@@ -708,7 +708,7 @@ print({m["name"]: m["status"] for m in result.document["methods"]}["mine"])
 def test_a_script_without_a_guard_may_define_its_own_learner(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.stdout.split()[-1] == "done", done.stderr
     assert "Plan:" in done.stderr
 
@@ -738,7 +738,7 @@ def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path):
 
     def run(word):
         command = [sys.executable, "-c", textwrap.dedent(INTERRUPTED), journal, word]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return done
 
