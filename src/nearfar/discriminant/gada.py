@@ -140,6 +140,7 @@ class GADA(Searching, StatisticsLearner):
     learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"mean": "harmonic"}, {"shrinkage": 0.1})
+    renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
         "mean": [
             one_of(*_NAMED_MEANS),

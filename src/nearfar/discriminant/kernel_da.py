@@ -100,6 +100,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
 
     learner_tags = LearnerTags(reads="instances")
     settings = ({"ridge": 1e-3}, {"kernel": "poly", "degree": 2})
+    renamed: ClassVar = {"reg": "ridge"}
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         **KERNEL_PARAMETERS,

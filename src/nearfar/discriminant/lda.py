@@ -152,6 +152,13 @@ class LDA(StatisticsLearner):
 
     learner_tags = LearnerTags(reads="statistics")
     settings = ({"shrinkage": 0.1},)
+    renamed_values: ClassVar = {
+        "pair": {
+            "between-within": "between_within",
+            "between-total": "between_total",
+            "total-within": "total_within",
+        }
+    }
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "criterion": [one_of("J1", "J2", "J3", "J4")],

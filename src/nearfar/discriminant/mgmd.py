@@ -136,6 +136,7 @@ class MGMD(Searching, StatisticsLearner):
     learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
         "eta": [none, real(0)],
         "alpha": [none, real(0, 1)],

@@ -137,6 +137,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
 
     learner_tags = LearnerTags(reads="supervision")
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
         "max_clusters": [integer(1)],
         "mixture_covariance": [one_of("full", "diagonal", "spherical")],

@@ -211,6 +211,11 @@ class PARDA(StatisticsLearner):
     pooled_statistics = False
     settings = ({"pairing": "one_vs_all"}, {"weights": "uniform"})
     same_in_batches: ClassVar = {"selection": "objective"}
+    renamed_values: ClassVar = {
+        "pairing": {"one-vs-one": "one_vs_one", "one-vs-all": "one_vs_all"},
+        "scalarization": {"weighted-sum": "weighted_sum", "l-delta": "l_delta"},
+        "weights": {"inverse-power": "inverse_power"},
+    }
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "pairing": [one_of("one_vs_one", "one_vs_all")],

@@ -90,6 +90,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
 
     # Words are training vectors where there are no more of these than words.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    renamed: ClassVar = {"scale": "standardize"}
     parameters: ClassVar = {
         "n_words": [integer(1)],
         "weighting": [one_of("share", "count", "root")],

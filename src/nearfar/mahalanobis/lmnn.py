@@ -168,6 +168,7 @@ class LMNN(LinearLearner):
 
     learner_tags = LearnerTags(reads="supervision")
     settings = ({"n_neighbors": 1},)
+    renamed_values: ClassVar = {"solver": {"projected-subgradient": "projected_subgradient"}}
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, 1, open_low=True)],

@@ -125,6 +125,13 @@ class EigenEmbedding(_GraphEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    renamed: ClassVar = {"tau": "width", "_tau": "_width"}
+    renamed_values: ClassVar = {
+        "method": {
+            "spectral-clustering": "spectral_clustering",
+            "laplacian-eigenmaps": "laplacian_eigenmaps",
+        }
+    }
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         **AFFINITY_PARAMETERS,

@@ -83,6 +83,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 10},)
+    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS}
 
     eigenvalues_: Matrix

@@ -81,6 +81,7 @@ class LPP(_LinearEmbedding):
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 15},)
+    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS, **PCA_PARAMETER}
 
     width_: float

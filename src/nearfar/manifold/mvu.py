@@ -203,6 +203,9 @@ class MVU(_Unfolding):
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 8},)
+    renamed_values: ClassVar = {
+        "solver": {"interior-point": "interior_point", "low-rank": "low_rank"}
+    }
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "constraints": [one_of("inequality", "equality", "l1", "squared")],

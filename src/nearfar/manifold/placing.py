@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,8 @@ class _Unfolding(_GraphEmbedding):
     ``_embed`` sets ``_labels``, the part of each row where parts were unfolded by themselves, and
     ``_interrupt`` if Ctrl-C ended it early: then the best so far is kept.
     """
+
+    renamed_values: ClassVar = {"out_of_sample": {"sdp-refined": "sdp_refined"}}
 
     out_of_sample: Placing
     reg: float

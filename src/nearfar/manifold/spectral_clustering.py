@@ -104,6 +104,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     """
 
     learner_tags = LearnerTags(reads="graph", role="clusterer", supervised=False)
+    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {
         "n_clusters": [integer(1)],
         "n_neighbors": [integer(1)],
