@@ -14,6 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +30,7 @@ from nearfar.datasets.delimited import (
     separator_of,
 )
 from nearfar.extras import require
+from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
 EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
@@ -66,8 +68,8 @@ class Table:
     ----------
     name : str
         'wine', or the file's name.
-    X : DataFrame or ndarray of shape (n_samples, n_features)
-        A DataFrame from CSV, TSV and Parquet, else an array of floats.
+    X : DataFrame, ndarray of shape (n_samples, n_features) or Sets
+        A DataFrame from CSV, TSV and Parquet, else an array of floats; or sets of vectors.
     y : ndarray of shape (n_samples,) or None
         Labels as they are in the file.
     target : str or None
@@ -102,9 +104,57 @@ class Table:
     messages: list[str] = field(default_factory=list)
     source: str | None = None
 
+    @property
+    def noun(self) -> str:
+        """What one of its rows is called in all that is said of it: "row", or "set" of vectors."""
+        return "set" if isinstance(self.X, Sets) else "row"
+
+
+class DataFile:
+    """A file or embedded set, opened once whoever asks what it holds.
+
+    Parameters
+    ----------
+    source : str or path
+        Where it is.
+    """
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        self.source = os.fspath(source)
+        #: None for an embedded set.
+        self.path = _locate(source)
+
+    @cached_property
+    def arrays(self) -> dict[str, Any] | None:
+        """The arrays of a NumPy file by key; None for other files."""
+        if self.path is None or self.path.suffix.lower() not in _ARRAYS:
+            return None
+        return _read_arrays(self.path)
+
+    @cached_property
+    def holds_sets(self) -> bool:
+        """Whether it says by itself that it holds sets: offsets, or a column of lists."""
+        if self.arrays is not None:
+            return "offsets" in self.arrays
+        if self.path is None or self.path.suffix.lower() not in _PARQUET:
+            return False
+        arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+        try:
+            schema = parquet.read_schema(self.path)
+        except (OSError, arrow.ArrowException):
+            return False  # which the reader of tables says
+        return any(
+            arrow.types.is_list(one.type) or arrow.types.is_large_list(one.type) for one in schema
+        )
+
+
+def as_file(source: str | os.PathLike[str] | DataFile) -> DataFile:
+    """What was opened already, or the file of that name."""
+    return source if isinstance(source, DataFile) else DataFile(source)
+
 
 def read_table(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | DataFile,
     *,
     target: str | None = None,
     labels: str | os.PathLike[str] | None = None,
@@ -155,12 +205,13 @@ def read_table(
     >>> wine.X.shape, wine.feature_names[0], wine.class_names
     ((178, 13), 'alcohol', ['class_0', 'class_1', 'class_2'])
     """
-    path = _locate(source)
+    file = as_file(source)
+    path = file.path
     wanted = {"target": None if labels is not None else target, "groups": groups, "time": time}
     if path is None:
-        table = _from_embedded(os.fspath(source), wanted)
-    elif path.suffix.lower() in _ARRAYS:
-        table = _from_arrays(path.name, _read_arrays(path), wanted, path.name)
+        table = _from_embedded(file.source, wanted)
+    elif file.arrays is not None:
+        table = _from_arrays(path.name, file.arrays, wanted, path.name)
     else:
         guess = need_target if guess_target is None else guess_target
         names = TARGET_NAMES if guess and labels is None else ()
@@ -169,7 +220,7 @@ def read_table(
     asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
     asked += [", need_target=False"] * (not need_target)
     asked += [f", guess_target={guess_target}"] * (guess_target is not None)
-    table.source = f"read_table({os.fspath(source)!r}{''.join(asked)})"
+    table.source = f"read_table({file.source!r}{''.join(asked)})"
     n = len(table.X)
     if n == 0:
         raise ValueError(f"{table.name} has no rows.")

@@ -20,7 +20,7 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
-from nearfar.summaries.sets import Sets, _checked_index, _first_axis, as_sets, chosen_rows
+from nearfar.summaries.sets import Sets, as_sets, checked_index, chosen_rows, first_axis
 from nearfar.words import count
 
 __all__ = ["Gaussians", "low_rank_pays"]
@@ -508,9 +508,9 @@ class Gaussians(Immutable):
             yield self[k]
 
     def __getitem__(self, key: Any) -> Any:
-        key = _first_axis(key, "Gaussians")
+        key = first_axis(key, "Gaussians")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = _checked_index(int(key), len(self))
+            k = checked_index(int(key), len(self))
             return self.means[k], self[k : k + 1].covariances[0]
         chosen = key if isinstance(key, slice) else chosen_rows(key, len(self))
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)

@@ -51,9 +51,13 @@ def _methods(options: argparse.Namespace) -> int:
 
 
 def _method_line(name: str, learner: Any, width: int) -> str:
+    from nearfar.base import LinearLearner
+
     tags = learner.learner_tags
-    words = [tags.kind, "labels" if tags.supervised else "no labels"]
-    words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
+    words = [tags.reads, "labels" if tags.supervised else "no labels"]
+    words += ["linear"] * issubclass(learner, LinearLearner) + [tags.input] * (
+        tags.input != "vectors"
+    )
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
     return f"  {name.lower():<{width}} {first} [{', '.join(words)}]"

@@ -229,11 +229,7 @@ class Embeddings:
     scaler: Any
     n_neighbors: int
     looked_at: tuple[int, ...]
-
-    @property
-    def noun(self) -> str:
-        """What a row is called."""
-        return "row"
+    noun: str = "row"
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""

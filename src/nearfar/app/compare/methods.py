@@ -125,7 +125,9 @@ def context_methods(seed: int = 0) -> list[Method]:
     ]
 
 
-def learners(methods: Any = None, scale: Scale = "auto") -> list[Method]:
+def learners(
+    methods: Any = None, scale: Scale = "auto", *, image_shape: tuple[int, ...] | None = None
+) -> list[Method]:
     """The learners to compare.
 
     Parameters
