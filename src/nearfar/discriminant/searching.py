@@ -195,7 +195,13 @@ def _starts(
         # By chance, large ones sooner: those of size zero tell no classes apart.
         odds = np.log(np.maximum(sizes, np.finfo(float).tiny))
         orders = [np.argsort(-(odds + random.gumbel(size=len(odds)))) for _ in range(_CANDIDATES)]
-        start = best_of(axes[:, order[:n_components]] for order in orders)
+        anywhere = random.normal(size=(_CANDIDATES, len(odds), n_components))
+        start = best_of(
+            [
+                *(axes[:, order[:n_components]] for order in orders),
+                *(orthonormal(axes @ mix) for mix in anywhere),
+            ]
+        )
         if start is None:  # none where the objective is finite
             start = orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
         yield start
@@ -240,7 +246,9 @@ def class_directions(
         share = random.uniform()
         ties = (frame * random.normal(size=frame.shape[1])) @ frame.T
         values, axes = linalg.eigh(share * C + (1 - share) * B + _TIE * ties)
-        yield np.abs(values), axes
+        # Signs by what the classes say too, relative to the first: mixtures of axes depend on them.
+        signs = np.sign(axes.T @ (C @ (B + _TIE * ties)) @ axes[:, -1])
+        yield np.abs(values), axes * np.where(signs == 0, 1.0, signs)
 
 
 def _fisher_start_filled(
