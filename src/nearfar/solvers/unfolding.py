@@ -34,7 +34,7 @@ from scipy.sparse import csgraph
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, SuperLU, eigsh, splu
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.solvers.eigen import fix_signs
+from nearfar.solvers.eigen import fix_signs, some_eigh
 
 Constraints = Literal["equality", "inequality", "l1", "squared"]
 Direction = Literal["max", "min"]
@@ -243,13 +243,8 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
         # The constant vector is moved out of the way, to the far end.
         far = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
         dense = L.toarray() + far * np.outer(constant, constant)
-        try:
-            values, vectors = linalg.eigh(dense, subset_by_index=[0, count - 1])
-        except linalg.LinAlgError:
-            # The driver for a few of them gives up on some clusters of equal eigenvalues, on some
-            # processors; that for all of them is slower and does not.
-            values, vectors = linalg.eigh(dense, driver="evd")
-        return values[:count], vectors[:, :count] / root[:, None]
+        values, vectors = some_eigh(dense, 0, count - 1)
+        return values, vectors / root[:, None]
     lowest, factor = _factor_below(L)
     invert = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
     start = np.random.RandomState(0).standard_normal(n)

@@ -538,7 +538,7 @@ class Watcher(FitProgress):
 
 def test_each_step_tells_gap_and_residual():
     X = make_swiss_roll(150, random_state=0)[0]
-    for solver in ("low-rank", "interior-point"):
+    for solver in ("low_rank", "interior_point"):
         learner, watcher = MVU(solver=solver, n_neighbors=4), Watcher()
         embedding.fit_watched(learner, X[:70], watcher)
         gaps = [row["gap"] for row in watcher.rows]
@@ -616,7 +616,7 @@ def test_a_second_ctrl_c_ends(roll, here, capsys, monkeypatch):
     assert not (here / "embedding.html").exists()
 
 
-@pytest.mark.parametrize("solver", ["low-rank", "interior-point"])
+@pytest.mark.parametrize("solver", ["low_rank", "interior_point"])
 def test_ctrl_c_before_the_first_step_leaves_nothing(solver, monkeypatch):
     from nearfar.solvers import unfolding_interior, unfolding_low_rank
 
