@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from nearfar.datasets.tables import (
     DataFile,
     Table,
-    _check_groups,
-    _is_missing,
-    _missing,
-    _pick,
-    _read_labels,
-    _strings,
-    _tidy,
-    _vector,
     as_file,
+    as_strings,
+    check_groups,
+    is_missing,
+    key_for,
+    missing_among,
+    one_a_row,
+    read_labels,
     read_table,
+    tidy_labels,
 )
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
@@ -120,16 +120,16 @@ def read_sets(
     if labels is not None:
         if table.y is not None:
             table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
-        table.y, table.target = _read_labels(labels, len(table.X), target, table.messages)
+        table.y, table.target = read_labels(labels, len(table.X), target, table.messages)
     if table.y is None and need_target:
         _ask(table)
     kept = np.arange(len(table.X))
     if table.y is not None and need_target:
         kept = _leave_out_unlabelled(table)
-        table.y = _tidy(table.y)
+        table.y = tidy_labels(table.y)
     if table.groups is not None:
         where = f"{table.name}: the groups '{table.groups_name}'"
-        table.groups = _check_groups(table.groups, where, kept)
+        table.groups = check_groups(table.groups, where, kept)
         n = len(np.unique(table.groups))
         table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
     _refuse_small(table, min_vectors)
@@ -223,13 +223,13 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
     """The value that all rows of a set share."""
     values = np.asarray(values)
     first = np.unique(codes, return_index=True)[1]
-    missing = _missing(values)
+    missing = missing_among(values)
     other = (values != values[first][codes]) & ~(missing & missing[first][codes])
     other = np.asarray(other, bool) | (missing != missing[first][codes])
     if other.any():
         k = int(codes[np.argmax(other)])
         found = dict.fromkeys(
-            "none" if _is_missing(value) else str(value) for value in values[codes == k].tolist()
+            "none" if is_missing(value) else str(value) for value in values[codes == k].tolist()
         )
         raise ValueError(
             f"{sets.called(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
@@ -255,26 +255,26 @@ def _from_arrays(
             f"--set-id {by}: {where} says with its own offsets where each set begins; leave "
             "--set-id out."
         )
-    x = _pick(arrays, "X", None, where)
+    x = key_for(arrays, "X", None, where)
     if x is None:
         raise ValueError(f"{where} has no key 'X' or 'data'; it has {listed(arrays)}.")
-    names = None if "names" not in arrays else _strings(arrays["names"])
+    names = None if "names" not in arrays else as_strings(arrays["names"])
     try:
         sets = Sets(arrays[x], arrays["offsets"], names=names)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     table = Table(where, sets)
     if "feature_names" in arrays:
-        table.feature_names = _strings(arrays["feature_names"])
+        table.feature_names = as_strings(arrays["feature_names"])
         if len(table.feature_names) != sets.n_features:
             raise ValueError(
                 f"{where}: feature_names has {len(table.feature_names)} names for "
                 f"{sets.n_features} columns."
             )
     for role, side in (("y", "target"), ("groups", "groups")):
-        key = _pick(arrays, role, asked[side], where)
+        key = key_for(arrays, role, asked[side], where)
         if key is not None:
-            values = _vector(arrays[key], key, len(sets), where)
+            values = one_a_row(arrays[key], key, len(sets), where)
             if role == "y":
                 table.y, table.target = values, key
             else:
@@ -338,7 +338,7 @@ def _ask(table: Table) -> NoReturn:
 
 def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
     assert table.y is not None
-    missing = _missing(table.y)
+    missing = missing_among(table.y)
     kept = np.flatnonzero(~missing)
     if not len(kept):
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every set.")

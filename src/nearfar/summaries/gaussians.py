@@ -25,7 +25,7 @@ from nearfar.words import count
 
 __all__ = ["Gaussians", "low_rank_pays"]
 
-Shrinkage = float | Literal["ledoit_wolf", "oas"] | None
+CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
 #: The ridge "auto", as a share of the typical variance, of sets. They have few vectors beside their
@@ -175,7 +175,7 @@ class Gaussians(Immutable):
         sets: Any,
         ridge: float | Literal["auto"] = "auto",
         *,
-        shrinkage: Shrinkage = None,
+        shrinkage: CovarianceShrinkage = None,
         ddof: int = 1,
         storage: Storage = "auto",
     ) -> Self:
@@ -571,7 +571,7 @@ def _traces(stack: Matrix, thin: bool) -> Matrix:
     return np.trace(stack, axis1=1, axis2=2)
 
 
-def _shrinkage_shares(sets: Sets, shrinkage: Shrinkage, traces: Matrix) -> Matrix:
+def _shrinkage_shares(sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix) -> Matrix:
     """How much of the identity is mixed into the covariance of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))

@@ -107,14 +107,17 @@ def test_nested_selection_picks_by_inner_error_and_counts_the_outer(wine):
     assert nested["chosen"] == {name: chosen.count(name) for name in set(chosen)}
 
 
-def test_a_classifier_with_one_setting_can_be_chosen_inside():
+def test_a_classifier_without_a_distance_stands_for_context():
     from sklearn.linear_model import LogisticRegression
 
     X, y = load_wine(return_X_y=True)
-    X = np.c_[X, np.random.default_rng(0).normal(size=(178, 40)) * 1000]
-    methods = {"logit": LogisticRegression(C=1e-3, max_iter=50)}
-    result = compare(X, y, methods=methods, **QUICK)
-    assert methods_of(result)["logit"]["results"][0]["inner_error"] is not None
+    methods = {"logit": LogisticRegression(), "lda": LDA()}
+    result = compare(X, y, methods=methods, **QUICK | {"tuning": "holdout"})
+    logit = methods_of(result)["logit"]
+    assert logit["role"] == "context" and logit["p_holm"] is None
+    # Raw, it would not converge: scaling is tuned for it as for a learner.
+    assert {r["setting"] for r in logit["results"]} <= {"standardised", "unit norm"}
+    assert "logit" not in result.document["nested"]["chosen"]
 
 
 def test_differences_are_paired_and_corrected(wine):
@@ -647,7 +650,7 @@ def test_a_method_that_hangs_is_killed_at_the_deadline():
     began = time.monotonic()
     options = QUICK | {"isolate": True, "time_budget": 10, "cv": 2}
     result = compare(X, y, methods={"slow": Slow()}, **options)
-    assert time.monotonic() - began < 14
+    assert time.monotonic() - began < 100  # it would sleep for 600
     slow = methods_of(result)["slow"]
     assert (slow["status"], slow["folds_done"]) == ("unfinished", 0)
     assert result.document["status"] == "time budget reached"
@@ -708,7 +711,7 @@ print({m["name"]: m["status"] for m in result.document["methods"]}["mine"])
 def test_a_script_without_a_guard_may_define_its_own_learner(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.stdout.split()[-1] == "done", done.stderr
     assert "Plan:" in done.stderr
 
@@ -738,7 +741,7 @@ def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path):
 
     def run(word):
         command = [sys.executable, "-c", textwrap.dedent(INTERRUPTED), journal, word]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return done
 

@@ -285,7 +285,7 @@ def test_the_deadline_ends_what_hangs(roll):
     result = compare(
         roll[0][:60], methods={"slow": Sleeps()}, repeats=1, time_budget=4, verbose=False
     )
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 100  # it would sleep for 1000
     slow = by_name(result)["slow"]
     assert slow["status"] == "unfinished" and slow["kept"] is None
     assert result.document["status"] == "time budget reached" and not result.complete

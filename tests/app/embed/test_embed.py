@@ -538,7 +538,7 @@ class Watcher(FitProgress):
 
 def test_each_step_tells_gap_and_residual():
     X = make_swiss_roll(150, random_state=0)[0]
-    for solver in ("low-rank", "interior-point"):
+    for solver in ("low_rank", "interior_point"):
         learner, watcher = MVU(solver=solver, n_neighbors=4), Watcher()
         embedding.fit_watched(learner, X[:70], watcher)
         gaps = [row["gap"] for row in watcher.rows]
@@ -616,7 +616,7 @@ def test_a_second_ctrl_c_ends(roll, here, capsys, monkeypatch):
     assert not (here / "embedding.html").exists()
 
 
-@pytest.mark.parametrize("solver", ["low-rank", "interior-point"])
+@pytest.mark.parametrize("solver", ["low_rank", "interior_point"])
 def test_ctrl_c_before_the_first_step_leaves_nothing(solver, monkeypatch):
     from nearfar.solvers import unfolding_interior, unfolding_low_rank
 
@@ -636,13 +636,13 @@ def test_an_interrupted_process_still_writes_its_page(here, default_signals):
     np.save("roll.npy", make_swiss_roll(1500, random_state=0)[0])
     command = [sys.executable, "-u", "-m", "nearfar", "embed", "roll.npy", "--set", "tol=1e-300"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     for line in process.stdout:
         if " s: gap" in line:  # it is under way
             break
         assert time.monotonic() < deadline, line
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=90)[0]
+    rest = process.communicate(timeout=300)[0]
     assert process.returncode == 130, rest
     assert "Stopped: writing the best so far" in rest
     assert "Stopped early" in Page(here / "embedding.html").words

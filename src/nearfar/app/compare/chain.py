@@ -30,7 +30,10 @@ def find_method(name: str, scale: Scale = "auto") -> Method:
     name = name.strip()
     if not name or "," in name:
         raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
-    return plain[name] if name in plain else learners(name, scale)[0]
+    found = plain[name] if name in plain else learners(name, scale)[0]
+    if hasattr(found.settings[0].estimator, "predict"):
+        raise ValueError(f"--method {name}: {found.label} gives labels, and fit keeps a map.")
+    return found
 
 
 def fit_chain(

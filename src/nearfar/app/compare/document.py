@@ -8,21 +8,19 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.app.compare.answer import Answer
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.tables.columns import Columns
 from nearfar.app.tables.images import pictures
 from nearfar.app.tables.traps import Trap
 from nearfar.datasets.tables import Table
-
-if TYPE_CHECKING:
-    from nearfar.app.compare.kinds import Kind
 
 FORMAT = 1
 #: Columns whose values are kept for the rows that the report shows.

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.document import make_document, versions
 from nearfar.app.compare.journal import Journal, identity, traits
-from nearfar.app.compare.kinds import Kind, kind_of
+from nearfar.app.compare.kinds.choice import kind_of
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import Method, Scale
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule

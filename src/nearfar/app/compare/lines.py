@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
 
 from nearfar.app.compare.folds import MAX_K, Problem
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import N_SPLITS, Scheme, Tuning, inner_splits, inner_splitter
 from nearfar.datasets.tables import EMBEDDED
-
-if TYPE_CHECKING:
-    from nearfar.app.compare.kinds import Kind
-    from nearfar.app.compare.kinds.rows import RowKind
 
 # What the lines use besides the estimators of the method.
 _TOOLS = {
@@ -43,7 +40,7 @@ _TOOLS = {
 }
 
 
-def repeat_lines(kind: RowKind, method: Method, schedule: Schedule) -> str:
+def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedule) -> str:
     """Lines that tune and test the method as the comparison did, and fit it on all rows.
 
     None for a reference without a plain distance that could be run.
@@ -51,7 +48,7 @@ def repeat_lines(kind: RowKind, method: Method, schedule: Schedule) -> str:
     if not method.settings:
         return ""
     assert schedule.plan is not None
-    scheme, tuning, problem = schedule.scheme, schedule.plan.tuning, kind.problem
+    scheme, tuning = schedule.scheme, schedule.plan.tuning
     settings = (
         method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
     )
@@ -86,7 +83,7 @@ def repeat_lines(kind: RowKind, method: Method, schedule: Schedule) -> str:
         "pipeline = Pipeline([",
         *(f"    ({name!r}, {text})," for name, text in steps),
         "], memory=mkdtemp())",
-        *_search_lines(kind, scheme, tuning, grid),
+        *_search_lines(kind, problem, scheme, tuning, grid),
     ]
     used = [prepare, *(part for s in settings for part in (s.scale, s.estimator))]
     return "from tempfile import mkdtemp\n\n" + _with_imports(body, used)
@@ -185,8 +182,10 @@ def _own_folds(scheme: Scheme) -> bool:
     return scheme.words.startswith("the folds given")
 
 
-def _search_lines(kind: RowKind, scheme: Scheme, tuning: Tuning, grid: list[str]) -> list[str]:
-    problem, seed = kind.problem, kind.question.random_state
+def _search_lines(
+    kind: Kind, problem: Problem, scheme: Scheme, tuning: Tuning, grid: list[str]
+) -> list[str]:
+    seed = kind.question.random_state
     train = scheme.folds[0].train
     scoring = problem.measure.scoring
     scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"

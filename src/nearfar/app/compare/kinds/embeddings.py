@@ -18,7 +18,7 @@ from nearfar.app.compare.embeddings import (
     embedding_methods,
     neighbours_counted,
 )
-from nearfar.app.compare.kinds import Kind
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import embedding_lines
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.ranking import Ranking
@@ -106,6 +106,7 @@ class EmbeddingKind(Kind):
             seed=asked.random_state,
             scaler=scaler,
             baseline=asked.context,
+            image_shape=self.table.image_shape,
         )
         p = self.inputs.shape[1]
         if p < asked.n_components:

@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.app.compare.answer import Answer
 from nearfar.app.compare.document import contents, describe, kept_weights
 from nearfar.app.compare.folds import Problem
-from nearfar.app.compare.kinds import Kind
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
 from nearfar.app.compare.methods import Method, baselines, context_methods, learners
 from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
@@ -161,7 +161,7 @@ class RowKind(Kind):
 
     def code(self, found: Answer, schedule: Schedule) -> str:
         """Lines that tune, test and fit."""
-        return repeat_lines(self, found.chosen.method, schedule)
+        return repeat_lines(self, self.problem, found.chosen.method, schedule)
 
     def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
         """Weights of the columns, and the contents of the rows that the page names."""
