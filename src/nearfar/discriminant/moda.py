@@ -199,9 +199,16 @@ class MODA(Searching, StatisticsLearner):
         self.__dict__.pop("_owners", None)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more rows; new classes may appear. Only with ``n_clusters=1``.
+        """Accumulate more rows; new classes may appear unless ``classes`` were given.
+
+        Only with ``n_clusters=1``.
 
         Parameters
         ----------
@@ -209,6 +216,9 @@ class MODA(Searching, StatisticsLearner):
             More training points.
         y : array-like of shape (n_samples,)
             Their labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that may come, as in scikit-learn; once given, others raise. Those without
+            rows so far take no part in the solve.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights of the rows.
 
@@ -228,7 +238,7 @@ class MODA(Searching, StatisticsLearner):
                 "This MODA was fitted with parts of the classes, found from all rows at once: none "
                 "can be added. Fit anew with n_clusters=1 first."
             )
-        return super().partial_fit(X, y, sample_weight=sample_weight)
+        return super().partial_fit(X, y, classes, sample_weight=sample_weight)
 
     def _cut(self, rows: Floats, classes: NDArray[Any], codes: Indices) -> tuple[Indices, Indices]:
         """The class of each part, and the part of each row."""

@@ -117,6 +117,7 @@ class RCA(StatisticsLearner):
         self,
         X: ArrayLike,
         y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
@@ -131,6 +132,9 @@ class RCA(StatisticsLearner):
             More points.
         y : array-like of shape (n_samples,), optional
             Labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that may come, as in scikit-learn; once given, others raise. Not for
+            chunklets.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
             Chunklet of each point, -1 for none.
 
@@ -141,7 +145,12 @@ class RCA(StatisticsLearner):
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
-        return self._add_chunklets(rows, y, supervision, exact=True)
+        known = self._check_classes(classes)
+        if known is None or supervision is not None:
+            return self._add_chunklets(rows, y, supervision, exact=True)
+        self._accumulate(rows, y, None, exact=True, known=known)
+        self._known_classes = known
+        return self
 
     def _add_chunklets(self, rows: Any, y: Any, supervision: Any, *, exact: bool) -> Self:
         if supervision is None:
