@@ -65,7 +65,7 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
     estimator : MGMKLD, optional
         Its settings; None is ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -79,6 +79,10 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
         As in MGMKLD.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    MGMKLD, MultimodalKernelMGMKLD, KernelDA
 
     References
     ----------

@@ -107,8 +107,8 @@ class PARDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1``, or
-        one less than the number of features if that is less.
+        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1``, or one
+        less than the number of features if that is less.
     pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
         What the objectives are: pairs of classes, or each class against the rest.
     scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
@@ -127,12 +127,13 @@ class PARDA(StatisticsLearner):
         Whether weights and the published target are made of :math:`J + 2q`, as equation 4.11
         prints the divergence.
     ridge : float, default=1e-3
-        Added to the diagonal of every covariance, where the total variance is one in all
-        directions; so it depends on no units. 0 raises where a covariance is singular. A class of
-        one row has the pooled covariance.
+        What is added to variances: those of every covariance, where the total variance is
+        one in all directions; so it depends on no units. 0 raises where a covariance is singular. A
+        class of one row has the pooled covariance.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
-        First start: the Fisher subspace, or your own; the others are that one with noise added.
-        "random" draws all of them. Weights and targets come from the Fisher subspace always.
+        Where to start: from the Fisher subspace, or your own; the other starts are that one with
+        noise added. "random" draws all of them. Weights and targets come from the Fisher subspace
+        always.
     init_noise : float, default=0.3
         Standard deviation of that noise for a whole column.
     n_init : int, default=10
@@ -149,14 +150,14 @@ class PARDA(StatisticsLearner):
     normalize_step : bool, default=True
         Steps have the length ``step``; with False the gradient is multiplied by it, as published.
     max_iter : int, default=100
-        Steps from each start at most. Along the gradient, to stop there is part of the method.
+        Steps at most: from each start. Along the gradient, to stop there is part of the method.
     tol : float, default=1e-6
         The gradient solver stops when the weighted sum of the divergences changes by less,
         relatively; L-BFGS when the projector on the subspace does.
     random_state : int, RandomState or None, default=0
-        For the starts and the drawn points.
+        The seed of what is drawn: the starts, and points from the class Gaussians.
     verbose : int, default=0
-        Print a line for each start.
+        Print the progress: a line for each start.
 
     Attributes
     ----------
@@ -189,6 +190,10 @@ class PARDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    MGMKLD, MODA, LDA
 
     References
     ----------

@@ -35,8 +35,8 @@ class PCA(StatisticsLearner):
     Parameters
     ----------
     n_components : int, float or None, default=None
-        How many directions to keep; a number below 1 is the share of the variance to keep; None
-        keeps every direction that has variance.
+        Dimension of the output; a number below 1 is the share of the variance to keep, None keeps
+        every direction that has variance.
     whiten : bool, default=False
         Scale the components to unit variance.
 
@@ -51,6 +51,10 @@ class PCA(StatisticsLearner):
         sample weights where this is below 2.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    LDA, KernelPCA, RandomProjection
 
     References
     ----------

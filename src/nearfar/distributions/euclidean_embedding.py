@@ -52,8 +52,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
     Parameters
     ----------
     n_components : int, float or "positive", default=2
-        Dimension of the embedding; "positive" for as many as there are positive eigenvalues, a
-        number up to 1.0 for as many as have that share of their sum. (The latter two find all
+        Dimension of the output; "positive" for as many as there are positive eigenvalues, a number
+        up to 1.0 for as many as have that share of their sum. (The latter two find all
         eigenvalues.)
     metric : str, default="bhattacharyya_riemann"
         The dissimilarity: "jeffreys", "bhattacharyya", "hellinger", "riemann", "jeffreys_riemann",
@@ -64,20 +64,22 @@ class EuclideanEmbedding(_DistributionEmbedding):
         squared dissimilarities of different objects, which makes all eigenvalues positive and
         keeps the clusters of pairwise costs; or raise.
     ridge : float or "auto", default="auto"
-        Added to all variances, of sets or points; see :meth:`nearfar.Gaussians.from_sets`.
+        What is added to variances: those of sets or points; see
+        :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        Shrinks the covariances of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature of sets or points by its standard deviation over all training vectors.
+        Divide each feature by its standard deviation first: that of sets or points over all
+        training vectors.
     n_neighbors : int, default=8
-        Neighbours of each point, if X holds points.
+        Neighbours of each row; only if X holds points.
     form : {"smoothed", "raw"}, default="smoothed"
-        Of the Gaussians of points; see :meth:`nearfar.Gaussians.from_neighborhoods`.
+        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
     recognize : bool, default=True
-        Whether ``transform`` takes a point that equals a training point for that point, which is
-        not its own neighbour.
+        Whether new points that equal a training point are taken for it; they are then not their own
+        neighbours.
     n_jobs : int or None, default=None
-        Threads for dissimilarities; None means 1, -1 all cores.
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------

@@ -78,6 +78,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     push_weight_ : float
         The μ that is used.
 
+    See Also
+    --------
+    LMNN, KNNClassifier, MultiMetricLMNN
+
     References
     ----------
     .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,

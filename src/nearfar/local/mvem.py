@@ -49,14 +49,14 @@ class MVEMClassifier(NeighborVoter):
         How many neighbours make the covariance, the point itself not counted; None finds it among
         5, 8, 12, 16 and 24.
     ridge : float, "auto" or None, default=None
-        Added to each variance, in squared units of X; "auto" is 0.01 of the median local variance,
-        None finds it among 0.01, 0.1 and 1 of that.
+        What is added to variances: in squared units of X; "auto" is 0.01 of the median local
+        variance, None finds it among 0.01, 0.1 and 1 of that.
     symmetric : bool, default=False
         Use the symmetrised form.
     ties : {"shrink", "first"}, default="shrink"
-        As in :class:`KNNClassifier`.
+        "first" lets the smallest label win; scikit-learn's classifier does so.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Threads; None is 1, -1 all cores.
 
     Attributes
     ----------
@@ -69,6 +69,10 @@ class MVEMClassifier(NeighborVoter):
     errors_ : ndarray of shape (n_tried, 3)
         Size, ridge and leave-one-out error of all that was tried, in order; the first of least
         error was taken.
+
+    See Also
+    --------
+    KNNClassifier, AugmentedSpectralClustering
 
     References
     ----------

@@ -25,6 +25,10 @@ class Euclidean(LinearLearner):
     components_ : ndarray of shape (n_features, n_features)
         The identity, made when asked for.
 
+    See Also
+    --------
+    PCA, KNNClassifier
+
     Examples
     --------
     >>> from nearfar import Euclidean

@@ -59,14 +59,15 @@ class MultiMetricLMNN(NeighborVoter):
     rule : {"knn", "energy"}, default="knn"
         How to predict.
     validation_fraction : float in [0, 0.9], default=0.3
-        Share of rows held out to stop early.
+        Share of the rows held out: to stop early.
     patience : int, default=10
-        So many looks, one every 10 iterations, without fewer errors end the fit.
+        So many looks without fewer errors end the fit; there is one every 10 iterations.
     refit : bool, default=True
-        Learn again from all rows, for as many iterations as were best. Without, the maps stay
-        those of the rows not held out.
+        Fit all rows again for as many iterations as early stopping found best. Without, the maps
+        stay those of the rows not held out.
     random_state : int, RandomState or None, default=0
-        For k-means and the rows held out; the default divides them alike every time.
+        The seed of what is drawn: k-means and the rows held out; the default divides them alike
+        every time.
 
     Attributes
     ----------
@@ -80,6 +81,10 @@ class MultiMetricLMNN(NeighborVoter):
         As in LMNN, of all metrics together.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    LMNN, MultiPassLMNN, EnergyClassifier
 
     References
     ----------

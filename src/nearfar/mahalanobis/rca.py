@@ -42,9 +42,9 @@ class RCA(StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output; None keeps all.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces C by :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" changes
-        nothing while C is regular where the data vary; else it mixes in 0.1 % of the total
-        covariance.
+        What is mixed into covariances. A number g replaces C by
+        :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" changes nothing while C is regular where
+        the data vary; else it mixes in 0.1 % of the total covariance.
 
     Attributes
     ----------
@@ -55,6 +55,10 @@ class RCA(StatisticsLearner):
         Mean of the points in chunklets.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    LDA, LMNN
 
     References
     ----------

@@ -43,7 +43,7 @@ class ClassicalMDS(Embedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     dissimilarity : {"euclidean", "precomputed"}, default="euclidean"
         What X is: points, or an (n, n) array of distances, not squared. For ``transform`` the
         latter are those of new points (rows) to the training points.
@@ -57,6 +57,10 @@ class ClassicalMDS(Embedding):
     negative_share_ : float
         The share of the negative eigenvalues of B in the sum of the absolute values of all.
         Estimated beyond 1000 rows.
+
+    See Also
+    --------
+    MDS, Isomap, PCA, EuclideanEmbedding
 
     References
     ----------

@@ -39,11 +39,11 @@ class HessianLLE(_LocalEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension q of the embedding, and of the tangent spaces.
+        Dimension of the output: q, also that of the tangent spaces.
     n_neighbors : int or None, default=None
         Neighbours of each row; None is :math:`q(q+3)/2 + 5`, 10 for two components.
     reg : float, default=1e-3
-        Of the weights for new points, as in :class:`LLE`.
+        Regularisation of the weights of LLE; here they place new points.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -56,6 +56,10 @@ class HessianLLE(_LocalEmbedding):
         Of the sum of :math:`H_i^T H_i`, ascending, without the zero of the constant vector.
     n_neighbors_ : int
         Neighbours used.
+
+    See Also
+    --------
+    LLE, Isomap
 
     References
     ----------

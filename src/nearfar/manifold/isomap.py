@@ -123,7 +123,7 @@ class Isomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row; rows are joined if either is among the nearest of the other.
     on_disconnected : {"link", "raise"}, default="link"
@@ -142,6 +142,10 @@ class Isomap(_GeodesicEmbedding):
     residual_variance_ : float
         1 - r², r being the correlation of distances along the graph with those in the embedding,
         from 200 rows to all.
+
+    See Also
+    --------
+    LandmarkIsomap, MVU, ClassicalMDS
 
     References
     ----------

@@ -42,7 +42,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row; rows are joined if either is among the nearest of the other.
     n_landmarks : int, default=1000
@@ -51,7 +51,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -66,6 +66,10 @@ class LandmarkIsomap(_GeodesicEmbedding):
     residual_variance_ : float
         1 - r², r being the correlation of distances along the graph with those in the embedding,
         from up to 200 landmarks to all.
+
+    See Also
+    --------
+    Isomap, LandmarkMVU
 
     References
     ----------

@@ -45,13 +45,14 @@ class LaplacianEigenmaps(_GraphEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
-        :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -64,6 +65,10 @@ class LaplacianEigenmaps(_GraphEmbedding):
         :math:`\lambda`, ascending, from 0 to 2.
     width_ : float
         The width used.
+
+    See Also
+    --------
+    SpectralClustering, LPP, LLE, LaplacianEmbedding
 
     References
     ----------

@@ -41,7 +41,7 @@ class MDS(_Embedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension q of the embedding.
+        Dimension of the output: q.
     metric : bool, default=True
         Whether to fit distances, or their order only (scikit-learn before 1.7 stops too early
         then).
@@ -59,6 +59,10 @@ class MDS(_Embedding):
         :math:`\sum_{i<j} \|y_i - y_j\|^2`.
     n_iter_ : int
         Steps taken.
+
+    See Also
+    --------
+    ClassicalMDS, Isomap
 
     References
     ----------

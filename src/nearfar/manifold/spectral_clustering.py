@@ -65,15 +65,16 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     n_neighbors : int, default=10
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
-        :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph falls into more parts than there are clusters: add the shortest
-        edges that connect it, with a warning, or raise. As many parts as clusters, or fewer, are
-        welcome.
+        What to do if the graph is not connected: where it has more parts than there are clusters,
+        add the shortest edges that connect it, with a warning, or raise. As many parts as clusters,
+        or fewer, are welcome.
     random_state : int, RandomState or None, default=0
-        Starts k-means, ten times.
+        The seed of what is drawn: ten starts of k-means.
 
     Attributes
     ----------
@@ -85,6 +86,10 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         In the coordinates of ``transform``.
     width_ : float
         The width used.
+
+    See Also
+    --------
+    LaplacianEigenmaps, AugmentedSpectralClustering, SetSpectralClustering
 
     References
     ----------

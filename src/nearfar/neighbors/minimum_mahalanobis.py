@@ -66,8 +66,9 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     pooling : float in [0, 1], default=0
         The share :math:`\lambda` of all classes in the covariance of each.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        The number :math:`\gamma`. "auto" changes nothing but covariances that are singular: a
-        class of one row has the pooled one, 0.1 % of which is mixed into other singular ones.
+        What is mixed into covariances: the number :math:`\gamma`. "auto" changes nothing but
+        covariances that are singular: a class of one row has the pooled one, 0.1 % of which is
+        mixed into other singular ones.
     ddof : float, default=1
         Taken off the count of each class in the divisors: 1 as in [1], 0 as in [2].
 
@@ -81,6 +82,10 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         Class means after the map.
     precisions_ : ndarray of shape (n_classes, q, q)
         Inverse covariances. Where the training points do not vary they are zero.
+
+    See Also
+    --------
+    KNNClassifier, EnergyClassifier
 
     References
     ----------
