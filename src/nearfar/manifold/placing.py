@@ -13,6 +13,7 @@ from nearfar.parameters import Allowed, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
 from nearfar.solvers.unfolding import Interrupted
+from nearfar.state import State, indices, none_or
 
 Placing = Literal["lle", "sdp", "sdp-refined"]
 
@@ -26,6 +27,8 @@ class _Unfolding(_GraphEmbedding):
     ``_embed`` sets ``_labels``, the part of each row where parts were unfolded by themselves, and
     ``_interrupt`` if Ctrl-C ended it early: then the best so far is kept.
     """
+
+    state = State({"_labels": none_or(indices("n", below="n"))})
 
     out_of_sample: Placing
     reg: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from nearfar.search.exact_search import (
     kneighbors,
     radius_neighbors,
 )
+from nearfar.state import Sizes, State
 from nearfar.words import count
 
 __all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph", "part_of_graph"]
@@ -79,6 +80,8 @@ class NeighborGraph:
     >>> graph.geodesics([0]).round(3)
     array([[0.   , 1.   , 2.   , 2.414, 3.   , 4.65 ]])
     """
+
+    state: ClassVar = State()
 
     indptr: NDArray[np.intp]
     indices: NDArray[np.intp]
@@ -343,6 +346,10 @@ class NeighborGraph:
             f"NeighborGraph(n_samples={self.n_samples}, n_edges={len(self.indices)}, "
             f"is_exact={self.is_exact})"
         )
+
+    def _check_state(self, sizes: Sizes) -> None:
+        NeighborGraph(self.indptr, self.indices, self.distances, self.is_exact)
+        sizes["n"] = self.n_samples
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: pickled arrays come back writeable.
