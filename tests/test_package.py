@@ -39,9 +39,13 @@ def test_import_loads_no_heavy_package():
     assert loaded.strip() == ""
 
 
-def test_import_takes_under_a_fifth_of_a_second():
-    code = "import time; t = time.perf_counter(); import nearfar; print(time.perf_counter() - t)"
-    assert min(float(run(code)) for _ in range(3)) < 0.2
+def test_import_takes_little_time():
+    # Beside that of numpy, for which a user waits anyhow: a ratio, as machines differ.
+    code = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
+    ours, theirs = (
+        min(float(run(code.format(name))) for _ in range(3)) for name in ("nearfar", "numpy")
+    )
+    assert ours < theirs
 
 
 def test_stub_names_every_learner_and_summary_of_the_rooms():

@@ -349,12 +349,14 @@ def test_no_condition_number_breaks_a_measure(digits):
     for name in SYMMETRIC:
         assert np.isfinite(one[name]).all() and one[name][0, 1] > 0
         assert one[name][0, 1] == pytest.approx(two[name][0, 1], rel=1e-6)
-    # The mistake: eigenvalues of the whitened covariance turn negative where singular values
-    # of the product of factors do not.
+    # The mistake: the least eigenvalue of the whitened covariance is noise, its size and sign those
+    # of the processor, where the least singular value of the product of factors keeps its digits.
     if digits == (14, 14):
         L = np.linalg.cholesky(pair.covariances)
         inverse = linalg.solve_triangular(L[0], np.eye(8), lower=True)
-        assert np.linalg.eigvalsh(inverse @ pair.covariances[1] @ inverse.T).min() < 0
+        noise = np.linalg.eigvalsh(inverse @ pair.covariances[1] @ inverse.T).min()
+        least = linalg.svdvals(inverse @ L[1]).min() ** 2
+        assert least == pytest.approx(1.9e-13, rel=0.05) and abs(noise - least) > 100 * least
 
 
 def test_well_and_ill_conditioned_pairs_mix():

@@ -25,7 +25,7 @@ from nearfar.large_margin.impostors import find_impostors, target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
 from nearfar.large_margin.problem import LargeMargin, shrinkage_of, unscaled, whitened
 from nearfar.large_margin.projected_subgradient import WorkingSet
-from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot, pair_distances
+from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot, listed_distances
 from nearfar.summaries.class_statistics import ClassStatistics
 
 IRIS = load_iris(return_X_y=True)
@@ -313,7 +313,7 @@ def test_a_diagonal_map_drops_what_is_constant():
 def test_the_projected_subgradient_comes_close_on_a_tame_problem():
     X, y = problem(0)
     X = X / X.std(axis=0)
-    old = LMNN(solver="projected-subgradient", max_iter=3000, tol=1e-7).fit(X, y)
+    old = LMNN(solver="projected_subgradient", max_iter=3000, tol=1e-7).fit(X, y)
     optimum = sdp_optimum(X, y, old.target_neighbors_)
     assert optimum * (1 - 1e-6) <= old.objective_ <= 1.01 * optimum
     assert old.objective_ == pytest.approx(
@@ -325,7 +325,7 @@ def test_it_stalls_on_scaled_columns_and_the_bound_shows_it():
     X, y = problem(0, scales=(1, 3, 10, 30))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        old = LMNN(solver="projected-subgradient", max_iter=2000).fit(X, y)
+        old = LMNN(solver="projected_subgradient", max_iter=2000).fit(X, y)
     ours = LMNN().fit(X, y)
     assert old.objective_ > 1.02 * ours.objective_
     assert old.duality_gap_ > 0.02 > ours.duality_gap_
@@ -358,7 +358,7 @@ def test_what_the_projected_subgradient_does_not_do(options):
     if options.pop("supervision", None):
         guide["supervision"] = Triplets([[0, 1, 2]], n_samples=36)
     with pytest.raises(ValueError, match="does not do"):
-        LMNN(solver="projected-subgradient", **options).fit(X, y, **guide)
+        LMNN(solver="projected_subgradient", **options).fit(X, y, **guide)
 
 
 # Several passes
@@ -739,10 +739,10 @@ def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
     X, W = rng.normal(size=(50, 3)), rng.normal(size=(50, 50))
     W = sparse.csr_array(np.where(W > 1, W, 0.0))
     first, second = np.nonzero(rng.random((50, 50)) < 0.2)
-    wanted = laplacian_dot(W, X), pair_distances(X, first, second)
+    wanted = laplacian_dot(W, X), listed_distances(X, first, second)
     monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
     np.testing.assert_allclose(laplacian_dot(W, X, n_threads), wanted[0], atol=1e-12)
-    np.testing.assert_array_equal(pair_distances(X, first, second, n_threads), wanted[1])
+    np.testing.assert_array_equal(listed_distances(X, first, second, n_threads), wanted[1])
 
 
 def test_no_push_left_means_no_leave_one_out_error():
@@ -826,4 +826,4 @@ def test_stopping_early_stays_near_the_given_distance_where_rows_are_few():
 
 def test_subgradients_do_not_stop_early():
     with pytest.raises(ValueError, match="does not do early stopping"):
-        LMNN(solver="projected-subgradient", validation_fraction=0.3).fit(*WINE)
+        LMNN(solver="projected_subgradient", validation_fraction=0.3).fit(*WINE)

@@ -17,7 +17,7 @@ from nearfar.manifold.landmark_mvu import farthest_points, tied_to
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.stress_descent import descend
-from nearfar.solvers.unfolding import Edges, Interrupted, Problem, laplacian_basis
+from nearfar.solvers.unfolding import Edges, Problem, UnfoldingInterrupted, laplacian_basis
 from nearfar.solvers.variational_program import unfold_with_inequalities, unfold_with_slack
 
 
@@ -347,7 +347,7 @@ def test_fewer_pairs_leave_more_freedom():
     assert without.dual_bound_ > with_angles.objective_
 
 
-@pytest.mark.parametrize("method", ["lle", "sdp", "sdp-refined"])
+@pytest.mark.parametrize("method", ["lle", "sdp", "sdp_refined"])
 def test_new_points_come_between_their_neighbours(unrolled, method):
     X, arc, mvu = unrolled
     mvu = VariationalMVU(out_of_sample=method, bound_iter=0).fit(X)
@@ -553,7 +553,7 @@ def test_an_interrupt_keeps_the_best_so_far(learner, stage):
 
     learner = clone(learner).set_params(refine=True)
     learner._watch = impatient
-    with pytest.raises(Interrupted):
+    with pytest.raises(UnfoldingInterrupted):
         learner.fit(X)
     assert learner.transform(X).shape == (80, 2) and np.isfinite(learner.embedding_).all()
     assert learner.n_iter_ > 0 and learner.objective_ <= learner.dual_bound_

@@ -1992,7 +1992,7 @@ def test_bombs_take_little_memory_and_crash_nothing(path):
         [sys.executable, "-c", BOMBS, str(path.parent)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr

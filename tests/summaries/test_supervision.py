@@ -434,10 +434,10 @@ def test_extreme_imbalance_is_drawn_exactly():
     y = np.zeros(n, int)
     rare = [5, 77_777, 99_999]
     y[rare] = [1, 1, 2]
-    started = time.perf_counter()
+    started = time.process_time()
     pairs = Pairs.from_labels(y, n_similar=5_000, n_dissimilar=10**6, random_state=0)
     triplets = Triplets.from_labels(y, n_triplets=5_000, random_state=0).indices
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 30  # 0.1 s; rejection would go on for hours
     assert len(set(unordered(pairs.dissimilar))) == len(pairs.dissimilar) == 3 * (n - 3) + 2
     assert np.all(y[pairs.dissimilar[:, 0]] != y[pairs.dissimilar[:, 1]])
     assert len(set(unordered(pairs.similar))) == 5_000
@@ -461,12 +461,12 @@ def test_a_million_rows_take_little_time_and_memory(n_classes):
         lambda: Chunklets.from_labels(y, n_chunklets=1_000, random_state=0),
     ):
         tracemalloc.start()
-        started = time.perf_counter()
+        started = time.process_time()
         make()
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert seconds < 3
+        assert seconds < 30  # 0.4 s; over pairs of rows it would be days
         assert peak < 100e6
 
 

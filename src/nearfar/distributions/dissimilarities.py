@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix
 from nearfar.blocks import effective_threads, map_in_order, one_blas_thread
 from nearfar.distributions.dense_pairs import DensePairs, DenseSide, Frame
 from nearfar.distributions.low_rank_pairs import LowRankPairs, LowRankSide
-from nearfar.distributions.pair_terms import COSTLY, Pairs, Terms
+from nearfar.distributions.pair_terms import COSTLY, GaussianPairs, Terms
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, one_of
 from nearfar.summaries.gaussians import Gaussians, low_rank_pays
@@ -21,7 +21,7 @@ from nearfar.words import did_you_mean, listed
 
 __all__ = ["METRICS", "dissimilarity"]
 
-Method = Literal["auto", "dense", "low_rank"]
+PairMethod = Literal["auto", "dense", "low_rank"]
 
 # Rows of a task at most: enough for fast products, few enough for short work arrays.
 _ROWS = 64
@@ -39,7 +39,7 @@ def dissimilarity(
     B: Gaussians | None = None,
     metric: str = "bhattacharyya_riemann",
     *,
-    method: Method = "auto",
+    method: PairMethod = "auto",
     n_jobs: int | None = None,
     chunks: None = None,
 ) -> Matrix: ...
@@ -49,7 +49,7 @@ def dissimilarity(
     B: Gaussians | None = None,
     metric: str | Sequence[str] = "bhattacharyya_riemann",
     *,
-    method: Method = "auto",
+    method: PairMethod = "auto",
     n_jobs: int | None = None,
     chunks: int | None = None,
 ) -> Any: ...
@@ -58,7 +58,7 @@ def dissimilarity(
     B: Gaussians | None = None,
     metric: str | Sequence[str] = "bhattacharyya_riemann",
     *,
-    method: Method = "auto",
+    method: PairMethod = "auto",
     n_jobs: int | None = None,
     chunks: int | None = None,
 ) -> Any:
@@ -257,7 +257,7 @@ class _Side(NamedTuple):
 
 
 def _sides(
-    A: Gaussians, B: Gaussians | None, names: Sequence[str], method: Method
+    A: Gaussians, B: Gaussians | None, names: Sequence[str], method: PairMethod
 ) -> tuple[_Side, _Side]:
     """Both stacks in common coordinates, which are those of the columns."""
     columns = A if B is None else B
@@ -320,7 +320,7 @@ def _all_pairs(
     return found
 
 
-def _pairs(A: Any, B: Any) -> Pairs | None:
+def _pairs(A: Any, B: Any) -> GaussianPairs | None:
     if A is None:
         return None
     return LowRankPairs(A, B) if isinstance(A, LowRankSide) else DensePairs(A, B)
@@ -397,7 +397,7 @@ def _check_gaussians(value: Any, name: str) -> None:
     raise TypeError(f"{name} must be Gaussians; got {type(value).__name__}. Use {hint} first.")
 
 
-def _chosen_method(A: Gaussians, B: Gaussians | None, method: Method) -> Method:
+def _chosen_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> PairMethod:
     columns = A if B is None else B
     fits = A.is_low_rank and columns.is_low_rank and A.rank + columns.rank <= A.n_features
     if method == "low_rank" and not fits:

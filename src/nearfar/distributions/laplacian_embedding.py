@@ -26,7 +26,7 @@ from nearfar.state import State, floats, number
 Graph = Literal["full", "knn", "radius"]
 
 #: What the parameters of the kernel may be.
-KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
+WIDTH_PARAMETERS: dict[str, list[Allowed]] = {
     "width": [none, real(0, open_low=True)],
     "quantile": [real(0, 1)],
 }
@@ -129,7 +129,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
         "zero_diagonal": [boolean],
         "drop_first": [boolean],
         "normalize": [boolean],
-        **KERNEL_PARAMETERS,
+        **WIDTH_PARAMETERS,
         **SHARED_PARAMETERS,
         **POINT_PARAMETERS,
     }

@@ -39,7 +39,7 @@ COSTLY = frozenset({"quad_mean", "log_mean", "riemann"})
 _PIECE = 2**20
 
 
-class Pairs(Protocol):
+class GaussianPairs(Protocol):
     """All pairs of two stacks of Gaussians, in a form that makes terms cheap."""
 
     n_features: int

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
-from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
+from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
 from nearfar.parameters import integer, one_of, real
 from nearfar.state import State, object_of
@@ -111,7 +111,7 @@ class SetEmbedding(Embedding):
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "embedding": [one_of("euclidean", "laplacian")],
         "indefinite": [one_of("clip", "shift", "raise")],
-        **KERNEL_PARAMETERS,
+        **WIDTH_PARAMETERS,
         **SHARED_PARAMETERS,
         "metric": [one_of(*SYMMETRIC)],
     }

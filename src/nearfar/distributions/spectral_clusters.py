@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner
-from nearfar.distributions.laplacian_embedding import KERNEL_PARAMETERS, LaplacianEmbedding
+from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC
 from nearfar.parameters import Allowed, integer, one_of, random_state
 from nearfar.state import State, floats, indices, object_of
@@ -25,7 +25,7 @@ CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
     "n_clusters": [integer(1)],
     "n_init": [integer(1)],
     "random_state": [random_state],
-    **KERNEL_PARAMETERS,
+    **WIDTH_PARAMETERS,
     **SHARED_PARAMETERS,
     "metric": [one_of(*SYMMETRIC)],
 }

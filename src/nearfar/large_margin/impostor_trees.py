@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
 from nearfar.blocks import row_blocks
-from nearfar.large_margin.impostors import pair_list
-from nearfar.large_margin.triplet_loss import PairList, pair_distances
+from nearfar.large_margin.triplet_loss import PairList, listed_distances, pair_list
 
 __all__ = ["find_impostors_tree"]
 
@@ -75,6 +74,6 @@ def find_impostors_tree(
                 return None
             centre = np.repeat(centres[queries], counts)
             other = members[np.concatenate(near)]
-            kept = pair_distances(Z, centre, other) < reach[centre]
+            kept = listed_distances(Z, centre, other) < reach[centre]
             found.append((centre[kept].astype(np.int32), other[kept].astype(np.int32)))
     return pair_list(found, len(Z))

@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.large_margin.triplet_loss import PairList, order_of_nearness, pair_distances
+from nearfar.large_margin.impostor_trees import find_impostors_tree
+from nearfar.large_margin.triplet_loss import (
+    PairList,
+    listed_distances,
+    order_of_nearness,
+    pair_list,
+)
 from nearfar.search.exact_search import choose_search, kneighbors
 
 # Products of so many terms take longer than starting threads and limiting those of BLAS.
@@ -79,8 +85,6 @@ def find_impostors(
         chosen = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
         method = "blocks" if among is not None else chosen
     if method == "tree":
-        from nearfar.large_margin.impostor_trees import find_impostors_tree
-
         return find_impostors_tree(Z, codes, reach, max_pairs=max_pairs, among=among)
     if method != "blocks":
         raise ValueError(f'method must be "auto", "blocks" or "tree"; got {method!r}.')
@@ -127,7 +131,7 @@ def find_impostors(
             )
         centre, other = order[centre], facing[other]
         # The product rounds: what it found is measured again.
-        near = pair_distances(Z, centre, other) < reach[centre]
+        near = listed_distances(Z, centre, other) < reach[centre]
         return len(centre), centre[near].astype(np.int32), other[near].astype(np.int32)
 
     if Z.size * len(centres) < _WORTH_THREADS:
@@ -172,24 +176,12 @@ def nearest_impostors(
             lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
         found = pair_list(lists, len(Z))
     owners = found.centres
-    distances = pair_distances(Z, owners, found.indices)
+    distances = listed_distances(Z, owners, found.indices)
     rank = order_of_nearness(owners, distances)
     kept, last = rank < n_nearest, rank == n_nearest - 1
     radius = reach.copy()
     radius[owners[last]] = distances[last]
     return pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
-
-
-def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:
-    """Distinct pairs, sorted by centre and other."""
-    empty = np.zeros(0, dtype=np.int32)
-    centres = np.concatenate([empty, *(centre for centre, _ in pairs)])
-    others = np.concatenate([empty, *(other for _, other in pairs)])
-    keys = np.sort(centres.astype(np.int64) * n_samples + others)
-    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
-    counts = np.bincount(keys // n_samples, minlength=n_samples)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
 
 
 # Rows, and a slice of those that they are held against.

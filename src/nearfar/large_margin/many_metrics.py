@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.large_margin.impostors import find_impostors, pair_list
+from nearfar.large_margin.impostors import find_impostors
 from nearfar.large_margin.problem import (
     SLACK,
     LargeMargin,
@@ -21,7 +21,8 @@ from nearfar.large_margin.triplet_loss import (
     Evaluation,
     PairList,
     laplacian_dot,
-    pair_distances,
+    listed_distances,
+    pair_list,
     weigh_hinges,
 )
 
@@ -188,7 +189,7 @@ def cell_pair_distances(
     owner = cells[second]
     for cell, Z in enumerate(mapped):
         mine = np.flatnonzero(owner == cell)
-        distances[mine] = pair_distances(Z, first[mine], second[mine])
+        distances[mine] = listed_distances(Z, first[mine], second[mine])
     return distances
 
 

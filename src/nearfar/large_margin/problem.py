@@ -19,21 +19,22 @@ from scipy import linalg, optimize
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import squared_distances
-from nearfar.large_margin.impostors import find_impostors, nearest_impostors, pair_list
+from nearfar.large_margin.impostors import find_impostors, nearest_impostors
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
     PairList,
     full_loss,
+    listed_distances,
     listed_loss,
     measure,
     order_of_nearness,
-    pair_distances,
+    pair_list,
     pull_laplacian,
     target_distances,
     triplet_loss,
 )
-from nearfar.solvers.eigen import whitener
+from nearfar.solvers.eigen import least_eigenvalue, some_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import rank_tolerance, total_range
 
@@ -46,7 +47,7 @@ MANY_PAIRS = 10**7  # listed at most before it has settled
 FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
 FEW_CENTRES = 2000  # centres of the first stage
 PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
-SPARE = 4  # where only the nearest impostors count, so many times as many are listed
+SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as many are listed
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
@@ -288,7 +289,7 @@ class LargeMargin:
         complete = True
         if self.nearest is not None:
             pairs, radius = nearest_impostors(
-                Z, self.codes, radius, SPARE * self.nearest, n_threads=self.n_threads
+                Z, self.codes, radius, SPARE_IMPOSTORS * self.nearest, n_threads=self.n_threads
             )
         else:
             if coarse:
@@ -326,7 +327,7 @@ class LargeMargin:
         if self.nearest is not None:
             # Beyond the last that counts nothing does.
             listed = self.pairs.centres
-            distances = pair_distances(Z, listed, self.pairs.indices, self.n_threads)
+            distances = listed_distances(Z, listed, self.pairs.indices, self.n_threads)
             last = order_of_nearness(listed, distances) == self.nearest - 1
             needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
         return bool(np.all(alpha * radius[centres] >= needed[centres]))
@@ -487,7 +488,7 @@ class LargeMargin:
         if self.structure == "diagonal" or L.shape[0] < L.shape[1]:
             return False
         here = self.evaluate(L).loss
-        values, vectors = linalg.eigh(self._slope(L, self.smoothing)[0], subset_by_index=[0, 0])
+        values, vectors = some_eigh(self._slope(L, self.smoothing)[0], 0, 0)
         if values[0] >= 0:
             return False
         # Rotated so that the last row carries the weakest direction, which the new one replaces.
@@ -602,8 +603,8 @@ class GivenTriplets(LargeMargin):
         return [None]
 
     def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        near = pair_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
-        return near, near - pair_distances(Z, self.triplets[:, 0], self.triplets[:, 2])
+        near = listed_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
+        return near, near - listed_distances(Z, self.triplets[:, 0], self.triplets[:, 2])
 
     def _pull(self) -> Matrix:
         # Of hinges that are all inactive only the pull is left.
@@ -623,7 +624,7 @@ def shrinkage_of(before: Matrix, now: Matrix) -> float:
     values = linalg.eigvalsh(first)
     if values[0] <= 1e-10 * values[-1]:
         return 0.0  # too near to singular for the ratio to be trusted
-    return float(linalg.eigh(now.T @ now, first, eigvals_only=True, subset_by_index=[0, 0])[0])
+    return least_eigenvalue(now.T @ now, first)
 
 
 def least_ratio(Q: Matrix, P: Matrix) -> float:
@@ -632,7 +633,7 @@ def least_ratio(Q: Matrix, P: Matrix) -> float:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
-        return float(linalg.eigh(Q, ridged, eigvals_only=True, subset_by_index=[0, 0])[0])
+        return least_eigenvalue(Q, ridged)
     except linalg.LinAlgError:  # P is nothing but rounding
         return -np.inf
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.large_margin.impostors import find_impostors, pair_list
+from nearfar.large_margin.impostors import find_impostors
 from nearfar.large_margin.triplet_loss import (
     PairList,
     laplacian_dot,
-    pair_distances,
+    listed_distances,
+    pair_list,
     pull_laplacian,
     target_distances,
 )
@@ -30,7 +31,7 @@ _SMALL_STEPS = 5
 
 
 @dataclass
-class Descent:
+class SubgradientDescent:
     """What the solver came to: the best map seen, its history, and whether it settled."""
 
     L: Matrix
@@ -46,7 +47,7 @@ def projected_subgradient(
     *,
     max_iter: int,
     tol: float,
-) -> Descent:
+) -> SubgradientDescent:
     r"""Minimise the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
 
     The active hinges are searched in full every ten iterations and before the end; in between only
@@ -115,7 +116,7 @@ def projected_subgradient(
         loss.search(M)
         objective, _ = loss.evaluate(M)
         best = min(best, (objective, M), key=lambda pair: pair[0])
-    return Descent(_square_factor(best[1]), history, converged)
+    return SubgradientDescent(_square_factor(best[1]), history, converged)
 
 
 class WorkingSet:
@@ -136,7 +137,7 @@ class WorkingSet:
         found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
         if found is None:
             raise ValueError(
-                'solver="projected-subgradient" met more than 100 million impostor pairs; it is '
+                'solver="projected_subgradient" met more than 100 million impostor pairs; it is '
                 'for small data. Use solver="lbfgs".'
             )
         before = len(self.pairs.indices)
@@ -150,7 +151,7 @@ class WorkingSet:
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + target_distances(Z, self.targets)
         centres = self.pairs.centres
-        margins = reach[centres] - pair_distances(Z, centres, self.pairs.indices)[:, None]
+        margins = reach[centres] - listed_distances(Z, centres, self.pairs.indices)[:, None]
         which, slots = np.nonzero(margins > 0)
         active = (centres[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
         pulled = float((reach[self.targets >= 0] - 1.0).sum())

@@ -30,7 +30,7 @@ from scipy import sparse
 from nearfar.arrays import Floats
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 
-Indices = NDArray[np.integer[Any]]
+Integers = NDArray[np.integer[Any]]
 
 # Pairs times features from which threads pay, and parts of the work that each of them gets.
 THREADED_SIZE, PARTS = 3 * 10**7, 4
@@ -62,19 +62,31 @@ class PairList(NamedTuple):
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
 
 
-def target_distances(Z: Floats, targets: Indices) -> NDArray[np.float64]:
+def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:
+    """Distinct pairs, sorted by centre and other."""
+    empty = np.zeros(0, dtype=np.int32)
+    centres = np.concatenate([empty, *(centre for centre, _ in pairs)])
+    others = np.concatenate([empty, *(other for _, other in pairs)])
+    keys = np.sort(centres.astype(np.int64) * n_samples + others)
+    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+    counts = np.bincount(keys // n_samples, minlength=n_samples)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
+
+
+def target_distances(Z: Floats, targets: Integers) -> NDArray[np.float64]:
     """Squared distances to the targets, (n, k); -inf where there is none (index -1).
 
     With -inf every hinge of an absent target is inactive.
     """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = pair_distances(Z, rows, targets[rows, slots])
+    distances[rows, slots] = listed_distances(Z, rows, targets[rows, slots])
     return distances
 
 
-def pair_distances(
-    Z: Floats, first: Indices, second: Indices, n_threads: int = 1
+def listed_distances(
+    Z: Floats, first: Integers, second: Integers, n_threads: int = 1
 ) -> NDArray[np.float64]:
     """Squared distances of pairs of rows, from their differences."""
     n_features = Z.shape[1]
@@ -102,15 +114,15 @@ class Measured(NamedTuple):
     distances: NDArray[np.float64]
 
 
-def measure(Z: Floats, targets: Indices, impostors: PairList, n_threads: int = 1) -> Measured:
+def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> Measured:
     """What the loss needs to know of Z."""
-    distances = pair_distances(Z, impostors.centres, impostors.indices, n_threads)
+    distances = listed_distances(Z, impostors.centres, impostors.indices, n_threads)
     return Measured(1.0 + target_distances(Z, targets), distances)
 
 
 def listed_loss(
     Z: Floats,
-    targets: Indices,
+    targets: Integers,
     impostors: PairList,
     push_weight: float,
     smoothing: float = 0.0,
@@ -152,7 +164,7 @@ class Weighing(NamedTuple):
 
 def weigh_hinges(
     reach: NDArray[np.float64],
-    targets: Indices,
+    targets: Integers,
     impostors: PairList,
     distances: NDArray[np.float64],
     push_weight: float,
@@ -194,8 +206,8 @@ def weigh_hinges(
 
 def full_loss(
     Z: Floats,
-    codes: Indices,
-    targets: Indices,
+    codes: Integers,
+    targets: Integers,
     push_weight: float,
     smoothing: float = 0.0,
     V: Floats | None = None,
@@ -236,7 +248,7 @@ def full_loss(
     return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
 
 
-def order_of_nearness(centres: Indices, distances: NDArray[Any]) -> NDArray[np.intp]:
+def order_of_nearness(centres: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
     """Of each pair, how many of the same centre are nearer; centres must be ascending."""
     starts = np.flatnonzero(np.diff(centres, prepend=-1))
     counts = np.diff(starts, append=len(centres))
@@ -257,7 +269,7 @@ def order_of_nearness(centres: Indices, distances: NDArray[Any]) -> NDArray[np.i
 
 def triplet_loss(
     Z: Floats,
-    triplets: Indices,
+    triplets: Integers,
     push_weight: float,
     smoothing: float = 0.0,
     V: Floats | None = None,
@@ -269,8 +281,8 @@ def triplet_loss(
     n = len(Z)
     V = Z if V is None else V
     near, pulls = _distinct_pairs(triplets[:, 0], triplets[:, 1], n)
-    distances = pair_distances(Z, *near)
-    hinges = 1.0 + distances[pulls] - pair_distances(Z, triplets[:, 0], triplets[:, 2])
+    distances = listed_distances(Z, *near)
+    hinges = 1.0 + distances[pulls] - listed_distances(Z, triplets[:, 0], triplets[:, 2])
     losses, slopes = _hinge(hinges, smoothing)
     weights = (1 - push_weight) + push_weight * np.bincount(pulls, slopes, minlength=len(distances))
     W = sparse.csr_array(
@@ -289,14 +301,14 @@ def triplet_loss(
 
 
 def _distinct_pairs(
-    first: Indices, second: Indices, n: int
-) -> tuple[tuple[Indices, Indices], Indices]:
+    first: Integers, second: Integers, n: int
+) -> tuple[tuple[Integers, Integers], Integers]:
     """Distinct pairs of rows, and which of them each given pair is."""
     keys, which = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
     return (keys // n, keys % n), which
 
 
-def pull_laplacian(targets: Indices, push_weight: float, V: Floats) -> Floats:
+def pull_laplacian(targets: Integers, push_weight: float, V: Floats) -> Floats:
     """Lap(W) V of the pull term alone."""
     pushes = np.zeros(targets.shape)
     return laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
@@ -312,7 +324,7 @@ def _hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
 
 
 def _target_weights(
-    targets: Indices, pushes: NDArray[np.float64], push_weight: float, dtype: Any
+    targets: Integers, pushes: NDArray[np.float64], push_weight: float, dtype: Any
 ) -> sparse.csr_array:
     """The weight of each target pair."""
     present = targets >= 0

@@ -22,13 +22,13 @@ from nearfar.solvers.stress_descent import Descent, descend
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
-    Interrupted,
     Problem,
     Unfolding,
+    UnfoldingInterrupted,
     laplacian_basis,
-    principal_axes,
     relative_gap,
     repaired,
+    turned_to_axes,
 )
 from nearfar.solvers.variational_program import (
     Unfolded,
@@ -194,7 +194,9 @@ class _BasisUnfolding(_Unfolding):
             report=report,
         )
         if found.interrupt is not None:
-            self._interrupt = Interrupted(Unfolding(found.factor, found.weights, 0, found.history))
+            self._interrupt = UnfoldingInterrupted(
+                Unfolding(found.factor, found.weights, 0, found.history)
+            )
         return found
 
     def _gather(self, points: Floats, parts: list[_Part]) -> Matrix:
@@ -253,7 +255,7 @@ class _Proof(NamedTuple):
     def of(cls, problem: Problem, factors: list[Matrix], weights: Vector) -> _Proof:
         feasible = [repaired(problem, Y) for Y in factors]
         best = int(np.argmax([problem.value(Y) for Y in feasible]))
-        values, Y = principal_axes(problem.edges, feasible[best])
+        values, Y = turned_to_axes(problem.edges, feasible[best])
         residual = problem.residual(factors[best])
         return cls(Y, values, problem.value(Y), residual, mixed_bound(problem, weights))
 
@@ -311,6 +313,6 @@ def root(Z: Matrix) -> Matrix:
 
 def _columns(edges: Edges, Y: Matrix, count: int) -> Matrix:
     """So many principal axes of Y; zeros where there are fewer."""
-    _, axes = principal_axes(edges, Y)
+    _, axes = turned_to_axes(edges, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))

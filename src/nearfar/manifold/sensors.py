@@ -14,7 +14,7 @@ from nearfar.extras import require
 from nearfar.manifold.basis_unfolding import root, unfold_in
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import Descent, descend
-from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, principal_axes
+from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, turned_to_axes
 
 # ω / (1 - ω) times λ_2: more slack than for unfolding, since the last stage keeps lengths anyway,
 # and a start that is not stretched may be folded.
@@ -300,7 +300,7 @@ def _check_anchors(
 
 
 def _leading(graph: Edges, Y: Matrix, count: int) -> Matrix:
-    _, axes = principal_axes(graph, Y)
+    _, axes = turned_to_axes(graph, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))
 

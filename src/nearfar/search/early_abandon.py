@@ -14,16 +14,16 @@ from sklearn.neighbors import NearestNeighbors
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import row_blocks
-from nearfar.search.exact_search import (
-    _SPARE,
-    _centre,
-    _centred,
-    _check_n_neighbors,
-    _pair_distances,
-    _ranked,
-    _reach,
-    _squared_norms,
-    _without_self,
+from nearfar.search.candidates import (
+    SPARE,
+    centre_of,
+    centred,
+    check_n_neighbors,
+    pair_distances,
+    ranked,
+    reach_of,
+    squared_norms,
+    without_self,
 )
 from nearfar.solvers.eigen import descending_eigh
 
@@ -86,7 +86,7 @@ def early_abandon_kneighbors(
            [1, 0],
            [1, 2]])
     """
-    _check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
+    check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
     p = X.shape[1]
     if n_leading is not None and not 1 <= n_leading <= p:
         raise ValueError(
@@ -94,43 +94,43 @@ def early_abandon_kneighbors(
         )
     X = np.ascontiguousarray(X)
     if queries is None:
-        return _without_self(*_nearest(X, X, n_neighbors + 1, n_leading))
+        return without_self(*_nearest(X, X, n_neighbors + 1, n_leading))
     return _nearest(X, np.ascontiguousarray(queries), n_neighbors, n_leading)
 
 
 def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matrix, Indices]:
-    centre = _centre(X)
-    points = _centred(X, centre, _FLOAT64)
+    centre = centre_of(X)
+    points = centred(X, centre, _FLOAT64)
     variances, axes = descending_eigh(points.T @ points)
     if n_leading is None:
         share = np.cumsum(variances) >= _LEADING_SHARE * variances.sum()
         n_leading = 1 + int(np.argmax(share))
     points = points @ axes
-    queries = points if Q is X else _centred(Q, centre, _FLOAT64) @ axes
+    queries = points if Q is X else centred(Q, centre, _FLOAT64) @ axes
 
     # Scaled, so that squares neither overflow nor vanish in float32.
-    scale = float(np.sqrt(max(_squared_norms(points).max(), _squared_norms(queries).max()))) or 1.0
+    scale = float(np.sqrt(max(squared_norms(points).max(), squared_norms(queries).max()))) or 1.0
     leading = (points[:, :n_leading] / scale).astype(np.float32)
     asked = (queries[:, :n_leading] / scale).astype(np.float32)
-    search = NearestNeighbors(n_neighbors=min(k + _SPARE, len(X)), algorithm="brute").fit(leading)
+    search = NearestNeighbors(n_neighbors=min(k + SPARE, len(X)), algorithm="brute").fit(leading)
     candidates = search.kneighbors(asked, return_distance=False)
-    radius = _ranked(X, Q, candidates, k)[0][:, -1]
-    reach = _largest_sum(_squared_norms(queries), radius, X.shape[1])
-    reach_leading = _reach(_squared_norms(asked), np.sqrt(reach) / scale, n_leading, _FLOAT32)
+    radius = ranked(X, Q, candidates, k)[0][:, -1]
+    reach = _largest_sum(squared_norms(queries), radius, X.shape[1])
+    reach_leading = reach_of(squared_norms(asked), np.sqrt(reach) / scale, n_leading, _FLOAT32)
 
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
     # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product is all to compare.
-    right = np.column_stack([leading, _squared_norms(leading).astype(np.float32)]).T
+    right = np.column_stack([leading, squared_norms(leading).astype(np.float32)]).T
     # About 2 million sums at once stay in cache.
     for block in row_blocks(len(Q), 24 * len(X), at_most=max(16, 2**21 // len(X))):
         left = np.column_stack([-2 * asked[block], np.ones(len(asked[block]), np.float32)])
-        most = (reach_leading[block] - _squared_norms(asked[block])).astype(np.float32)
+        most = (reach_leading[block] - squared_norms(asked[block])).astype(np.float32)
         # Rounded up: converting to float32 must not leave a pair.
         near = left @ right <= np.nextafter(most, np.float32(np.inf))[:, None]
         rows, columns = np.divmod(np.flatnonzero(near), len(X))
         rows, columns = _survivors(points, queries[block], reach[block], rows, columns, n_leading)
-        measured = _pair_distances(X, Q[block], columns, rows)
+        measured = pair_distances(X, Q[block], columns, rows)
         # Pairs come by column within each row, and the sort is stable.
         order = np.lexsort((measured, rows))
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
@@ -151,7 +151,7 @@ def _survivors(
     sums = np.zeros(len(rows))
     start, stop = 0, n_leading
     while start < points.shape[1] and len(rows):
-        part = _pair_distances(points[:, start:stop], queries[:, start:stop], columns, rows)
+        part = pair_distances(points[:, start:stop], queries[:, start:stop], columns, rows)
         sums += part * part
         kept = np.flatnonzero(sums <= reach[rows])
         rows, columns, sums = rows[kept], columns[kept], sums[kept]
@@ -165,4 +165,4 @@ def _largest_sum(norms: Matrix, radius: Matrix, p: int) -> Matrix:
     Centring, rotation (by axes that are orthogonal up to rounding) and the sum err by a multiple
     of ``p eps (||x|| + ||q||)^2``, as the expanded form does; four times its bound is ample.
     """
-    return _reach(norms, radius, 4 * p, _FLOAT64)
+    return reach_of(norms, radius, 4 * p, _FLOAT64)

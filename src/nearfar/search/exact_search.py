@@ -10,24 +10,31 @@ is a function of the data alone: the same for every number of threads, version o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.neighbors import KDTree, NearestNeighbors
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import row_blocks
+from nearfar.search.candidates import (
+    SPARE,
+    centre_of,
+    centred,
+    check_n_neighbors,
+    pair_distances,
+    ranked,
+    reach_of,
+    row_bytes,
+    squared_norms,
+    without_self,
+)
 
 __all__ = ["choose_search", "kneighbors", "radius_neighbors"]
 
 
-# Candidates beyond the k-th; the farthest of them says whether the cut at k is safe.
-_SPARE = 8
 _FEW_SPARE = 2
-# Differences are taken for so many numbers at once, which stay in the cache.
-_NUMBERS_AT_ONCE = 1 << 16
 # By the greatest number of features, the rows from which trees beat blocks, and the queries that
 # repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times
 # faster on one thread, which leaves room for the blocks' use of more; from 8 features on it is a
@@ -105,7 +112,7 @@ def kneighbors(
     >>> kneighbors(X, np.array([[2.0]]), n_neighbors=3)
     (array([[1., 1., 1.]]), array([[1, 2, 3]]))
     """
-    _check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
+    check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
     X = np.ascontiguousarray(X)
     Q = X if queries is None else np.ascontiguousarray(queries)
     if search == "auto":
@@ -115,7 +122,7 @@ def kneighbors(
     nearest = _nearest_by_tree if search == "tree" else _nearest
     if queries is None:
         # One more, since each row finds itself, or else only identical rows that come before it.
-        return _without_self(*nearest(X, X, n_neighbors + 1))
+        return without_self(*nearest(X, X, n_neighbors + 1))
     return nearest(X, Q, n_neighbors)
 
 
@@ -176,7 +183,7 @@ def radius_neighbors(
     Q = X if queries is None else np.ascontiguousarray(queries)
     counts = np.zeros(len(Q) + 1, np.intp)
     all_indices, all_distances = [], []
-    for block, rows, columns, distances in _pairs_within(X, Q, np.full(len(Q), float(radius))):
+    for block, rows, columns, distances in pairs_within(X, Q, np.full(len(Q), float(radius))):
         if queries is None:
             other = rows + block.start != columns
             rows, columns, distances = rows[other], columns[other], distances[other]
@@ -221,22 +228,6 @@ def choose_search(
     return "blocks" if few or rows is None or n < rows * n_threads else "tree"
 
 
-def _check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
-    most = n_samples - without_self
-    if most < 1:
-        raise ValueError(
-            f"n_neighbors={n_neighbors!r}, but X has {n_samples} row, which has no other row for "
-            "a neighbour; give at least 2 rows."
-        )
-    whole = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
-    if not whole or not 1 <= n_neighbors <= most:
-        of = "rows of X, less the row itself" if without_self else "rows of X"
-        raise ValueError(
-            f"n_neighbors must be an integer from 1 to {most} (the number of {of}); "
-            f"got {n_neighbors!r}."
-        )
-
-
 def _nearest_by_tree(X: Floats, Q: Floats, k: int) -> tuple[Matrix, Indices]:
     """As :func:`_nearest`."""
     # A tree would visit every row at the same distance. Of identical rows the first k will do.
@@ -249,17 +240,17 @@ def _nearest_by_tree(X: Floats, Q: Floats, k: int) -> tuple[Matrix, Indices]:
 
 def _nearest(X: Floats, Q: Floats, k: int, *, tree: bool = False) -> tuple[Matrix, Indices]:
     """The ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
-    centre = _centre(X)
+    centre = centre_of(X)
     dtype = np.dtype(np.float64) if tree else np.result_type(X, Q)
-    Z = _centred(X, centre, dtype)
-    queries = Z if Q is X else _centred(Q, centre, dtype)
+    Z = centred(X, centre, dtype)
+    queries = Z if Q is X else centred(Q, centre, dtype)
     propose: Callable[[Floats, int], tuple[Any, Any]]
     spares: tuple[int, ...]
     if tree:
         # In float64 only ties leave a doubt, so few candidates do for most rows.
-        propose, spares = KDTree(Z).query, (_FEW_SPARE, _SPARE)
+        propose, spares = KDTree(Z).query, (_FEW_SPARE, SPARE)
     else:
-        propose, spares = NearestNeighbors(algorithm="brute").fit(Z).kneighbors, (_SPARE,)
+        propose, spares = NearestNeighbors(algorithm="brute").fit(Z).kneighbors, (SPARE,)
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
     unsure: Any = slice(None)
@@ -267,12 +258,12 @@ def _nearest(X: Floats, Q: Floats, k: int, *, tree: bool = False) -> tuple[Matri
         n_candidates = min(k + spare, len(X))
         asked = queries[unsure]
         found, candidates = propose(asked, n_candidates)
-        distances[unsure], indices[unsure] = _ranked(X, Q[unsure], candidates, k)
+        distances[unsure], indices[unsure] = ranked(X, Q[unsure], candidates, k)
         if n_candidates == len(X):
             return distances, indices
         # A row that was not proposed, yet lies within the k-th distance, would have been found at
         # `reach` at most. The last candidate being farther than that, there is no such row.
-        reach = _reach(_squared_norms(asked), distances[unsure, -1], X.shape[1], dtype)
+        reach = reach_of(squared_norms(asked), distances[unsure, -1], X.shape[1], dtype)
         close = found[:, -1].astype(np.float64) ** 2 <= reach
         unsure = np.arange(len(Q))[unsure][close]
         if not unsure.size:
@@ -285,10 +276,10 @@ def _nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matri
     """The ``k`` nearest rows, which are known to lie within ``radius[i]`` of query ``i``."""
     # Of identical rows only the first k can be among the k nearest; identical queries share them.
     kept = _first_of_identical(X, k)
-    _, asked, shared = np.unique(_row_bytes(Q), return_index=True, return_inverse=True)
+    _, asked, shared = np.unique(row_bytes(Q), return_index=True, return_inverse=True)
     distances = np.empty((len(asked), k))
     indices = np.empty((len(asked), k), np.intp)
-    for block, rows, columns, within in _pairs_within(X[kept], Q[asked], radius[asked]):
+    for block, rows, columns, within in pairs_within(X[kept], Q[asked], radius[asked]):
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
         nearest = first[:, None] + np.arange(k)
         distances[block] = within[nearest]
@@ -296,7 +287,7 @@ def _nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matri
     return distances[shared], indices[shared]
 
 
-def _pairs_within(
+def pairs_within(
     X: Floats, Q: Floats, radius: Matrix
 ) -> Iterator[tuple[slice, Indices, Indices, Matrix]]:
     """For each block of queries, all pairs at most ``radius[i]`` apart.
@@ -305,105 +296,28 @@ def _pairs_within(
     of row in the block, distance, row of ``X``.
     """
     n, p = X.shape
-    centre = _centre(X)
-    Z = _centred(X, centre, np.dtype(np.float64))
+    centre = centre_of(X)
+    Z = centred(X, centre, np.dtype(np.float64))
     # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product is all to compare.
-    points = np.column_stack([Z, _squared_norms(Z)]).T
+    points = np.column_stack([Z, squared_norms(Z)]).T
     # Per pair: the product, the comparison, and, if all pairs are hits, their arrays and copies.
     for block in row_blocks(len(Q), 80 * n):
-        queries = _centred(Q[block], centre, np.dtype(np.float64))
-        norms = _squared_norms(queries)
-        reach = _reach(norms, radius[block], p, Z.dtype) - norms
+        queries = centred(Q[block], centre, np.dtype(np.float64))
+        norms = squared_norms(queries)
+        reach = reach_of(norms, radius[block], p, Z.dtype) - norms
         product = np.column_stack([-2 * queries, np.ones(len(queries))]) @ points
         rows, columns = np.divmod(np.flatnonzero(product <= reach[:, None]), n)
         del product
-        distances = _pair_distances(X, Q[block], columns, rows)
+        distances = pair_distances(X, Q[block], columns, rows)
         hits = np.flatnonzero(distances <= radius[block][rows])
         # Hits come by column within each row, and the sort is stable.
         hits = hits[np.lexsort((distances[hits], rows[hits]))]
         yield block, rows[hits], columns[hits], distances[hits]
 
 
-def _ranked(X: Floats, Q: Floats, candidates: Indices, k: int) -> tuple[Matrix, Indices]:
-    """The ``k`` nearest of each query's candidates, by exact distance, then index."""
-    indices = np.sort(candidates, axis=1)
-    distances = np.empty(indices.shape)
-    for block in row_blocks(len(Q), 40 * indices.shape[1]):
-        rows = np.repeat(np.arange(block.start, block.stop), indices.shape[1])
-        measured = _pair_distances(X, Q, indices[block].ravel(), rows)
-        distances[block] = measured.reshape(-1, indices.shape[1])
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1)
-
-
-def _pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Matrix:
-    """``||X[columns[m]] - Q[rows[m]]||`` of each pair ``m``, from differences in float64."""
-    p = X.shape[1]
-    distances = np.empty(len(rows))
-    for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _NUMBERS_AT_ONCE // p)):
-        difference = np.subtract(X[columns[pairs]], Q[rows[pairs]], dtype=np.float64)
-        difference *= difference
-        # A plain sum adds each row in the same order wherever it stands; einsum does not.
-        distances[pairs] = np.sqrt(difference.sum(axis=1))
-    return distances
-
-
-def _reach(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    """The largest squared distance the expanded form may give a row that is within ``radius``.
-
-    With the centred query ``q`` and such a row ``x``, the expanded form, the centring and the
-    distance from differences together err by less than ``4 (p + 4) eps (||x|| + ||q||)^2``, and
-    ``||x|| <= ||q|| + radius``. The last term is for squares that underflow.
-    """
-    limits = np.finfo(dtype)
-    with np.errstate(over="ignore"):
-        rounding = 4 * (p + 4) * float(limits.eps) * (2 * np.sqrt(norms) + radius) ** 2
-        return radius**2 + rounding + 4 * p * float(limits.tiny)
-
-
-def _centre(X: Floats) -> Matrix:
-    """A point amid the data: the expanded form rounds relative to the distance from it.
-
-    A median, as one far row would carry the mean away from all others; of some rows, as any point
-    near the data serves.
-    """
-    with np.errstate(over="ignore"):  # reported by _centred
-        return np.median(X[:: 1 + len(X) // 1000].astype(np.float64), axis=0)
-
-
-def _centred(X: Floats, centre: Matrix, dtype: np.dtype[Any]) -> Floats:
-    """``X - centre``, computed in float64 and rounded once to ``dtype``."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        Z = np.empty(X.shape, dtype)
-        np.subtract(X, centre, out=Z, dtype=np.float64, casting="same_kind")
-        if not _squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
-            raise ValueError(
-                f"Squared distances overflow {dtype}: the largest value found is "
-                f"{np.abs(X).max():.3g}; divide the data by a constant."
-            )
-    return Z
-
-
-def _squared_norms(Z: Floats) -> Matrix:
-    return np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-
-
-def _without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
-    """Leave row ``i`` out of its own neighbours, or the last one where it is not among them."""
-    n, k = indices.shape
-    other = indices != np.arange(n)[:, None]
-    other[other.all(axis=1), -1] = False
-    return distances[other].reshape(n, k - 1), indices[other].reshape(n, k - 1)
-
-
 def _first_of_identical(X: Floats, k: int) -> Indices:
     """The rows, in order, that fewer than ``k`` identical rows precede."""
-    _, code = np.unique(_row_bytes(X), return_inverse=True)
+    _, code = np.unique(row_bytes(X), return_inverse=True)
     order = np.argsort(code, kind="stable")
     preceding = np.arange(len(X)) - np.searchsorted(code[order], code[order])
     return np.sort(order[preceding < k])
-
-
-def _row_bytes(X: Floats) -> NDArray[np.void]:
-    """Each row as one item. Rows that differ in the sign of a zero count as different."""
-    return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]

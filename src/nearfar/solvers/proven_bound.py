@@ -17,7 +17,7 @@ from nearfar.solvers.unfolding import (
     Edges,
     Problem,
     dual_bound,
-    smallest_eigenpairs,
+    laplacian_eigenpairs,
     symmetric_factor,
 )
 
@@ -82,7 +82,7 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
 
 def _eigenvalue(edges: Edges, weights: Vector) -> float:
     """λ_2 of positive weights, a little less than what was found, and that proven."""
-    value = float(smallest_eigenpairs(edges, weights, 1)[0][0])
+    value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for _ in range(60):
         value *= 1 - 1e-6
         if exceeds(edges, weights, value):

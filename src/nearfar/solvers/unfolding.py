@@ -34,10 +34,10 @@ from scipy.sparse import csgraph
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, SuperLU, eigsh, splu
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.solvers.eigen import fix_signs
+from nearfar.solvers.eigen import fix_signs, some_eigh
 
 Constraints = Literal["equality", "inequality", "l1", "squared"]
-Objective = Literal["max", "min"]
+Direction = Literal["max", "min"]
 
 # Up to here all eigenvalues of a dense matrix are found as fast as a few of a sparse one.
 _DENSE = 200
@@ -168,7 +168,7 @@ class Problem:
 
     edges: Edges
     constraints: Constraints = "inequality"
-    objective: Objective = "max"
+    objective: Direction = "max"
     price: float = 1.0
 
     @property
@@ -207,7 +207,7 @@ class Unfolding(NamedTuple):
     history: dict[str, list[float]]
 
 
-class Interrupted(KeyboardInterrupt):
+class UnfoldingInterrupted(KeyboardInterrupt):
     """Ctrl-C in a solver, with the best that was found before in ``found``."""
 
     def __init__(self, found: Unfolding) -> None:
@@ -220,14 +220,14 @@ def least_price(edges: Edges) -> float:
 
     With less, K can grow along the Fiedler vector of the unweighted graph for ever.
     """
-    values, _ = smallest_eigenpairs(edges, np.ones(len(edges)), 1)
+    values, _ = laplacian_eigenpairs(edges, np.ones(len(edges)), 1)
     return 1.0 / float(values[0])
 
 
 # ---------------------------------------------------------------------- spectra
 
 
-def smallest_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vector, Matrix]:
+def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vector, Matrix]:
     r"""Smallest eigenvalues of :math:`L_w v = \lambda C v`, the constant vector left out.
 
     C is the diagonal of masses. Vectors are columns, orthonormal with respect to C. Weights may be
@@ -242,9 +242,8 @@ def smallest_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vect
     if n <= max(_DENSE, 4 * count):
         # The constant vector is moved out of the way, to the far end.
         far = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
-        values, vectors = linalg.eigh(
-            L.toarray() + far * np.outer(constant, constant), subset_by_index=[0, count - 1]
-        )
+        dense = L.toarray() + far * np.outer(constant, constant)
+        values, vectors = some_eigh(dense, 0, count - 1)
         return values, vectors / root[:, None]
     lowest, factor = _factor_below(L)
     invert = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
@@ -290,10 +289,10 @@ def symmetric_factor(S: sparse.csc_array) -> SuperLU:
 
 def laplacian_basis(edges: Edges, count: int) -> tuple[Vector, Matrix]:
     """Smoothest functions on the unweighted graph: lowest eigenvalues and vectors (columns)."""
-    return smallest_eigenpairs(edges, np.ones(len(edges)), count)
+    return laplacian_eigenpairs(edges, np.ones(len(edges)), count)
 
 
-def principal_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
+def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
     """Eigenvalues of :math:`K = Y Y^T`, largest first, and Y turned to its principal axes.
 
     Columns are orthogonal with their largest entry positive; those below ``tolerance`` of the
@@ -341,7 +340,7 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
     if problem.constraints == "l1":
         w = np.clip(w, -c, c)
     if eigenvalue is None:
-        eigenvalue = float(smallest_eigenpairs(problem.edges, w, 1)[0][0])
+        eigenvalue = float(laplacian_eigenpairs(problem.edges, w, 1)[0][0])
     if problem.objective == "max":
         if problem.constraints == "l1" and eigenvalue < 1:
             w, eigenvalue = _mixed(problem, w, eigenvalue)

@@ -14,9 +14,9 @@ from nearfar.solvers.unfolding import (
     Edges,
     Problem,
     dual_bound,
+    laplacian_eigenpairs,
     relative_gap,
     repaired,
-    smallest_eigenpairs,
     symmetric_factor,
 )
 
@@ -134,7 +134,7 @@ def proven_eigenvalue(edges: Edges, weights: Vector) -> float:
 
     It is proven by the signs of pivots, with more taken away until they agree.
     """
-    value = float(smallest_eigenpairs(edges, weights, 1)[0][0])
+    value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for margin in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5):
         less = value - margin * abs(value)
         if exceeds(edges, weights, less):

@@ -20,10 +20,11 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.unfolding import Edges, Interrupted, Problem, Unfolding
+from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.unfolding import Edges, Problem, Unfolding, UnfoldingInterrupted
 
 #: What the history of a run holds, one number for each step.
-HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
+INTERIOR_HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
 
 # The part of the way to the boundary that a step takes.
 _SHARE = 0.95
@@ -57,7 +58,7 @@ def interior_point(
     """
     began = time.perf_counter()
     at = _Path(problem)
-    history: dict[str, list[float]] = {name: [] for name in HISTORY}
+    history: dict[str, list[float]] = {name: [] for name in INTERIOR_HISTORY}
     best = at.state()
     try:
         for _ in range(max_iter + 1):
@@ -82,7 +83,7 @@ def interior_point(
     except KeyboardInterrupt as interrupt:
         if not history["gap"]:  # nothing was found yet
             raise
-        raise Interrupted(_result(at, best, history)) from interrupt
+        raise UnfoldingInterrupted(_result(at, best, history)) from interrupt
     return _result(at, best, history)
 
 
@@ -293,4 +294,4 @@ def _to_boundary(M: Matrix, dM: Matrix) -> float:
     L = linalg.cholesky(M, lower=True)
     half = linalg.solve_triangular(L, dM, lower=True)
     whole = linalg.solve_triangular(L, half.T, lower=True)
-    return -float(linalg.eigvalsh(_symmetric(whole), subset_by_index=[0, 0])[0])
+    return -least_eigenvalue(_symmetric(whole))

@@ -30,20 +30,20 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
-    Interrupted,
     Problem,
     Unfolding,
+    UnfoldingInterrupted,
     dual_bound,
     laplacian_basis,
-    principal_axes,
+    laplacian_eigenpairs,
     relative_gap,
     repaired,
-    smallest_eigenpairs,
     symmetric_factor,
+    turned_to_axes,
 )
 
 #: What the history of a run holds, one number for each step.
-HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
+LOW_RANK_HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
 
 # The least that is added to the second derivative, which is zero along rotations.
 _REGULAR = 1e-5
@@ -106,13 +106,13 @@ def low_rank(
         n_columns = _spared_columns(problem, Y)
     at = _Iterate(problem, _with_columns(edges, Y, min(n_columns, edges.n_points - 1)))
     best = _Best(problem)
-    history: dict[str, list[float]] = {name: [] for name in HISTORY}
+    history: dict[str, list[float]] = {name: [] for name in LOW_RANK_HISTORY}
     try:
         for _ in range(max_iter + 1):
             at.measure()
             best.take_factor(at.Y)
             if at.is_near:
-                values, vectors = smallest_eigenpairs(edges, at.w, 4)
+                values, vectors = laplacian_eigenpairs(edges, at.w, 4)
                 best.take_weights(at.w, float(values[0]))
             row = {
                 "trace": edges.trace(at.Y),
@@ -137,7 +137,7 @@ def low_rank(
     except KeyboardInterrupt as interrupt:
         if not history["gap"]:  # nothing was found yet
             raise
-        raise Interrupted(best.result(history, at)) from interrupt
+        raise UnfoldingInterrupted(best.result(history, at)) from interrupt
     return best.result(history, at)
 
 
@@ -392,7 +392,7 @@ class _Iterate:
         """Leave out columns that hold next to nothing, but one."""
         if self.widened:
             return
-        values, axes = principal_axes(self.edges, self.Y, 0.0)
+        values, axes = turned_to_axes(self.edges, self.Y, 0.0)
         kept = 1 + max(1, int((values > _EMPTY * values.sum()).sum()))
         if kept < self.Y.shape[1]:
             self._take(axes[:, :kept])
@@ -492,7 +492,7 @@ def _spared_columns(problem: Problem, Y: Matrix) -> int:
 
 def _with_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
     """Y on its principal axes in exactly so many columns; smooth ones are added to it."""
-    _, Y = principal_axes(edges, Y)
+    _, Y = turned_to_axes(edges, Y)
     missing = n_columns - Y.shape[1]
     if missing <= 0:
         return Y[:, :n_columns]

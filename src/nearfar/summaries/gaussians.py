@@ -21,12 +21,12 @@ from nearfar.state import Sizes, State, floats, need, none_or, number, table, te
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
-from nearfar.summaries.sets import Sets, _checked_index, _first_axis, as_sets, chosen_rows
+from nearfar.summaries.sets import Sets, as_sets, checked_index, chosen_rows, first_axis
 from nearfar.words import count
 
 __all__ = ["Gaussians", "low_rank_pays"]
 
-Shrinkage = float | Literal["ledoit_wolf", "oas"] | None
+CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
 #: The ridge "auto", as a share of the typical variance, of sets. They have few vectors beside their
@@ -193,7 +193,7 @@ class Gaussians(Immutable):
         sets: Any,
         ridge: float | Literal["auto"] = "auto",
         *,
-        shrinkage: Shrinkage = None,
+        shrinkage: CovarianceShrinkage = None,
         ddof: int = 1,
         storage: Storage = "auto",
     ) -> Self:
@@ -526,9 +526,9 @@ class Gaussians(Immutable):
             yield self[k]
 
     def __getitem__(self, key: Any) -> Any:
-        key = _first_axis(key, "Gaussians")
+        key = first_axis(key, "Gaussians")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = _checked_index(int(key), len(self))
+            k = checked_index(int(key), len(self))
             return self.means[k], self[k : k + 1].covariances[0]
         chosen = key if isinstance(key, slice) else chosen_rows(key, len(self))
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
@@ -589,7 +589,7 @@ def _traces(stack: Matrix, thin: bool) -> Matrix:
     return np.trace(stack, axis1=1, axis2=2)
 
 
-def _shrinkage_shares(sets: Sets, shrinkage: Shrinkage, traces: Matrix) -> Matrix:
+def _shrinkage_shares(sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix) -> Matrix:
     """How much of the identity is mixed into the covariance of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))

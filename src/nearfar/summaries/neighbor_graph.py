@@ -9,21 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 
-from nearfar.extras import require
 from nearfar.notices import warn
-from nearfar.search.exact_search import (
-    _centre,
-    _centred,
-    _check_n_neighbors,
-    _pairs_within,
-    _ranked,
-    _row_bytes,
-    _without_self,
-    kneighbors,
-    radius_neighbors,
-)
+from nearfar.search.approximate_search import approximate_kneighbors
+from nearfar.search.candidates import row_bytes
+from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbors
 from nearfar.state import Sizes, State
 from nearfar.words import count
 
@@ -178,7 +169,7 @@ class NeighborGraph:
             return cls(*radius_neighbors(points, radius=radius))
         assert n_neighbors is not None
         if approximate:
-            distances, indices = _approximate_kneighbors(points, n_neighbors, random_state)
+            distances, indices = approximate_kneighbors(points, n_neighbors, random_state)
         else:
             distances, indices = kneighbors(points, n_neighbors=n_neighbors)
         indptr = n_neighbors * np.arange(len(points) + 1)
@@ -478,7 +469,7 @@ def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """
     # Adding zero makes -0.0 a plain zero.
     _, first, where = np.unique(
-        _row_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
+        row_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
     )
     order = np.argsort(first)
     rank = np.empty_like(order)
@@ -520,41 +511,13 @@ def joined_rows(
     distances, indices = kneighbors(X, queries, n_neighbors=n_neighbors)
     pairs = [np.repeat(np.arange(len(queries)), n_neighbors) * n + indices.ravel()]
     lengths = [distances.ravel()]
-    for block, rows, columns, found in _pairs_within(queries, X, reach):
+    for block, rows, columns, found in pairs_within(queries, X, reach):
         pairs.append(columns * n + rows + block.start)
         lengths.append(found)
     edges, first = np.unique(np.concatenate(pairs), return_index=True)
     of_query, row = np.divmod(edges, n)
     indptr = np.searchsorted(of_query, np.arange(len(queries) + 1))
     return sparse.csr_array((np.concatenate(lengths)[first], row, indptr), shape=(len(queries), n))
-
-
-def _approximate_kneighbors(
-    X: NDArray[Any], n_neighbors: int, random_state: int | np.random.RandomState | None
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """As :func:`kneighbors` without queries, among the candidates that hnswlib finds."""
-    hnswlib = require("hnswlib", "ann")
-    n, p = X.shape
-    _check_n_neighbors(n_neighbors, n, without_self=True)
-    X = np.ascontiguousarray(X)
-    # hnswlib knows float32 only: centre the data, and bring them to a scale whose squares fit.
-    Z = _centred(X, _centre(X), X.dtype)
-    Z = (Z / max(np.abs(Z).max(), np.finfo(X.dtype).tiny)).astype(np.float32)
-    n_candidates = min(n_neighbors + 1 + 8, n)
-    index = hnswlib.Index(space="l2", dim=p)
-    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    index.init_index(n, M=16, ef_construction=200, random_seed=int(seed))
-    # Several threads would insert in an order of their own.
-    index.add_items(Z, num_threads=1)
-    index.set_ef(max(100, 2 * n_candidates))
-    try:
-        candidates, _ = index.knn_query(Z, k=n_candidates, num_threads=1)
-    except RuntimeError as error:
-        raise ValueError(
-            f"The approximate search did not reach n_neighbors={n_neighbors} neighbours of every "
-            f"row ({error}); identical rows are a likely cause. Set approximate=False."
-        ) from error
-    return _without_self(*_ranked(X, X, candidates.astype(np.intp), n_neighbors + 1))
 
 
 def _read_only(values: Any, dtype: type, name: str) -> NDArray[Any]:

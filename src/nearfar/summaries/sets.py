@@ -492,9 +492,9 @@ class Sets(Immutable):
     @overload
     def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        key = _first_axis(key, "Sets")
+        key = first_axis(key, "Sets")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = _checked_index(int(key), len(self))
+            k = checked_index(int(key), len(self))
             return self.X[self.offsets[k] : self.offsets[k + 1]]
         chosen = chosen_rows(key, len(self))
         sizes = self.sizes[chosen]
@@ -583,7 +583,7 @@ def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
-def _first_axis(key: Any, what: str) -> Any:
+def first_axis(key: Any, what: str) -> Any:
     """The key of the first axis; scikit-learn asks for ``X[indices, ...]``."""
     if isinstance(key, tuple):
         if len(key) == 2 and key[1] is Ellipsis:
@@ -592,7 +592,7 @@ def _first_axis(key: Any, what: str) -> Any:
     return key
 
 
-def _checked_index(k: int, n: int) -> int:
+def checked_index(k: int, n: int) -> int:
     if not -n <= k < n:
         raise IndexError(f"Index {k} is out of range: there are {n}.")
     return k % n

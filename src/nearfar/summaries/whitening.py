@@ -110,11 +110,11 @@ def total_whitener(statistics: ClassStatistics) -> Matrix:
         T = whitener(total, rank_tolerance(statistics))
         if T.shape[1] == B.shape[1]:
             return B @ T
-    variances, V = principal_axes(statistics)
+    variances, V = total_axes(statistics)
     return V / np.sqrt(variances)
 
 
-def principal_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Variances and orthonormal axes (p, r), largest first, of the total covariance."""
     B, image = total_range(statistics, standardise=False)
     variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)

@@ -1,0 +1,112 @@
+"""From candidates to neighbours: exact distances, ranks, and how far rounding may mislead."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.blocks import row_blocks
+
+# Candidates beyond the k-th; the farthest of them says whether the cut at k is safe.
+SPARE = 8
+# Differences are taken for so many numbers at once, which stay in the cache.
+_NUMBERS_AT_ONCE = 1 << 16
+
+
+def check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
+    """Refuse a number of neighbours that is none, or more than there are rows."""
+    most = n_samples - without_self
+    if most < 1:
+        raise ValueError(
+            f"n_neighbors={n_neighbors!r}, but X has {n_samples} row, which has no other row for "
+            "a neighbour; give at least 2 rows."
+        )
+    whole = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
+    if not whole or not 1 <= n_neighbors <= most:
+        of = "rows of X, less the row itself" if without_self else "rows of X"
+        raise ValueError(
+            f"n_neighbors must be an integer from 1 to {most} (the number of {of}); "
+            f"got {n_neighbors!r}."
+        )
+
+
+def ranked(X: Floats, Q: Floats, candidates: Indices, k: int) -> tuple[Matrix, Indices]:
+    """The ``k`` nearest of each query's candidates, by exact distance, then index."""
+    indices = np.sort(candidates, axis=1)
+    distances = np.empty(indices.shape)
+    for block in row_blocks(len(Q), 40 * indices.shape[1]):
+        rows = np.repeat(np.arange(block.start, block.stop), indices.shape[1])
+        measured = pair_distances(X, Q, indices[block].ravel(), rows)
+        distances[block] = measured.reshape(-1, indices.shape[1])
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1)
+
+
+def pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Matrix:
+    """``||X[columns[m]] - Q[rows[m]]||`` of each pair ``m``, from differences in float64."""
+    p = X.shape[1]
+    distances = np.empty(len(rows))
+    for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _NUMBERS_AT_ONCE // p)):
+        difference = np.subtract(X[columns[pairs]], Q[rows[pairs]], dtype=np.float64)
+        difference *= difference
+        # A plain sum adds each row in the same order wherever it stands; einsum does not.
+        distances[pairs] = np.sqrt(difference.sum(axis=1))
+    return distances
+
+
+def reach_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+    """The largest squared distance the expanded form may give a row that is within ``radius``.
+
+    With the centred query ``q`` and such a row ``x``, the expanded form, the centring and the
+    distance from differences together err by less than ``4 (p + 4) eps (||x|| + ||q||)^2``, and
+    ``||x|| <= ||q|| + radius``. The last term is for squares that underflow.
+    """
+    limits = np.finfo(dtype)
+    with np.errstate(over="ignore"):
+        rounding = 4 * (p + 4) * float(limits.eps) * (2 * np.sqrt(norms) + radius) ** 2
+        return radius**2 + rounding + 4 * p * float(limits.tiny)
+
+
+def centre_of(X: Floats) -> Matrix:
+    """A point amid the data: the expanded form rounds relative to the distance from it.
+
+    A median, as one far row would carry the mean away from all others; of some rows, as any point
+    near the data serves.
+    """
+    with np.errstate(over="ignore"):  # reported by _centred
+        return np.median(X[:: 1 + len(X) // 1000].astype(np.float64), axis=0)
+
+
+def centred(X: Floats, centre: Matrix, dtype: np.dtype[Any]) -> Floats:
+    """``X - centre``, computed in float64 and rounded once to ``dtype``."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = np.empty(X.shape, dtype)
+        np.subtract(X, centre, out=Z, dtype=np.float64, casting="same_kind")
+        if not squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
+            raise ValueError(
+                f"Squared distances overflow {dtype}: the largest value found is "
+                f"{np.abs(X).max():.3g}; divide the data by a constant."
+            )
+    return Z
+
+
+def squared_norms(Z: Floats) -> Matrix:
+    """Squared lengths of rows, in float64."""
+    return np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+
+
+def without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
+    """Leave row ``i`` out of its own neighbours, or the last one where it is not among them."""
+    n, k = indices.shape
+    other = indices != np.arange(n)[:, None]
+    other[other.all(axis=1), -1] = False
+    return distances[other].reshape(n, k - 1), indices[other].reshape(n, k - 1)
+
+
+def row_bytes(X: Floats) -> NDArray[np.void]:
+    """Each row as one item. Rows that differ in the sign of a zero count as different."""
+    return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]

@@ -1,0 +1,101 @@
+"""The house: what each room may know, and that every name means one thing."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import nearfar
+
+SOURCE = Path(nearfar.__file__).parent
+MODULES = {
+    ".".join(("nearfar", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for path in SOURCE.rglob("*.py")
+}
+LIBRARY = {name: path for name, path in MODULES.items() if not name.startswith("nearfar.app")}
+
+
+def imports_of(name: str) -> set[str]:
+    """Modules of ours that a module imports, at its head or in a function."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {m if m in MODULES else node.module for m in inner}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    # The package itself imports nothing: its public names resolve when they are asked for.
+    return {other for other in found if other in MODULES and other not in (name, "nearfar")}
+
+
+def test_no_cycle_lazy_imports_included():
+    # A package's own __init__ gathers its modules; they import one another by their full names.
+    graph = {name: imports_of(name) for name in MODULES}
+    gathered = {n for n, path in MODULES.items() if path.name == "__init__.py"}
+    done, open_ = set(), []
+
+    def visit(name):
+        if name in done:
+            return
+        assert name not in open_, " -> ".join([*open_[open_.index(name) :], name])
+        open_.append(name)
+        for other in sorted(graph[name]):
+            inside = other in gathered and name.startswith(f"{other}.")
+            assert not inside, f"{name} imports its own package {other}"
+            visit(other)
+        open_.pop()
+        done.add(name)
+
+    for name in graph:
+        visit(name)
+
+
+def test_nothing_in_the_library_names_the_application():
+    # Import-linter sees imports; this sees what is imported by a string.
+    for name, path in LIBRARY.items():
+        if name == "nearfar.__main__":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            named = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            assert not (named and node.value.startswith("nearfar.app")), f"{name}: {node.value}"
+
+
+def test_no_two_modules_of_one_name():
+    places = defaultdict(list)
+    for name in LIBRARY:
+        if not name.startswith("nearfar.contract."):
+            places[name.rpartition(".")[2]].append(name)
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_no_two_public_things_of_one_name():
+    places = defaultdict(set)
+    for name, path in LIBRARY.items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            targets = []
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                targets = [node.name]
+            elif isinstance(node, ast.Assign):
+                targets = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                targets = [node.target.id]
+            for target in targets:
+                if not target.startswith("_"):
+                    places[target].add(name)
+    assert not {name: sorted(where) for name, where in places.items() if len(where) > 1}
+
+
+@pytest.mark.parametrize("name", sorted(LIBRARY))
+def test_no_private_name_is_borrowed(name):
+    borrowed = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(LIBRARY[name].read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nearfar.")
+        for alias in node.names
+        # Base classes of a room that are no learners themselves begin with an underscore.
+        if alias.name.startswith("_") and not alias.name[1:2].isupper()
+    ]
+    assert not borrowed
