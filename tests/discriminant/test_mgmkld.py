@@ -470,6 +470,7 @@ def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
 
 def test_starts_find_the_better_optimum():
     # From LDA it ends at 8.4869; uniformly random starts end at 8.6181 for 28 % of the draws.
+    # With this seed on any processor; of other seeds of the starts about two in three find it.
     X, y = classes()
     lda = MGMKLD(2, init="lda").fit(X, y)
     random = MGMKLD(2, init="random", n_init=40).fit(X, y)

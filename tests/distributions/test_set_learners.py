@@ -900,13 +900,13 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
 @pytest.mark.parametrize(
     ("model", "X", "spoil", "message"),
     [
-        (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_axes=m._axes[:3]), "axis"),
+        (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_axes=m._axes[:3]), "_axes must be"),
         (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_means=m._means[:3]), "mean"),
         (
             EuclideanEmbedding(),
             TRAIN,
             lambda m: vars(m).update(_prints=m._prints[:3]),
-            "fingerprint",
+            "_prints must be",
         ),
         (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_kind="odd"), "kind"),
         (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(gaussians_=None), "Gaussians"),
@@ -918,14 +918,14 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
         ),
         (LaplacianEmbedding(), TRAIN, lambda m: vars(m).update(width_=-1.0), "width"),
         (LaplacianEmbedding(), TRAIN, lambda m: vars(m).update(_reach=m._reach[:1]), "_reach"),
-        (SetEmbedding(), TRAIN, lambda m: vars(m).update(embedder_=SetEmbedding()), "embedding"),
+        (SetEmbedding(), TRAIN, lambda m: vars(m).update(embedder_=SetEmbedding()), "embedder_"),
         (
             SetSpectralClustering(),
             TRAIN,
             lambda m: vars(m).update(labels_=m.labels_ + 5),
             "cluster",
         ),
-        (SetKNeighborsClassifier(), TRAIN, lambda m: vars(m).update(_codes=m._codes + 9), "class"),
+        (SetKNeighborsClassifier(), TRAIN, lambda m: vars(m).update(_codes=m._codes + 9), "_codes"),
         (
             SetKNeighborsClassifier(metric="precomputed"),
             D_OLD,
@@ -933,13 +933,18 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
             "dissimilarity for each",
         ),
         (BagOfWords(), TRAIN, lambda m: vars(m).update(words_=m.words_[:, :2]), "table"),
-        (BagOfWords(), TRAIN, lambda m: vars(m).update(scale_=0 * m.scale_), "not positive"),
-        (MVEMClassifier(), IRIS.data[:40], lambda m: vars(m).update(neighborhood_=40), "size"),
+        (BagOfWords(), TRAIN, lambda m: vars(m).update(scale_=0 * m.scale_), "above 0"),
+        (
+            MVEMClassifier(),
+            IRIS.data[:40],
+            lambda m: vars(m).update(neighborhood_=40),
+            "neighborhood_",
+        ),
         (
             MVEMClassifier(),
             IRIS.data[:40],
             lambda m: vars(m).update(_points=m._points[:9]),
-            "class",
+            "_points must be",
         ),
     ],
 )

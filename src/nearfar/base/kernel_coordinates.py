@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
+from nearfar.state import Sizes, State, Word, floats, need, none_or, number, table
 
 _KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
 #: What the parameters of the kernel may be.
@@ -48,6 +49,22 @@ class KernelCoordinates:
     far as the leading directions show them. A linear map L of them is ΩΦ with :math:`\Omega = L
     B^T`, for the training points Φ.
     """
+
+    state: ClassVar[State] = State(
+        {
+            "_basis": floats("n", "d"),
+            "_rows": none_or(table("n", "p")),
+            "_gamma": none_or(number(0, open_low=True)),
+            "_means": floats("n"),
+            "_mean": number(),
+            "coefficients_": floats("q", "n"),
+        },
+        fitted="coefficients_",
+        rows="_means",
+        needs={
+            "kernel": Word(lambda value, _: isinstance(value, str), "named: a file has no function")
+        },
+    )
 
     kernel: Any
     gamma: float | None
@@ -107,6 +124,12 @@ class KernelCoordinates:
     def _kernel_eigenvalues(self) -> Matrix:
         """Those of the centred kernel, largest first."""
         return 1 / np.einsum("ij,ij->j", self._basis, self._basis)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        given = self._is_given()
+        need((self._rows is None) == given, "_rows go with a kernel that is computed.")
+        need((self._gamma is None) == given, "_gamma goes with a kernel that is computed.")
+        need(not given or sizes.get("p") == sizes["n"], "the kernel values do not fit the rows.")
 
     def _is_given(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"

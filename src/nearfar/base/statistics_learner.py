@@ -16,6 +16,7 @@ from nearfar.base.learner import LinearLearner
 from nearfar.blocks import blas_for
 from nearfar.labels import encode_labels
 from nearfar.solvers.subspaces import Interrupted
+from nearfar.state import Sizes, State, float_type, listed, need, object_of, optional, text
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
 
@@ -31,6 +32,14 @@ class StatisticsLearner(LinearLearner, ABC):
     block by block where dask computes; only they come here, and the solve runs here.
     """
 
+    state = State(
+        {
+            "statistics_": object_of(ClassStatistics),
+            "_dtype": float_type,
+            "_learned": optional(listed(text, "learned")),
+        },
+        fitted="statistics_",
+    )
     #: One scatter for all classes; False keeps one for each.
     pooled_statistics: ClassVar[bool] = True
     #: Parameters with which batches give what one fit gives, where the default looks at rows too.
@@ -247,6 +256,18 @@ class StatisticsLearner(LinearLearner, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "statistics_" in vars(self)
+
+    def _bring_up_to_date(self) -> dict[str, str]:
+        names = super()._bring_up_to_date()
+        if "_learned" in vars(self):
+            self._learned = [names.get(name, name) for name in self._learned]
+        return names
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        need({*vars(self).get("_learned", ())} <= vars(self).keys(), "what it learned is missing.")
+        fits = self.statistics_.n_features in (0, sizes.get("p"))
+        need(fits, "statistics_ do not fit the number of features.")
 
 
 def _check_among(found: NDArray[Any], known: NDArray[Any] | None) -> None:

@@ -17,6 +17,7 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
+from nearfar.state import Sizes, State, labels, need, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -130,6 +131,7 @@ class MODA(Searching, StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    state = State({"_owners": optional(labels("clusters"))})
     pooled_statistics = False
     settings = ({"n_clusters": 2}, {"n_clusters": 3}, {"shrinkage": 0.1})
     parameters: ClassVar = {
@@ -260,6 +262,13 @@ class MODA(Searching, StatisticsLearner):
             part_of[own] = len(owners) + cut
             owners += [code] * (int(cut.max()) + 1)
         return np.array(owners), part_of
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        if "_owners" in vars(self):
+            numbers = self.statistics_.classes
+            known = numbers.dtype.kind == "i" and set(numbers) <= set(range(sizes["clusters"]))
+            need(known, "clusters without a class.")
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest sum of divergences between classes."""

@@ -19,6 +19,7 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.gaussian_divergences import KullbackLeibler
 from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import Interrupted
+from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, total_range
 
@@ -140,6 +141,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
+    state = State({"cluster_statistics_": object_of(ClassStatistics, p="p")})
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {

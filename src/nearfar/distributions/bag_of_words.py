@@ -16,6 +16,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.distributions.objects import deviations, without_tables
 from nearfar.parameters import boolean, integer, one_of, random_state
+from nearfar.state import State, floats, table
 from nearfar.summaries.sets import Sets, as_sets
 
 __all__ = ["BagOfWords"]
@@ -90,6 +91,11 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
 
     # Words are training vectors where there are no more of these than words.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    state = State(
+        {"words_": table("q", "p"), "scale_": floats("p", above=0)},
+        fitted="words_",
+        rows="words_",
+    )
     renamed: ClassVar = {"scale": "standardize"}
     parameters: ClassVar = {
         "n_words": [integer(1)],

@@ -20,6 +20,7 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenvalue,
     warn_of_empty,
 )
+from nearfar.state import State, floats, number
 
 # A share of negative eigenvalues up to this may be rounding, or the error of its estimate.
 _ROUNDING = 1e-8
@@ -123,6 +124,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
     True
     """
 
+    state = State({"_means": floats("n"), "shift_": number(0), "negative_mass_": number()})
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "indefinite": [one_of("clip", "shift", "raise")],

@@ -21,6 +21,7 @@ from nearfar.solvers.spectral_step import (
     unit_rows,
     warn_of_empty,
 )
+from nearfar.state import State, floats, number
 
 Graph = Literal["full", "knn", "radius"]
 
@@ -136,6 +137,9 @@ class LaplacianEmbedding(_DistributionEmbedding):
     [1, 1, -1, -1, -1]
     """
 
+    state = State(
+        {"_reach": floats("n"), "degrees_": floats("n"), "width_": number(0, open_low=True)}
+    )
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "graph": [one_of("full", "knn", "radius")],

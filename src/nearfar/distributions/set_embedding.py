@@ -14,6 +14,7 @@ from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
 from nearfar.parameters import integer, one_of, real
+from nearfar.state import State, object_of
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import as_sets
 
@@ -108,6 +109,12 @@ class SetEmbedding(Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    # Training objects are in the embedding.
+    state = State(
+        {"embedder_": object_of(EuclideanEmbedding, LaplacianEmbedding, n="n", p="p", q="q")},
+        fitted="embedder_",
+        rows=0,
+    )
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "embedding": [one_of("euclidean", "laplacian")],

@@ -20,6 +20,7 @@ from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.triplet_loss import target_distances
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, real
+from nearfar.state import Sizes, State, floats, indices, need, number, table, whole
 
 
 class EnergyClassifier(ClassifierMixin, ThroughLearner):
@@ -100,6 +101,19 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
+    state = State(
+        {
+            "_points": table("n", "q"),
+            "_centre": floats("q"),
+            "_order": indices("n", below="n"),
+            "_edges": indices("edges"),
+            "target_neighbors_": indices("n", "k", low=-1, below="n"),
+            "_reach": floats("n", "k"),  # minus infinity where there are no targets
+            "n_neighbors_": whole(low=1, most="n"),
+            "push_weight_": number(0, 1),
+        },
+        rows="_points",
+    )
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "n_neighbors": [none, integer(1)],
@@ -169,6 +183,14 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self._reach = 1.0 + target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
         return self
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        n, edges = sizes["n"], self._edges
+        need(len(np.unique(self._order)) == n, "_order names points twice.")
+        need(len(edges) == sizes["c"] + 1, "_edges are not the points of each class.")
+        rising = edges[0] == 0 and edges[-1] == n and (edges[1:] > edges[:-1]).all()
+        need(rising, "_edges: classes that do not share the points out.")
 
     def energies(self, X: ArrayLike) -> Matrix:
         """The energy of each point under each label.

@@ -14,6 +14,7 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.voter import leave_out, nearest, vote_error
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
+from nearfar.state import Sizes, State, need, none_or, number, object_of, table, whole
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 #: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
@@ -90,6 +91,15 @@ class MVEMClassifier(NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
+    state = State(
+        {
+            "_points": table("n", "p"),
+            "neighborhood_": whole(low=1, most="n"),
+            "ridge_": number(0),
+            "_gaussians": none_or(object_of(Gaussians, n="n", p="p")),
+        },
+        rows="_points",
+    )
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "neighborhood": [none, integer(1)],
@@ -152,6 +162,12 @@ class MVEMClassifier(NeighborVoter):
         self.errors_ = np.array(tried, dtype=np.float64)
         self.classes_ = classes
         return self
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        need(self.neighborhood_ < sizes["n"], "neighborhood_ must leave a point out.")
+        fits = (self._gaussians is not None) == self.symmetric
+        need(fits, "_gaussians go with distances from both sides.")
 
     def distances(self, X: ArrayLike) -> Matrix:
         """From each point to each training point, by the metric of the former (or of both).

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
+from nearfar.state import State, float_type
 from nearfar.summaries.distributed import is_dask, without_rows
 
 
@@ -37,6 +38,7 @@ class Euclidean(LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics", supervised=False)
+    state = State({"_dtype": float_type}, fitted="n_features_in_")
     parameters: ClassVar = {}
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:

@@ -25,6 +25,7 @@ from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
 from nearfar.notices import warn
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
+from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
 from nearfar.summaries.class_statistics import ClassStatistics
 
 
@@ -104,6 +105,19 @@ class MultiMetricLMNN(NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="supervision", role="classifier")
+    state = State(
+        {
+            "_rows": table("n", "p"),
+            "components_": floats("cells", "d", "p"),
+            "mean_": floats("p"),
+            "cells_": indices("n", below="cells"),
+            "_targets": indices("n", "k", low=-1, below="n"),
+            "_centroids": none_or(floats("cells", "p")),
+            "estimator_": object_of(LMNN),
+        },
+        fitted="_rows",
+        rows="_rows",
+    )
     ties = "shrink"
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
@@ -278,6 +292,10 @@ class MultiMetricLMNN(NeighborVoter):
                 ConvergenceWarning,
             )
         return progress.n_iter if watch is None else watch.best_iteration
+
+    def _check_state(self, sizes: Sizes) -> None:
+        fits = self._centroids is not None or sizes["cells"] == sizes["c"]
+        need(fits, "components_: there are cells without a centre.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "cells_")

@@ -20,6 +20,7 @@ from nearfar.solvers.spectral_step import (
     principal_axes,
     warn_of_empty,
 )
+from nearfar.state import State, floats
 
 
 class ClassicalMDS(Embedding):
@@ -83,6 +84,7 @@ class ClassicalMDS(Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
+    state = State({"_axes": floats("p", "q"), "_means": floats("p")}, rows="embedding_")
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "dissimilarity": [one_of("euclidean", "precomputed")],

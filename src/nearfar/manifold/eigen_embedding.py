@@ -37,6 +37,7 @@ from nearfar.solvers.spectral_step import (
     share_of_negative,
     warn_of_empty,
 )
+from nearfar.state import State, floats, none_or, object_of, optional
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
@@ -129,6 +130,14 @@ class EigenEmbedding(_GraphEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State(
+        {
+            "_graph": none_or(object_of(NeighborGraph, n="n")),
+            "_sums": none_or(floats("n")),
+            "_means": optional(floats("n")),
+            "_reach": optional(floats("n")),
+        }
+    )
     renamed: ClassVar = {"tau": "width", "_tau": "_width"}
     renamed_values: ClassVar = {
         "method": {

@@ -24,6 +24,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     warn_of_empty,
 )
+from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 # The residual variance is that of the distances from so many rows to all.
@@ -32,6 +33,8 @@ _JUDGED = 200
 
 class _GeodesicEmbedding(_GraphEmbedding):
     """Isomap, with or without landmarks: new points by the same formula."""
+
+    state = State({"_graph": object_of(NeighborGraph, n="n"), "_shift": floats("q")})
 
     n_neighbors: int
     eigenvalues_: Matrix
@@ -165,6 +168,7 @@ class Isomap(_GeodesicEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"_axes": floats("n", "q")})
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
     _few = 0.2  # from there on all paths are found at once

@@ -18,6 +18,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     warn_of_empty,
 )
+from nearfar.state import State, floats, indices
 from nearfar.summaries.neighbor_graph import Disconnected
 
 
@@ -89,6 +90,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"landmarks_": indices("m", below="n"), "_axes": floats("m", "q")})
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "n_landmarks": [integer(2)],

@@ -16,6 +16,7 @@ from nearfar.manifold.placing import Placing
 from nearfar.parameters import integer
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.unfolding import Edges, symmetric_factor
+from nearfar.state import State, indices
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
@@ -110,6 +111,7 @@ class LandmarkMVU(_BasisUnfolding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"landmarks_": indices("m", below="n")})
     parameters: ClassVar = {**BASIS_PARAMETERS, "n_landmarks": [integer(2)]}
 
     landmarks_: Indices

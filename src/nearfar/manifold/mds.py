@@ -17,6 +17,7 @@ from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.parameters import boolean, integer, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
+from nearfar.state import State, floats, number
 
 # New points start amid so many nearest rows.
 _NEAREST = 5
@@ -82,6 +83,7 @@ class MDS(_Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
+    state = State({"_unit": number(0), "_at": floats("k"), "_fitted": floats("k")})
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "metric": [boolean],

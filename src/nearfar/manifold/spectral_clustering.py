@@ -32,6 +32,7 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenpairs,
     unit_rows,
 )
+from nearfar.state import State, floats, indices, table, whole
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
     distinct_rows,
@@ -109,6 +110,20 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     """
 
     learner_tags = LearnerTags(reads="graph", role="clusterer", supervised=False)
+    state = State(
+        {
+            "_points": table("n", "p"),
+            "_vectors": floats("n", "q"),
+            "eigenvalues_": floats("q"),
+            "cluster_centers_": floats("clusters", "q"),
+            "labels_": indices("samples", below="clusters"),
+            "_reach": floats("n"),
+            "_roots": floats("n"),
+            "_listed": whole(low=1, most="n"),
+        },
+        fitted="labels_",
+        rows="_points",
+    )
     renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {
         "n_clusters": [integer(1)],

@@ -11,6 +11,7 @@ from nearfar.base import LearnerTags, NeighborVoter, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.parameters import integer, one_of
 from nearfar.search.exact_search import kneighbors
+from nearfar.state import State, table
 
 
 class KNNClassifier(ThroughLearner, NeighborVoter):
@@ -65,6 +66,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
+    state = State({"_points": table("n", "q")}, rows="_points")
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "n_neighbors": [integer(1)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import Any, Literal, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from nearfar.blocks import row_blocks
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
+from nearfar.state import Sizes, State, floats, need, none_or, number, table, texts
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
@@ -100,6 +101,17 @@ class Gaussians(Immutable):
     names: NDArray[np.str_] | None
     added_ridge: float | None
 
+    state: ClassVar = State(
+        {
+            "means": table("n", "p"),
+            "_covariances": none_or(floats("n", "p", "p")),
+            "factors": none_or(floats("n", "p", "r")),
+            "ridge": none_or(floats("n")),
+            "names": none_or(texts("n")),
+            "added_ridge": none_or(number()),
+        }
+    )
+
     def __init__(
         self,
         means: ArrayLike,
@@ -166,6 +178,12 @@ class Gaussians(Immutable):
         gaussians = cls.__new__(cls)
         gaussians._set(*fields)
         return gaussians
+
+    def _check_state(self, _: Sizes) -> None:
+        covariances, factors = vars(self)["_covariances"], self.factors
+        need((covariances is None) != (factors is None), "either covariances or factors.")
+        need(factors is None or self.ridge is not None, "factors without a ridge.")
+        need(vars(self).keys() == self.state.words.keys(), "more than Gaussians consist of.")
 
     # ------------------------------------------------------------------ from data
 
