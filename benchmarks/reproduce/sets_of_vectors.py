@@ -259,7 +259,7 @@ def paper(sets: Sets, y: NDArray[Any], measures: Sequence[str]) -> Iterator[dict
             "error": round(100 * float(errors[best].mean()), 2),
             "deviation": round(100 * float(errors[best].std(ddof=1)), 2),
             "dimension": int(DIMENSIONS[best]),
-            "negative_mass": round(embedding.negative_mass_, 4),
+            "negative_mass": round(embedding.negative_share_, 4),
             "seconds": round(seconds, 2),
         }
 
@@ -298,7 +298,7 @@ def embedded_knn(D: Matrix, D_new: Matrix, codes: Any, truth: Any, folds: list[S
     whole = embedded(D)
     apart = cdist(whole.transform(D_new)[:, :q], whole.embedding_[:, :q], "sqeuclidean")
     wrong = knn_errors(apart, codes, truth)[k]
-    chosen = {"dimension": q, "k": KS[k], "negative_mass": round(whole.negative_mass_, 4)}
+    chosen = {"dimension": q, "k": KS[k], "negative_mass": round(whole.negative_share_, 4)}
     return Found(errors.min(), wrong, chosen)
 
 
@@ -326,7 +326,7 @@ def kernel_svm(D: Matrix, D_new: Matrix, codes: Any, truth: Any, folds: list[Spl
     rows = repair.rows(exponential_kernel(D_new, widths[w]))
     machine = SVC(C=COSTS[c], kernel="precomputed").fit(repair.kernel, codes)
     chosen = {"width": QUANTILES[w], "C": COSTS[c]}
-    chosen["kernel_negative_mass"] = round(repair.negative_mass, 4)
+    chosen["kernel_negative_mass"] = round(repair.negative_share, 4)
     return Found(errors.min(), float((machine.predict(rows) != truth).mean()), chosen)
 
 

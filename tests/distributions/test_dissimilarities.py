@@ -694,7 +694,7 @@ def test_a_metric_need_not_be_euclidean():
     report = metric_report(star)
     assert report.is_metric and not report.is_euclidean
     assert report.smallest_eigenvalue == pytest.approx(-0.25)
-    assert report.negative_mass == pytest.approx(0.25 / 4.25)
+    assert report.negative_share == pytest.approx(0.25 / 4.25)
 
 
 def test_hellinger_is_euclidean_and_its_kernel_positive():
@@ -703,7 +703,7 @@ def test_hellinger_is_euclidean_and_its_kernel_positive():
         for width in (0.01, 0.5, 30.0):
             report = metric_report(D[H], width)
             assert report.kernel_smallest_eigenvalue > -1e-10 * 40  # D13
-            assert report.smallest_eigenvalue > -1e-12 * 40 and report.negative_mass < 1e-6
+            assert report.smallest_eigenvalue > -1e-12 * 40 and report.negative_share < 1e-6
         assert np.linalg.eigvalsh(exponential_kernel(D[B], 1.0))[0] > -1e-10 * 40
 
 
@@ -731,7 +731,7 @@ def test_the_report_on_real_neighbourhoods(data):
     np.testing.assert_allclose(shares, TABLE[data][0], atol=0.05)
     # Glass has neighbours equally far.
     atol = 1.1e-3 if data == "glass" else 6e-4
-    np.testing.assert_allclose([r.negative_mass for r in reports], TABLE[data][1], atol=atol)
+    np.testing.assert_allclose([r.negative_share for r in reports], TABLE[data][1], atol=atol)
     if data == "iris":
         assert 0 < shares[0] < shares[1] < 0.003
 
@@ -843,7 +843,7 @@ def test_clipping_gives_the_nearest_positive_kernel():
     repair = repair_kernel(K)
     values = np.linalg.eigvalsh(K)
     assert repair.smallest_eigenvalue == pytest.approx(-0.3140, abs=5e-5)
-    assert repair.negative_mass == pytest.approx(-values[values < 0].sum() / abs(values).sum())
+    assert repair.negative_share == pytest.approx(-values[values < 0].sum() / abs(values).sum())
     assert np.linalg.eigvalsh(repair.kernel)[0] > -1e-13
     lost = np.sqrt(np.sum(values[values < 0] ** 2))
     assert np.linalg.norm(repair.kernel - K) == pytest.approx(lost)
@@ -865,7 +865,7 @@ def test_a_positive_kernel_is_left_alone():
     for method in ("clip", "shift"):
         repair = repair_kernel(K, method)
         np.testing.assert_array_equal(repair.kernel, K)
-        assert repair.change == repair.negative_mass == 0
+        assert repair.change == repair.negative_share == 0
         np.testing.assert_array_equal(repair.rows(K[:3]), K[:3])
     with pytest.raises(ValueError, match=r"shape \(m, 20\)"):
         repair.rows(K[:, :3])

@@ -93,7 +93,7 @@ def test_anchors_of_three_gaussians():
     wanted = [[2.35414333, 0.61440429], [0.28842237, -1.04742817], [-2.6425657, 0.43302388]]
     wanted = np.array(wanted)
     np.testing.assert_allclose(up_to_signs(found.embedding_, wanted), wanted, atol=1e-8)
-    assert found.negative_mass_ == 0
+    assert found.negative_share_ == 0
 
 
 def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
@@ -101,7 +101,7 @@ def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
     with pytest.warns(UserWarning, match="only 1 of n_components=2"):
         found = EuclideanEmbedding().fit(gaussians)
     assert found.eigenvalues_[0] == pytest.approx(200)
-    assert found.negative_mass_ == pytest.approx(36.7606405 / 236.7606405)
+    assert found.negative_share_ == pytest.approx(36.7606405 / 236.7606405)
     assert (found.embedding_[:, 1] == 0).all()
     np.testing.assert_allclose(found.transform(gaussians), found.embedding_, atol=1e-12)
     with pytest.raises(ValueError, match="15.53% of the spectrum"):
@@ -112,7 +112,7 @@ def test_star_metric_is_no_euclidean_one():
     star = np.array([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]], dtype=float)
     found = EuclideanEmbedding(metric="precomputed").fit(star)
     np.testing.assert_allclose(found.eigenvalues_, [2, 2])
-    assert found.negative_mass_ == pytest.approx(0.25 / 4.25)
+    assert found.negative_share_ == pytest.approx(0.25 / 4.25)
 
 
 def test_embedding_is_that_of_the_formulas():
@@ -126,7 +126,7 @@ def test_embedding_is_that_of_the_formulas():
     signs = np.sign((found.embedding_ * wanted).sum(axis=0))
     np.testing.assert_allclose(found.embedding_ * signs, wanted, atol=1e-9)
     mass = -values[values < 0].sum() / np.abs(values).sum()
-    assert found.negative_mass_ == pytest.approx(mass)
+    assert found.negative_share_ == pytest.approx(mass)
     # Nyström's formula with squared dissimilarities.
     K = -0.5 * (D_NEW**2 @ H - np.ones((len(TEST), n)) @ D_OLD**2 @ H / n)
     np.testing.assert_allclose(
@@ -191,7 +191,7 @@ def test_negative_mass_of_neighbourhoods_is_that_of_the_table(X, masses):
         "bhattacharyya",
         "hellinger",
     ]
-    found = [EuclideanEmbedding(metric=m, ridge=1.0).fit(X).negative_mass_ for m in metrics]
+    found = [EuclideanEmbedding(metric=m, ridge=1.0).fit(X).negative_share_ for m in metrics]
     np.testing.assert_allclose(found, masses, atol=6e-4)
 
 
@@ -769,7 +769,7 @@ def test_too_few_sets_and_singular_covariances():
         SetEmbedding().transform(TRAIN)
     with pytest.raises(ValueError, match="n_components must be an integer"):
         SetEmbedding("positive", embedding="laplacian").fit(TRAIN)
-    assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_mass_")
+    assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_share_")
 
 
 def test_more_neighbours_than_points_are_all_of_them():

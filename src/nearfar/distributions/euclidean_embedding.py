@@ -43,8 +43,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
     besides their place.
 
     The works say that such distances always embed exactly. They do not: K has negative eigenvalues
-    unless d is "hellinger" or "mean". These are left out, and ``negative_mass_`` says how much they
-    weigh.
+    unless d is "hellinger" or "mean". These are left out, and ``negative_share_`` says how much
+    they weigh.
 
     Cost: :math:`n (n-1) / 2` dissimilarities, of :math:`O(p^3)` each for the default; then
     :math:`O(n^3)` up to 1000 objects and some twenty products of :math:`O(n^2)` beyond. Memory:
@@ -88,7 +88,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         The training objects.
     eigenvalues_ : ndarray of shape (n_components,)
         Of K, the largest first. Where one is not positive the coordinate is zero.
-    negative_mass_ : float
+    negative_share_ : float
         :math:`\sum_{\lambda<0} |\lambda| / \sum |\lambda|` of K, before a shift. Estimated beyond
         1000 objects.
     shift_ : float
@@ -124,7 +124,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
     True
     """
 
-    state = State({"_means": floats("n"), "shift_": number(0), "negative_mass_": number()})
+    renamed: ClassVar = {"negative_mass_": "negative_share_"}
+    state = State({"_means": floats("n"), "shift_": number(0), "negative_share_": number()})
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "indefinite": [one_of("clip", "shift", "raise")],
@@ -132,7 +133,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         **POINT_PARAMETERS,
     }
 
-    negative_mass_: float
+    negative_share_: float
     shift_: float
 
     def __init__(
@@ -165,7 +166,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         means = squared.mean(axis=0)
         self.shift_ = 0.0
         found = self._spectrum(double_centred(squared, in_place=self.indefinite != "shift"))
-        self.negative_mass_ = found.negative_share
+        self.negative_share_ = found.negative_share
         if self.indefinite == "raise" and found.negative_share > _ROUNDING:
             raise ValueError(
                 f"indefinite='raise': the negative eigenvalues of the centred dissimilarities have "

@@ -41,7 +41,7 @@ class MetricReport:
         How many ordered triples were looked at.
     is_exhaustive : bool
         Whether these were all.
-    negative_mass : float
+    negative_share : float
         The share of negative eigenvalues, by absolute value, in the double-centred matrix
         -½HD²H: 0 if and only if D embeds in a Euclidean space.
     smallest_eigenvalue, largest_eigenvalue : float
@@ -59,7 +59,7 @@ class MetricReport:
     worst_triple: tuple[int, int, int] | None
     n_triples: int
     is_exhaustive: bool
-    negative_mass: float
+    negative_share: float
     smallest_eigenvalue: float
     largest_eigenvalue: float
     kernel_width: float
@@ -73,7 +73,7 @@ class MetricReport:
     @property
     def is_euclidean(self) -> bool:
         """Whether there are points with these distances."""
-        return self.negative_mass == 0
+        return self.negative_share == 0
 
     def __str__(self) -> str:
         looked = "all" if self.is_exhaustive else "a sample of"
@@ -88,7 +88,7 @@ class MetricReport:
                 f"{self.largest_violation:.4g}"
             )
         lines.append(
-            f"negative mass of the double-centred matrix: {percent(self.negative_mass)}"
+            f"negative mass of the double-centred matrix: {percent(self.negative_share)}"
             + (" (Euclidean)" if self.is_euclidean else "")
         )
         lines.append(
@@ -164,7 +164,7 @@ def metric_report(
         worst_triple=triple,
         n_triples=looked,
         is_exhaustive=every <= max_triples,
-        negative_mass=share_of_negative(centred) if D.any() else 0.0,
+        negative_share=share_of_negative(centred) if D.any() else 0.0,
         smallest_eigenvalue=float(centred[0]),
         largest_eigenvalue=float(centred[-1]),
         kernel_width=float(sigma),

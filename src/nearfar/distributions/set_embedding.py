@@ -72,7 +72,7 @@ class SetEmbedding(Embedding):
         The training sets.
     eigenvalues_ : ndarray of shape (n_components,)
         The largest first.
-    negative_mass_ : float
+    negative_share_ : float
         For "euclidean": the share of negative eigenvalues, which no vectors can show.
     gaussians_ : Gaussians
         Of the training sets. ``metric_report(dissimilarity(gaussians_))`` says more.
@@ -226,11 +226,11 @@ class SetEmbedding(Embedding):
         return self.embedder_.eigenvalues_
 
     @property
-    def negative_mass_(self) -> float:
+    def negative_share_(self) -> float:
         """The share of negative eigenvalues."""
         if not isinstance(self.embedder_, EuclideanEmbedding):
-            raise AttributeError('negative_mass_ is for embedding="euclidean".')
-        return self.embedder_.negative_mass_
+            raise AttributeError('negative_share_ is for embedding="euclidean".')
+        return self.embedder_.negative_share_
 
     @property
     def gaussians_(self) -> Gaussians:
