@@ -63,7 +63,7 @@ QUANTILES, COSTS = (0.1, 0.5, 0.9), (1.0, 10.0, 100.0, 1000.0)
 RIDGES = (10.0, 1.0, 0.1, 0.01)
 N_SPLITS = 30
 # Sets of more vectors are reduced to so many centres for the earth mover's distance.
-N_CENTRES = 20
+N_CENTERS = 20
 
 # Table 6.1: error, deviation and dimension for d_J, d_B, d_H and d_BR; bins, rows and columns.
 THESIS = {
@@ -409,7 +409,7 @@ def baseline(name: str, place: Path, kind: str) -> tuple[Matrix, float]:
     data = loaded(name, place)
     began = time.process_time()
     if kind == "emd":
-        D = emd_distances(data.sets, n_clusters=N_CENTRES, random_state=0)
+        D = emd_distances(data.sets, n_clusters=N_CENTERS, random_state=0)
     else:
         D = dtw_distances([rows[:: CASES[name].stride] for rows in data.sets])
     return D, time.process_time() - began

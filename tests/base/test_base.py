@@ -56,7 +56,7 @@ def test_check_learner_catches_a_map_that_is_not_components():
 
 
 def test_check_learner_catches_nan_on_constant_columns():
-    class Standardises(LinearLearner):
+    class Standardizes(LinearLearner):
         learner_tags = LearnerTags(reads="supervision", supervised=False)
         parameters = {}
 
@@ -69,7 +69,7 @@ def test_check_learner_catches_nan_on_constant_columns():
     with pytest.raises(AssertionError, match="constant_columns"):
         from nearfar.contract import check_bad_input
 
-        check_bad_input(Standardises(), case="constant_columns")
+        check_bad_input(Standardizes(), case="constant_columns")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from nearfar.distributions import (
     repair_kernel,
 )
 from nearfar.distributions.dissimilarities import METRICS
-from nearfar.solvers.spectral_step import double_centred
+from nearfar.solvers.spectral_step import double_centered
 
 SYMMETRIC = [name for name in METRICS if not name.endswith("kl")]
 AFFINE = [name for name in METRICS if name != "mean"]
@@ -196,9 +196,9 @@ def test_special_cases():
     expected = np.sqrt(3) * np.abs(np.log(scales[:, None] / scales))
     np.testing.assert_allclose(dissimilarity(multiples, metric=R), expected, atol=1e-13)
     # D7: one mean, or one covariance.
-    centred = dissimilarity(Gaussians(np.ones((5, 3)), other), metric=[R, JR, BR, J, B])
-    np.testing.assert_array_equal(centred[JR], centred[R])
-    np.testing.assert_array_equal(centred[BR], centred[R])
+    centered = dissimilarity(Gaussians(np.ones((5, 3)), other), metric=[R, JR, BR, J, B])
+    np.testing.assert_array_equal(centered[JR], centered[R])
+    np.testing.assert_array_equal(centered[BR], centered[R])
     alike = dissimilarity(Gaussians(means, np.stack([other[0]] * 5)), metric=SIX)
     mahalanobis = cdist(means, means, "mahalanobis", VI=linalg.inv(other[0]))
     np.testing.assert_allclose(alike[BR], mahalanobis, rtol=1e-9, atol=1e-9)
@@ -646,8 +646,8 @@ def test_divergences_break_the_triangle_inequality():
 def test_families_on_which_the_corrected_measures_are_metrics():
     gaussians = random_gaussians(25, 3)
     alike = Gaussians(gaussians.means, np.stack([gaussians.covariances[0]] * 25))
-    centred = Gaussians(np.zeros((25, 3)), gaussians.covariances)
-    for some in (alike, centred):
+    centered = Gaussians(np.zeros((25, 3)), gaussians.covariances)
+    for some in (alike, centered):
         for D in dissimilarity(some, metric=[BR, JR]).values():
             assert metric_report(D).is_metric  # D12
 
@@ -685,8 +685,8 @@ def test_the_riemannian_kernel_is_indefinite_from_three_dimensions_on():
     report = metric_report(D, width)  # D16
     assert report.kernel_smallest_eigenvalue == pytest.approx(-6.76e-4, rel=0.1)
     assert report.is_metric
-    centred = double_centred(D)  # of distances that are not squared
-    assert np.linalg.eigvalsh(centred)[0] == pytest.approx(-0.573, abs=2e-3)
+    centered = double_centered(D)  # of distances that are not squared
+    assert np.linalg.eigvalsh(centered)[0] == pytest.approx(-0.573, abs=2e-3)
 
 
 def test_a_metric_need_not_be_euclidean():

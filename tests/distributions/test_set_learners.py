@@ -63,7 +63,7 @@ def matrix(A, B):
     return np.array([[d_br(a, b) for b in B] for a in A])
 
 
-def centring(n):
+def centering(n):
     return np.eye(n) - np.ones((n, n)) / n
 
 
@@ -117,7 +117,7 @@ def test_star_metric_is_no_euclidean_one():
 
 def test_embedding_is_that_of_the_formulas():
     n = len(TRAIN)
-    H = centring(n)
+    H = centering(n)
     values, V = np.linalg.eigh(-0.5 * H @ D_OLD**2 @ H)
     V, values = V[:, ::-1][:, :3], values[::-1]
     found = SetEmbedding(3, ridge=RIDGE).fit(TRAIN)
@@ -139,7 +139,7 @@ def test_embedding_is_that_of_the_formulas():
 
 def test_loss_is_the_sum_of_the_squares_of_the_other_eigenvalues():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="hellinger")
-    H = centring(len(D))
+    H = centering(len(D))
     K = -0.5 * H @ D**2 @ H
     Y4 = EuclideanEmbedding(4, metric="precomputed").fit_transform(D)
     loss = np.linalg.norm(Y4 @ Y4.T - K) ** 2
@@ -213,7 +213,7 @@ def test_components_by_number_share_or_all():
 
 def test_shift_makes_all_eigenvalues_positive_and_keeps_the_rest():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="jeffreys")
-    H = centring(40)
+    H = centering(40)
     K = -0.5 * H @ D**2 @ H
     least = np.linalg.eigvalsh(K)[0]
     assert least < -0.1
@@ -253,7 +253,7 @@ def test_many_sets_by_lanczos_give_what_all_eigenvalues_give():
     np.testing.assert_allclose(
         found.transform(found.gaussians_[:50]), found.embedding_[:50], atol=1e-8
     )
-    K = -0.5 * centring(1100) @ cdist(means, means, "cityblock") ** 2 @ centring(1100)
+    K = -0.5 * centering(1100) @ cdist(means, means, "cityblock") ** 2 @ centering(1100)
     shifted = EuclideanEmbedding(2, metric="precomputed", indefinite="shift")
     shifted.fit(cdist(means, means, "cityblock"))
     assert shifted.shift_ == pytest.approx(-2 * np.linalg.eigvalsh(K)[0], rel=1e-6)
@@ -501,9 +501,9 @@ def test_clusters_are_those_of_kmeans_on_unit_rows_of_the_eigenvectors():
     U = np.linalg.eigh(K / np.sqrt(np.outer(d, d)))[1][:, ::-1][:, :3]
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     np.testing.assert_allclose(up_to_signs(found.embedding_, U), U, atol=1e-7)
-    centres = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
-    np.testing.assert_allclose(found.cluster_centers_, centres, atol=1e-6)
-    np.testing.assert_array_equal(cdist(found.embedding_, centres).argmin(axis=1), found.labels_)
+    centers = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
+    np.testing.assert_allclose(found.cluster_centers_, centers, atol=1e-6)
+    np.testing.assert_array_equal(cdist(found.embedding_, centers).argmin(axis=1), found.labels_)
     again = clone(found).fit(X)
     np.testing.assert_array_equal(again.labels_, found.labels_)
 

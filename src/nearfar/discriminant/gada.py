@@ -200,7 +200,7 @@ class GADA(Searching, StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest mean divergence."""
         check_classes("GADA", statistics.classes)
-        average = generalised_mean(pair_weights(statistics, self.priors), self.mean)
+        average = generalized_mean(pair_weights(statistics, self.priors), self.mean)
         divergence = named_divergence(self.divergence, self.kl_convention)
         return solve_averaged(self, statistics, divergence, average)
 
@@ -273,7 +273,7 @@ def floored(D: Matrix) -> Matrix:
     return np.maximum(D, FLOOR * min(1.0, max(float(D.max()), 1e-30)))
 
 
-def generalised_mean(weights: Matrix, mean: str | float | Phi) -> Average:
+def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
     r"""The mean :math:`\varphi^{-1}(\sum w \varphi(D))` and its derivatives.
 
     These are :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are

@@ -21,7 +21,7 @@ from nearfar.summaries.whitening import (
     between_axes,
     between_range,
     rank_tolerance,
-    regularised_within,
+    regularized_within,
     total_axes,
     total_range,
     total_whitener,
@@ -237,7 +237,7 @@ class LDA(StatisticsLearner):
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
         """J3, J4: eigenvectors of S_1 - zeta S_2 in an orthonormal basis of the data's range."""
-        basis, image, within, W = regularised_within(statistics, self.shrinkage, standardise=False)
+        basis, image, within, W = regularized_within(statistics, self.shrinkage, standardize=False)
         between = image.between_scatter() / statistics.total_weight
         tolerance = rank_tolerance(statistics)
         T = whitener(between + within, tolerance)
@@ -327,7 +327,7 @@ def _qr(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _ridge(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    B, image = total_range(statistics, standardise=False)
+    B, image = total_range(statistics, standardize=False)
     within = image.within_scatter() / statistics.total_weight
     within.flat[:: len(within) + 1] += lda.ridge
     return B @ whitener(within, rank_tolerance(statistics))

@@ -233,7 +233,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
         """Components of each class, and their weighted statistics in all features."""
         whole = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
-        basis, _ = total_range(whole, standardise=True)
+        basis, _ = total_range(whole, standardize=True)
         random = check_random_state(self.random_state)
         smallest = (len(self.classes_) if self.n_components is None else self.n_components) + 1
         statistics = ClassStatistics(exact=True)
@@ -287,12 +287,12 @@ def clusters(
     d = min(d, n - 1, rows.shape[1])
     if d < 1 or max_clusters == 1:
         return np.ones((n, 1))
-    centred = rows - rows.mean(axis=0)
+    centered = rows - rows.mean(axis=0)
     if d < rows.shape[1]:
-        _, axes = descending_eigh(centred.T @ centred, d)
-        centred = centred @ axes
+        _, axes = descending_eigh(centered.T @ centered, d)
+        centered = centered @ axes
     shares = figueiredo_jain(
-        centred, max_components=max_clusters, covariance_type=covariance_type, random_state=random
+        centered, max_components=max_clusters, covariance_type=covariance_type, random_state=random
     ).responsibilities
     shares = np.where(shares < _NEGLIGIBLE, 0.0, shares)
     while shares.shape[1] > 1 and shares.sum(axis=0).min() < smallest:

@@ -341,7 +341,7 @@ class PARDA(StatisticsLearner):
         start_seed, draw_seed = random.randint(2**31 - 1, size=2)
         starts = self._starts(gaussians, kept, start_seed)
         fisher = next(starts)
-        scalarised = self._scalarised(gaussians, fisher)
+        scalarized = self._scalarized(gaussians, fisher)
         error_of = self._error_of(gaussians, kept, draw_seed)
         ends: list[SubspaceSearch] = []
         errors: list[float] = []
@@ -353,13 +353,13 @@ class PARDA(StatisticsLearner):
             if self.verbose:
                 what = "" if error is None else f", error {error:.4f}"
                 print(f"start {len(ends)}: objective {found.objective:.6g}{what}")
-            return -scalarised.sign * found.objective if error is None else error
+            return -scalarized.sign * found.objective if error is None else error
 
         def keep(found: SubspaceSearch) -> Matrix:
             U = orthonormal(found.U)
             J = gaussians.divergences(U)
             self.divergences_ = gaussians.table(J)
-            self.objective_ = scalarised.value(J)
+            self.objective_ = scalarized.value(J)
             self.objectives_per_init_ = np.array(found.objectives)
             if errors:
                 self.errors_per_init_ = np.array(errors)
@@ -369,10 +369,10 @@ class PARDA(StatisticsLearner):
 
         try:
             found = best_of_starts(
-                scalarised.objective(gaussians),
+                scalarized.objective(gaussians),
                 starts,
-                maximise=scalarised.sign > 0,
-                solver=self._solver(scalarised),
+                maximize=scalarized.sign > 0,
+                solver=self._solver(scalarized),
                 judge=judge,
             )
         except Interrupted as stop:
@@ -407,7 +407,7 @@ class PARDA(StatisticsLearner):
             else:
                 yield first if number == 0 else orthonormal(first + size * noise)
 
-    def _scalarised(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarised:
+    def _scalarized(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarized:
         """Weights and target, fixed for all starts: to change them would change the problem."""
         J = gaussians.divergences(fisher)
         shown = J + 2 * fisher.shape[1] if self.include_constant else J
@@ -429,10 +429,10 @@ class PARDA(StatisticsLearner):
         self.initial_divergences_ = gaussians.table(J)
         self.weights_ = gaussians.table(weights)
         if self.scalarization == "weighted_sum":
-            return Scalarised(weights, None)
+            return Scalarized(weights, None)
         targets = self._targets(gaussians, fisher, shown)
         self.targets_ = gaussians.table(targets)
-        return Scalarised(weights, targets)
+        return Scalarized(weights, targets)
 
     def _targets(self, gaussians: ClassObjectives, fisher: Matrix, shown: Matrix) -> Matrix:
         if not isinstance(self.target, str):
@@ -447,13 +447,13 @@ class PARDA(StatisticsLearner):
         return np.array(
             [
                 search_subspace(
-                    Scalarised(alone, None).objective(gaussians), fisher, max_iter=200, tol=1e-4
+                    Scalarized(alone, None).objective(gaussians), fisher, max_iter=200, tol=1e-4
                 ).objective
                 for alone in np.eye(len(shown))
             ]
         )
 
-    def _solver(self, scalarised: Scalarised) -> Callable[..., SubspaceSearch]:
+    def _solver(self, scalarized: Scalarized) -> Callable[..., SubspaceSearch]:
         if self.solver == "lbfgs":
             return partial(
                 search_subspace, max_iter=self.max_iter, tol=self.tol, verbose=self.verbose > 1
@@ -463,10 +463,10 @@ class PARDA(StatisticsLearner):
         return partial(
             climb_subspace,
             step=self.step,
-            normalise=self.normalize_step,
+            normalize=self.normalize_step,
             max_iter=self.max_iter,
             tol=self.tol,
-            watched=lambda: scalarised.weighted_sum,
+            watched=lambda: scalarized.weighted_sum,
         )
 
     def _error_of(
@@ -635,7 +635,7 @@ def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
     return np.asarray(weights / weights.sum())
 
 
-class Scalarised:
+class Scalarized:
     """One number for all divergences J: their weighted sum, or squared distance to targets.
 
     Parameters

@@ -87,7 +87,7 @@ class PCA(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """Leading eigenvectors of the total covariance."""
-        basis, image = total_range(statistics, standardise=False)
+        basis, image = total_range(statistics, standardize=False)
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)

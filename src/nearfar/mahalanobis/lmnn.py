@@ -392,10 +392,10 @@ class LMNN(LinearLearner):
         self.mean_ = statistics.mean.astype(rows.dtype)
         if self.structure == "full":
             return (unscaled if plain else whitened)(rows, statistics)
-        centred = (rows - self.mean_).astype(np.float64)
-        spread = centred.std(axis=0)
+        centered = (rows - self.mean_).astype(np.float64)
+        spread = centered.std(axis=0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        return factors, centred * factors
+        return factors, centered * factors
 
     def _solve(
         self,

@@ -16,7 +16,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
-from nearfar.large_margin.energy import centre_costs, impostor_costs
+from nearfar.large_margin.energy import center_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
@@ -377,7 +377,7 @@ class MultiMetricLMNN(NeighborVoter):
             distances = np.empty_like(under[0])
             for cell, part in enumerate(under):
                 distances[:, cells == cell] = part[:, cells == cell]
-            energies[block] = centre_costs(distances, edges, k, mu)
+            energies[block] = center_costs(distances, edges, k, mu)
             if query_cells is None:
                 for c in range(n_classes):
                     costs = impostor_costs(under[c], edges, reach)

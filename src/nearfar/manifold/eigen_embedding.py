@@ -29,7 +29,7 @@ from nearfar.solvers.barycentric import (
 )
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.solvers.spectral_step import (
-    double_centred,
+    double_centered,
     first_axes,
     first_solution,
     is_positive,
@@ -221,7 +221,7 @@ class EigenEmbedding(_GraphEmbedding):
         H = self._matrix(points)
         if self.method in _OF_DISTANCES:
             self._means = H.mean(axis=0)
-            H = double_centred(H)
+            H = double_centered(H)
         elif self.method != "lle":
             self._sums = H.sum(axis=1)
             H = H / np.sqrt(np.outer(self._sums, self._sums))

@@ -145,8 +145,8 @@ def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_a
 def _local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
     """Estimators (m, q(q+1)/2, k) of second derivatives, with orthonormal rows."""
     m, k = neighbors.shape
-    centres = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
-    G = local_grams(points, centres, neighbors)
+    centers = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
+    G = local_grams(points, centers, neighbors)
     size = np.trace(G, axis1=1, axis2=2)
     _, axes = np.linalg.eigh(G / np.where(size > 0, size, 1.0)[:, None, None])
     tangent = axes[:, :, : -q - 1 : -1]

@@ -19,7 +19,7 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centred,
+    double_centered,
     first_solution,
     leading_spectrum,
     warn_of_empty,
@@ -203,7 +203,7 @@ class Isomap(_GeodesicEmbedding):
         paths *= paths  # one array of this size, from here on another thing each time
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
-        B = double_centred(paths, in_place=True)
+        B = double_centered(paths, in_place=True)
         values, ordered, self.negative_share_ = leading_spectrum(B, self.n_components)
         vectors = np.empty_like(ordered)
         vectors[order] = ordered

@@ -205,7 +205,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         rows = self._check_X(X, reset=False)
         placed = np.empty((len(rows), len(self.coefficients_)), rows.dtype)
         for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
-            placed[block] = self._centred(self._kernel(rows[block])) @ self.coefficients_.T
+            placed[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
         return placed
 
     @property

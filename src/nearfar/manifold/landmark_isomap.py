@@ -14,7 +14,7 @@ from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squar
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centred,
+    double_centered,
     leading_spectrum,
     warn_of_empty,
 )
@@ -129,7 +129,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
         between = squared[:, self.landmarks_]
         means = between.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centred(between, in_place=True), self.n_components
+            double_centered(between, in_place=True), self.n_components
         )
         warn_of_empty("LandmarkIsomap", values)
         self.eigenvalues_ = values

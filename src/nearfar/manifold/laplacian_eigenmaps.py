@@ -17,7 +17,7 @@ from nearfar.manifold.graph_embedding import (
     _GraphEmbedding,
     affinities,
     edge_scale,
-    normalised_affinity,
+    normalized_affinity,
     reach,
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
@@ -169,9 +169,9 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
 def eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
     r"""The smallest eigenvalues of :math:`L f = \lambda D f` and their vectors, without f = 1."""
-    A, roots = normalised_affinity(W)
-    normalised = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
-    values, vectors = smallest_eigenpairs(normalised, n_components, roots / np.linalg.norm(roots))
+    A, roots = normalized_affinity(W)
+    normalized = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
+    values, vectors = smallest_eigenpairs(normalized, n_components, roots / np.linalg.norm(roots))
     return values, vectors / roots[:, None]
 
 

@@ -337,8 +337,8 @@ class MVU(_Unfolding):
         given, unit = unit_edges(points, pairs)
         edges, groups = given.merged(_ONE_POINT)
         problem = Problem(edges, self.constraints, self.objective, self._price(edges))
-        centred = points - points.mean(axis=0, dtype=np.float64)
-        gram_trace = float(np.einsum("ij,ij->", centred, centred))
+        centered = points - points.mean(axis=0, dtype=np.float64)
+        gram_trace = float(np.einsum("ij,ij->", centered, centered))
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
         found, proof = self._proven(problem, groups, feasible)
         residual = proof.residual

@@ -20,7 +20,7 @@ from nearfar.manifold.graph_embedding import (
     affinities,
     edge_scale,
     neighbor_graph,
-    normalised_affinity,
+    normalized_affinity,
     reach,
 )
 from nearfar.parameters import integer, one_of, random_state
@@ -190,7 +190,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)
-        A, self._roots = normalised_affinity(W)
+        A, self._roots = normalized_affinity(W)
         self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
         means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
         labels = means.fit_predict(unit_rows(self._vectors))
@@ -293,8 +293,8 @@ def leading_of_parts(
         more = min(n_largest - 1, len(rows) - 1)
         if more:
             inner = A[rows][:, rows]
-            normalised = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
-            values, vectors = smallest_eigenpairs(normalised, more, vector[rows])
+            normalized = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
+            values, vectors = smallest_eigenpairs(normalized, more, vector[rows])
             for value, inside in zip(values, vectors.T, strict=True):
                 vector = np.zeros(n)
                 vector[rows] = inside
