@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "nearfar"
 WIDTH, MARGIN, GAP, PAD = 800, 20, 6, 16
 LEFT = MARGIN + 34  # the arrow stands to the left of the rooms
 ROW, LEAF, LINE, WORDS = 34, 28, 16, 148
-COLOURS = {
+COLORS = {
     "application": ("#f3e9dc", "#b98b50"),
     "uses": ("#e6eef7", "#6c93bd"),
     "methods": ("#dcebdd", "#5f9a66"),
@@ -159,7 +159,7 @@ def _kind(container: str, name: str, floors: list[list[str]]) -> str:
 def _box(
     container: str, name: str, x: float, y: float, width: float, height: float, kind: str
 ) -> str:
-    fill, line = COLOURS[kind]
+    fill, line = COLORS[kind]
     room = is_room(container, name)
     label = name if room else f"{name}.py"
     said = words(container, name)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Indices, Matrix
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import row_blocks
+from nearfar.state import Sizes, State, indices, labels
 
 
 class NeighborVoter(ClassifierMixin, Estimator):
@@ -23,6 +24,7 @@ class NeighborVoter(ClassifierMixin, Estimator):
     ``fit`` sets ``classes_`` and ``_codes``, the number of the class of each training object.
     """
 
+    state = State({"classes_": labels("c"), "_codes": indices("n", below="c")}, fitted="classes_")
     #: What one object is called.
     called = "point"
     #: Whether the label is that of the vote; a subclass may have other rules too.
@@ -49,6 +51,10 @@ class NeighborVoter(ClassifierMixin, Estimator):
                 f"n_neighbors={self.n_neighbors} is more than there are training {self.called}s "
                 f"(n_samples={n_objects})."
             )
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        self._check_neighbors(sizes["n"])
 
     def _n_voters(self) -> int:
         return self.n_neighbors

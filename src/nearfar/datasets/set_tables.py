@@ -124,7 +124,7 @@ def read_sets(
         _ask(table)
     kept = np.arange(len(table.X))
     if table.y is not None and need_target:
-        kept = _leave_out_unlabelled(table)
+        kept = _leave_out_unlabeled(table)
         table.y = tidy_labels(table.y)
     take_groups(table, kept)
     _refuse_small(table, min_vectors)
@@ -330,7 +330,7 @@ def _ask(table: Table) -> NoReturn:
     )
 
 
-def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
+def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     assert table.y is not None
     missing = missing_among(table.y)
     kept = np.flatnonzero(~missing)

@@ -229,7 +229,7 @@ def read_table(
         _ask_for_target(table)
     kept = np.arange(n)
     if table.y is not None and need_target:
-        kept = _leave_out_unlabelled(table)
+        kept = _leave_out_unlabeled(table)
         table.y = tidy_labels(table.y)
     table.class_names = _names_of_classes(table)
     take_groups(table, kept)
@@ -562,7 +562,7 @@ def _say_target_stays(table: Table) -> None:
         )
 
 
-def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
+def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     """Remove rows without a label; return the numbers of those kept."""
     assert table.y is not None
     missing = missing_among(table.y)

@@ -14,6 +14,7 @@ from nearfar.base import Learner, LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, none
+from nearfar.state import State, object_of
 
 
 class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
@@ -67,6 +68,10 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    See Also
+    --------
+    LMNN, KernelDA, KernelPCA
+
     References
     ----------
     .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
@@ -85,6 +90,7 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     """
 
     learner_tags = LearnerTags(reads="instances")
+    state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,
         "estimator": [none, having("fit", "transform", description="an LMNN")],
