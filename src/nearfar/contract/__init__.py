@@ -2,21 +2,18 @@
 
 Each check takes an unfitted estimator and raises an ``AssertionError`` that says what it expected.
 An estimator from outside passes all of them like one of our own. What all share is here; the module
-named like an input ("vectors", "sets", "tensors") has data of that kind, difficult input, and the
-checks that make sense for it alone.
+named after a kind has data of that kind, difficult input, and the checks that make sense for it
+alone.
 """
 
 from __future__ import annotations
 
 import pickle
 import re
-import tomllib
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import cache, lru_cache, partial
-from importlib import import_module
-from importlib.resources import files
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,27 +29,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from nearfar.base import Estimator, NeighborVoter
+from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+from nearfar.contract.sets import SETS
+from nearfar.contract.tensors import TENSORS
+from nearfar.contract.vectors import VECTORS
 
-Check = Callable[[Any], None]
-# What a case does to (X, y, queries).
-Change = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
-
-
-class Kind(Hashable, Protocol):
-    """What the module of a kind holds."""
-
-    __name__: str
-    #: Case: what it does, and whether the result must equal that of the clean copy.
-    CASES: dict[str, tuple[Change, bool]]
-
-    def data(self) -> tuple[Any, NDArray[np.intp]]:
-        """Samples of three classes that can be told apart, and their labels."""
-
-    def frozen(self, X: Any) -> Iterable[Any]:
-        """Samples in forms that can not be written to."""
-
-    def own_checks(self, estimator: Any) -> list[Check]:
-        """What is asked of this kind alone."""
+KINDS = {kind.name: kind for kind in (VECTORS, SETS, TENSORS)}
 
 
 def check_learner(learner: Estimator, expected_failures: dict[str, str] | None = None) -> None:
@@ -92,7 +74,7 @@ def checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
 
 
 def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
-    kind = kind_of(given)
+    kind = KINDS[given]
     tags = estimator.learner_tags
     shared: list[Callable[..., None]] = [
         check_declared_parameters,
@@ -117,28 +99,14 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
         yield function.__name__.removeprefix("check_"), partial(function, kind=kind)
     for check in kind.own_checks(estimator):
         yield check.__name__.removeprefix("check_"), check
-    for case in LABEL_CASES | kind.CASES:
+    for case in LABEL_CASES | kind.cases:
         yield f"bad_input-{case}", partial(check_bad_input, case=case, kind=kind)
-
-
-def kind_of(given: str) -> Kind:
-    """The module that is named like the input."""
-    return cast(Kind, import_module(f"{__name__}.{given}"))
-
-
-def used(fitted: Any, X: Any) -> NDArray[Any]:
-    """What an estimator is for: coordinates, shares of votes, labels or clusters of samples."""
-    uses = {"map": ("transform",), "clusterer": ("predict",)}
-    for name in uses.get(fitted.learner_tags.role, ("predict_proba", "predict")):
-        if hasattr(fitted, name):
-            return np.asarray(getattr(fitted, name)(X))
-    raise AssertionError(f"{type(fitted).__name__} has nothing to be used by")
 
 
 # ---------------------------------------------------------------------- behaviour
 
 
-def check_declared_parameters(estimator: Any, kind: Kind) -> None:
+def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
     """Every parameter is declared, its default is allowed, nonsense raises and names it."""
     names = list(estimator.get_params(deep=False))
     assert set(names) == set(estimator.parameters), "parameters and __init__ name different things"
@@ -150,23 +118,23 @@ def check_declared_parameters(estimator: Any, kind: Kind) -> None:
         assert name in str(error), f"the error does not name {name}: {error}"
 
 
-def check_not_fitted(estimator: Any, kind: Kind) -> None:
+def check_not_fitted(estimator: Any, kind: SampleKind) -> None:
     """Using an unfitted estimator says so."""
     _must_be_fitted(clone(estimator), kind, "before fit")
 
 
-def check_failed_fit(estimator: Any, kind: Kind) -> None:
+def check_failed_fit(estimator: Any, kind: SampleKind) -> None:
     """A fit that fails leaves nothing of an earlier one behind."""
     X, y = kind.data()
     fitted = clone(estimator).fit(X, y)
     for case in ("empty", "nan"):
-        bad_X, bad_y, _ = kind.CASES[case][0](X, y, X)
+        bad_X, bad_y, _ = kind.cases[case][0](X, y, X)
         error = _error(lambda: fitted.fit(bad_X, bad_y))  # noqa: B023
         assert isinstance(error, ValueError), f"fit took what it must refuse: {case}"
         _must_be_fitted(fitted, kind, "after a fit that failed")
 
 
-def check_clone_and_pickle(estimator: Any, kind: Kind) -> None:
+def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
     """A clone is unfitted and equal; a pickle says the same."""
     X, y = kind.data()
     copy = clone(estimator)
@@ -176,14 +144,14 @@ def check_clone_and_pickle(estimator: Any, kind: Kind) -> None:
     np.testing.assert_array_equal(used(loaded, X), used(fitted, X))
 
 
-def check_deterministic(estimator: Any, kind: Kind) -> None:
+def check_deterministic(estimator: Any, kind: SampleKind) -> None:
     """The same fit twice, and a fit after another fit, give equal bits."""
     X, y = kind.data()
     first, second = clone(estimator).fit(X, y), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
     np.testing.assert_array_equal(used(first, X), used(second, X))
 
 
-def check_inputs_unchanged(estimator: Any, kind: Kind) -> None:
+def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
     """What can only be read will do, and nothing is written to."""
     X, y = kind.data()
     kept = y.copy()
@@ -197,7 +165,7 @@ def check_inputs_unchanged(estimator: Any, kind: Kind) -> None:
     np.testing.assert_array_equal(y, kept)
 
 
-def check_slices(estimator: Any, kind: Kind) -> None:
+def check_slices(estimator: Any, kind: SampleKind) -> None:
     """What is said of a sample does not depend on the others that come with it."""
     queries = _split(kind)[2]
     fitted = _reference(estimator, kind)
@@ -208,7 +176,7 @@ def check_slices(estimator: Any, kind: Kind) -> None:
         np.testing.assert_allclose(used(fitted, queries[key]), whole[key], rtol=1e-7, atol=near)
 
 
-def check_kinds_of_labels(estimator: Any, kind: Kind) -> None:
+def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
     """Strings, booleans, categoricals and nullable labels give what integers give."""
     X, y = kind.data()
     names = np.array(["x", "y", "z"])
@@ -242,7 +210,7 @@ def check_kinds_of_labels(estimator: Any, kind: Kind) -> None:
         np.testing.assert_array_equal(found[0], found[1].astype(found[0].dtype))
 
 
-def check_class_missing_from_a_fold(estimator: Any, kind: Kind) -> None:
+def check_class_missing_from_a_fold(estimator: Any, kind: SampleKind) -> None:
     """A fold without one of the classes fits, whatever type announces that class."""
     X, y = kind.data()
     two = np.flatnonzero(y != 1)
@@ -256,7 +224,7 @@ def check_class_missing_from_a_fold(estimator: Any, kind: Kind) -> None:
     np.testing.assert_array_equal(used(clone(estimator).fit(X[two], labels[two]), X), found)
 
 
-def check_model_selection(estimator: Any, kind: Kind) -> None:
+def check_model_selection(estimator: Any, kind: SampleKind) -> None:
     """``cross_val_score``, a Pipeline and ``GridSearchCV`` take it, and it tells classes apart."""
     X, y = kind.data()
     if estimator.learner_tags.role == "classifier":
@@ -274,7 +242,7 @@ def check_model_selection(estimator: Any, kind: Kind) -> None:
     assert len(search.predict(X)) == len(y)
 
 
-def check_classifier(estimator: Any, kind: Kind) -> None:
+def check_classifier(estimator: Any, kind: SampleKind) -> None:
     """Labels, shares of votes, neighbours and the error on training samples agree."""
     _, y, queries, truth = _split(kind)
     fitted = _reference(estimator, kind)
@@ -302,7 +270,7 @@ def check_classifier(estimator: Any, kind: Kind) -> None:
             np.testing.assert_array_equal(votes[agreed, 0], predicted[agreed])
 
 
-def check_clusterer(estimator: Any, kind: Kind) -> None:
+def check_clusterer(estimator: Any, kind: SampleKind) -> None:
     """Clusters are numbered from zero, and training samples are known again."""
     X, _ = kind.data()
     fitted = clone(estimator).fit(X)
@@ -314,7 +282,7 @@ def check_clusterer(estimator: Any, kind: Kind) -> None:
         np.testing.assert_array_equal(fitted.predict(X), labels)
 
 
-def check_training_samples_again(estimator: Any, kind: Kind) -> None:
+def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
     """``fit_transform`` and ``transform`` agree."""
     X, y = kind.data()
     fitted = clone(estimator)
@@ -322,7 +290,7 @@ def check_training_samples_again(estimator: Any, kind: Kind) -> None:
     np.testing.assert_allclose(fitted.transform(X), first, rtol=0, atol=1e-8 * np.ptp(first))
 
 
-def check_names_and_frames(estimator: Any, kind: Kind) -> None:
+def check_names_and_frames(estimator: Any, kind: SampleKind) -> None:
     """Coordinates have names; ``set_output`` gives frames out."""
     X, y = kind.data()
     fitted = clone(estimator).fit(X, y)
@@ -351,32 +319,13 @@ LABEL_CASES: dict[str, tuple[Change, bool]] = {
 }
 
 
-@cache
-def bad_input_table() -> dict[str, dict[str, str]]:
-    """Sections of the committed table."""
-    return tomllib.loads(files(__name__).joinpath("bad_input.toml").read_text("utf-8"))
-
-
-def expected_outcome(
-    estimator: Any, case: str, default: str | None = None, given: str | None = None
-) -> str:
-    """What the table says of an estimator and a case."""
-    tags = estimator.learner_tags
-    row: dict[str, str] = {}
-    supervision = "supervised" if tags.supervised else "unsupervised"
-    for section in (given or tags.input, supervision, tags.role, type(estimator).__name__):
-        row |= bad_input_table().get(section, {})
-    return row[case] if default is None else row.get(case, default)
-
-
-def check_bad_input(estimator: Any, case: str, kind: Kind | None = None) -> None:
+def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -> None:
     """The estimator does with a case what the table says, when it is fitted and when it is used."""
-    kind = kind or kind_of(estimator.learner_tags.input)
+    kind = kind or KINDS[estimator.learner_tags.input]
     X, y, queries, _ = _split(kind)
-    change, clean = (LABEL_CASES | kind.CASES)[case]
+    change, clean = (LABEL_CASES | kind.cases)[case]
     bad_X, bad_y, bad_queries = change(X, y.copy(), queries)
-    given = kind.__name__.rpartition(".")[2]
-    expected = expected_outcome(estimator, case, given=given)
+    expected = expected_outcome(estimator, case, given=kind.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if expected == "ok":
@@ -391,7 +340,7 @@ def check_bad_input(estimator: Any, case: str, kind: Kind | None = None) -> None
                 assert agreement >= share, f"{case}: only {agreement:.0%} of predictions agree"
             return
         attempts = [lambda: clone(estimator).fit(bad_X, bad_y)]
-        if case in kind.CASES:
+        if case in kind.cases:
             attempts.append(lambda: used(_reference(estimator, kind), bad_X))
         for attempt in attempts:
             error = _error(attempt)
@@ -429,7 +378,7 @@ class _Nonsense:
         return "<nonsense>"
 
 
-def _split(kind: Kind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
+def _split(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
     """Training samples, their labels, new samples, theirs."""
     X, y = kind.data()
     n = 2 * len(y) // 3
@@ -437,7 +386,7 @@ def _split(kind: Kind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
 
 
 @lru_cache(maxsize=4)
-def _reference(estimator: Any, kind: Kind) -> Any:
+def _reference(estimator: Any, kind: SampleKind) -> Any:
     """A fit to clean training samples that checks of one estimator share."""
     X, y, _, _ = _split(kind)
     return clone(estimator).fit(X, y)
@@ -452,7 +401,7 @@ def _error(attempt: Callable[[], Any]) -> Exception | None:
     return None
 
 
-def _must_be_fitted(estimator: Any, kind: Kind, when: str) -> None:
+def _must_be_fitted(estimator: Any, kind: SampleKind, when: str) -> None:
     try:
         used(estimator, kind.data()[0])
     except NotFittedError:

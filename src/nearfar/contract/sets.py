@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
-from nearfar.contract import Change, Check, used
+from nearfar.contract.outcomes import Change, Check, SampleKind, used
 from nearfar.summaries.sets import Sets
 
 
@@ -30,13 +30,13 @@ def _made() -> tuple[Sets, NDArray[np.intp]]:
     return Sets.from_list(arrays), y
 
 
-def data() -> tuple[Sets, NDArray[np.intp]]:
+def _data() -> tuple[Sets, NDArray[np.intp]]:
     """Sixty sets of three classes, and their labels."""
     sets, y = _made()
     return sets, y.copy()
 
 
-def frozen(sets: Sets) -> Iterator[list[NDArray[Any]]]:
+def _frozen(sets: Sets) -> Iterator[list[NDArray[Any]]]:
     """Read-only arrays, one a set."""
     arrays = [np.array(rows) for rows in sets]
     for rows in arrays:
@@ -44,15 +44,15 @@ def frozen(sets: Sets) -> Iterator[list[NDArray[Any]]]:
     yield arrays
 
 
-def own_checks(estimator: Any) -> list[Check]:
+def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of sets."""
     own: list[Check] = [check_kinds_of_input, check_order_plays_no_part]
-    return own + [check_dtypes] if hasattr(estimator, "transform") else own
+    return own + [check_dtypes_of_sets] if hasattr(estimator, "transform") else own
 
 
 def check_kinds_of_input(estimator: Any) -> None:
     """Sets, lists, arrays of arrays and arrays of three axes say the same, and are split alike."""
-    sets, y = data()
+    sets, y = _data()
     wanted = used(clone(estimator).fit(sets, y), sets)
     rows = list(sets)
     boxed = np.empty(len(rows), dtype=object)
@@ -71,7 +71,7 @@ def check_kinds_of_input(estimator: Any) -> None:
 
 def check_order_plays_no_part(estimator: Any) -> None:
     """Neither that of the vectors in a set nor that of the sets."""
-    sets, y = data()
+    sets, y = _data()
     train, test = sets[:40], sets[40:]
     wanted = used(clone(estimator).fit(train, y[:40]), test)
     turned = [rows[::-1] for rows in train]
@@ -82,9 +82,9 @@ def check_order_plays_no_part(estimator: Any) -> None:
     _assert_alike(estimator, found, wanted)
 
 
-def check_dtypes(estimator: Any) -> None:
+def check_dtypes_of_sets(estimator: Any) -> None:
     """``transform`` returns the dtype of its sets."""
-    sets, y = data()
+    sets, y = _data()
     wanted = pdist(clone(estimator).fit(sets, y).transform(sets))
     narrow = Sets(sets.X.astype(np.float32), sets.offsets)
     for train in (sets, narrow):
@@ -108,19 +108,19 @@ def _assert_alike(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> 
 # ---------------------------------------------------------------------- bad input
 
 
-Arrays = list[NDArray[Any]]
+_Arrays = list[NDArray[Any]]
 
 
-def _replaced(arrays: Arrays, k: int, rows: Any) -> list[Any]:
+def _replaced(arrays: _Arrays, k: int, rows: Any) -> list[Any]:
     return [*arrays[:k], rows, *arrays[k + 1 :]]
 
 
-def _with(arrays: Arrays, value: float) -> Arrays:
+def _with(arrays: _Arrays, value: float) -> _Arrays:
     arrays[4][1, 2] = value
     return arrays
 
 
-def _case(change: Callable[[Arrays], Any], *, queries: bool = False) -> tuple[Change, bool]:
+def _case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tuple[Change, bool]:
     """A change of the training sets, and if so of the queries too."""
 
     def changed(sets: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
@@ -131,8 +131,8 @@ def _case(change: Callable[[Arrays], Any], *, queries: bool = False) -> tuple[Ch
     return changed, False
 
 
-#: Case: what it does to (sets, y, queries); none has a clean copy.
-CASES: dict[str, tuple[Change, bool]] = {
+# Case: what it does to (sets, y, queries); none has a clean copy.
+_CASES: dict[str, tuple[Change, bool]] = {
     "empty": _case(lambda a: []),
     "empty_set": _case(lambda a: _replaced(a, 5, np.empty((0, 3)))),
     "nan": _case(lambda a: _with(a, np.nan)),
@@ -157,3 +157,6 @@ CASES: dict[str, tuple[Change, bool]] = {
     "scale_1e8": _case(lambda a: [1e8 * rows for rows in a], queries=True),
     "far_from_zero": _case(lambda a: [rows + 1e6 for rows in a], queries=True),
 }
+
+
+SETS = SampleKind("sets", _data, _frozen, _own_checks, _CASES)

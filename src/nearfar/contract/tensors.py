@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
-from nearfar.contract import Change, Check, used
+from nearfar.contract.outcomes import Change, Check, SampleKind, used
 
 # The third order has a mode of its own length, and no two modes are alike.
 _SHAPE = (4, 6)
@@ -31,28 +31,28 @@ def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     return 2 * means[y] + noise, y
 
 
-def data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Sixty matrices of three classes, and their labels."""
     X, y = _made()
     return X.copy(), y.copy()
 
 
-def frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Read-only tensors in either memory order."""
     for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
         array.setflags(write=False)
         yield array
 
 
-def own_checks(estimator: Any) -> list[Check]:
+def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of tensors."""
     own: list[Check] = [check_flat_rows, check_shapes]
-    return own + [check_dtypes] if estimator.learner_tags.role == "map" else own
+    return own + [check_dtypes_of_tensors] if estimator.learner_tags.role == "map" else own
 
 
 def check_flat_rows(estimator: Any) -> None:
     """Rows with ``tensor_shape`` say what tensors say, in fit and in use; frames of them too."""
-    X, y = data()
+    X, y = _data()
     flat = X.reshape(len(X), -1)
     whole = clone(estimator).fit(X, y)
     wanted = used(whole, X)
@@ -72,7 +72,7 @@ def check_flat_rows(estimator: Any) -> None:
 
 def check_shapes(estimator: Any) -> None:
     """Tensors of another shape than those of fit, or than ``tensor_shape``, are refused."""
-    X, y = data()
+    X, y = _data()
     fitted = clone(estimator).fit(X, y)
     turned = X.transpose(0, 2, 1)
     other = clone(estimator).set_params(tensor_shape=(6, 4))
@@ -93,9 +93,9 @@ def check_shapes(estimator: Any) -> None:
         raise AssertionError("tensors of another shape were accepted")
 
 
-def check_dtypes(learner: Any) -> None:
+def check_dtypes_of_tensors(learner: Any) -> None:
     """``transform`` returns the dtype of its tensors; float32 is accurate under an offset."""
-    X, y = data()
+    X, y = _data()
     X = X + 100
     wanted = _distances(clone(learner).fit(X, y).transform(X))
     for fit_dtype in (np.float32, np.float64):
@@ -128,8 +128,8 @@ def _third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
 
-#: Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
-CASES: dict[str, tuple[Change, bool]] = {
+# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
+_CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
     "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
@@ -144,3 +144,6 @@ CASES: dict[str, tuple[Change, bool]] = {
     "scale_1e-8": (lambda X, y, Q: (X * 1e-8, y, Q * 1e-8), True),
     "scale_1e8": (lambda X, y, Q: (X * 1e8, y, Q * 1e8), True),
 }
+
+
+TENSORS = SampleKind("tensors", _data, _frozen, _own_checks, _CASES)

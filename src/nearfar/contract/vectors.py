@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 from nearfar.base import LinearLearner
-from nearfar.contract import Change, Check, expected_outcome, used
+from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
 
 
 @cache
@@ -24,23 +24,25 @@ def _blobs() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     return X @ np.random.RandomState(0).normal(size=(5, 5)) * [1, 2, 0.5, 3, 1], y
 
 
-def data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Ninety points of three classes, and their labels."""
     X, y = _blobs()
     return X.copy(), y.copy()
 
 
-def frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Read-only rows in either memory order."""
     for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
         array.setflags(write=False)
         yield array
 
 
-def own_checks(estimator: Any) -> list[Check]:
+def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of vectors."""
     own: list[Check] = [check_frames]
-    own.append(check_dtypes if estimator.learner_tags.role == "map" else check_dtypes_of_labels)
+    own.append(
+        check_dtypes_of_rows if estimator.learner_tags.role == "map" else check_dtypes_of_labels
+    )
     if isinstance(estimator, LinearLearner):
         own.append(check_one_distance)
     if estimator.learner_tags.reads == "statistics" and hasattr(estimator, "partial_fit"):
@@ -48,9 +50,9 @@ def own_checks(estimator: Any) -> list[Check]:
     return own
 
 
-def check_dtypes(learner: Any) -> None:
+def check_dtypes_of_rows(learner: Any) -> None:
     """Components follow fit's X, transform its own X; float32 is accurate under an offset."""
-    X, y = data()
+    X, y = _data()
     X = X + 1e4
     exact = clone(learner).fit(X, y)
     reference = _distances(exact.transform(X))
@@ -69,7 +71,7 @@ def check_dtypes(learner: Any) -> None:
 
 def check_dtypes_of_labels(estimator: Any) -> None:
     """Labels and clusters are those of float64, but for a few that were nearly others."""
-    X, y = data()
+    X, y = _data()
     wanted = clone(estimator).fit(X, y).predict(X)
     for fit_dtype, dtype in ((np.float32, np.float64), (np.float64, np.float32)):
         found = clone(estimator).fit(X.astype(fit_dtype), y).predict(X.astype(dtype))
@@ -83,7 +85,7 @@ def check_frames(estimator: Any) -> None:
         import pandas as pd
     except ImportError:  # pandas is an extra
         return
-    X, y = data()
+    X, y = _data()
     frame = pd.DataFrame(X, columns=[f"feature {k}" for k in range(X.shape[1])])
     frame.index = pd.Index([f"row {k}" for k in range(len(X))])
     fitted = clone(estimator)
@@ -105,7 +107,7 @@ def check_frames(estimator: Any) -> None:
 
 def check_one_distance(learner: Any) -> None:
     """Transform, matrix, pairs and metric all speak of one distance."""
-    X, y = data()
+    X, y = _data()
     fitted = clone(learner).fit(X, y)
     mapped = fitted.transform(X)
     wanted = np.linalg.norm(mapped[:9] - mapped[9:18], axis=1)
@@ -132,7 +134,7 @@ def check_one_distance(learner: Any) -> None:
 def check_batches(learner: Any) -> None:
     """Batches of any size give what one fit gives; new classes may appear; fit starts anew."""
     learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
-    X, y = data()
+    X, y = _data()
     order = np.argsort(y, kind="stable")  # the last class appears late
     X, y = X[order], y[order]
     whole = clone(learner).fit(X, y)
@@ -166,8 +168,8 @@ def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
 
 
-#: Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
-CASES: dict[str, tuple[Change, bool]] = {
+# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
+_CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
     "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
@@ -180,3 +182,6 @@ CASES: dict[str, tuple[Change, bool]] = {
     "wrong_ndim": (lambda X, y, Q: (X[:, 0], y, Q), False),
     "sparse": (lambda X, y, Q: (sparse.csr_array(X), y, Q), False),
 }
+
+
+VECTORS = SampleKind("vectors", _data, _frozen, _own_checks, _CASES)
