@@ -30,7 +30,7 @@ N_FEATURES = 52
 class Scales(LinearLearner):
     """A simulated learner: fixed scales of the features, nothing learned."""
 
-    learner_tags = LearnerTags(kind="supervision", supervised=False)
+    learner_tags = LearnerTags(reads="supervision", supervised=False)
 
     def __init__(self, seed=0, spread=0.15, noise_scale=1.0, n_noise=0):
         self.seed, self.spread = seed, spread

@@ -88,7 +88,7 @@ def parda_gradient(job: Job) -> Iterator[Found]:
     X, y = gaussians(c * rows, p, c)
     statistics = ClassStatistics().partial_fit(X, y)
     del X
-    objectives = class_objectives(statistics, "one-vs-one", 1e-3)
+    objectives = class_objectives(statistics, "one_vs_one", 1e-3)
     weights = np.full(c * (c - 1) // 2, 2 / (c * (c - 1)))
     gradient = Scalarised(weights, None).objective(objectives)
     U = orthonormal(np.random.default_rng(0).normal(size=(objectives.basis.shape[1], q)))
@@ -100,7 +100,7 @@ def parda_gradient(job: Job) -> Iterator[Found]:
         "note": repr(statistics),
         "target": "below 3 s, below 400 MB",
     }
-    prepare = partial(class_objectives, statistics, "one-vs-one", 1e-3)
+    prepare = partial(class_objectives, statistics, "one_vs_one", 1e-3)
     yield {
         "case": f"{title}: Gaussians of the classes, once for a fit",
         "MB": megabytes_beyond(prepare),
@@ -145,7 +145,7 @@ def iris(job: Job) -> Iterator[Found]:
     from nearfar import PARDA
 
     X, y = load_iris(return_X_y=True)
-    for pairing in ("one-vs-one", "one-vs-all"):
+    for pairing in ("one_vs_one", "one_vs_all"):
         learner = PARDA(pairing=pairing, n_init=10)
         learner.fit(X, y)
         yield {
@@ -180,8 +180,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("HDA", {"criterion": "kumar_andreou"}),
     ("MGMD", {"divergence": "l2"}),
     ("MODA", {"n_clusters": 2}),
-    ("PARDA", {"pairing": "one-vs-all"}),
-    ("PARDA", {"scalarization": "l-delta"}),
+    ("PARDA", {"pairing": "one_vs_all"}),
+    ("PARDA", {"scalarization": "l_delta"}),
     ("PARDA", {"solver": "lbfgs"}),
 ]
 

@@ -32,6 +32,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "native_math",
+    "estimators",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]

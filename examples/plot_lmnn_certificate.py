@@ -73,11 +73,11 @@ plt.show()
 # smallest loss so far is above the bound.
 
 runs = {}
-for solver, iterations in (("lbfgs", 1000), ("projected-subgradient", 500)):
+for solver, iterations in (("lbfgs", 1000), ("projected_subgradient", 500)):
     for units, X in (("standardised", standard), ("raw", raw)):
         runs[solver, units] = stopped(X, solver=solver, max_iter=iterations)
 
-names = {"lbfgs": "L-BFGS", "projected-subgradient": "subgradient"}
+names = {"lbfgs": "L-BFGS", "projected_subgradient": "subgradient"}
 lines = {"standardised": "-", "raw": "--"}
 figure, ax = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
 for (solver, units), fit in runs.items():

@@ -32,7 +32,7 @@ frames = []
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ConvergenceWarning)  # stopped on purpose
     for steps in (1, 200, 300, 1000):
-        frames.append(LMNN(solver="projected-subgradient", max_iter=steps).fit(X, y))
+        frames.append(LMNN(solver="projected_subgradient", max_iter=steps).fit(X, y))
 
 # %%
 # A map may be followed by any rotation; the symmetric root of M is the one that does not turn the

@@ -29,7 +29,7 @@ maps = {
     "LDA": LDA(2),
     "PARDA, equal weights (MODA)": PARDA(2, weights="uniform", n_init=2),
     "PARDA, one-vs-one": PARDA(2, n_init=2),
-    "PARDA, one-vs-all": PARDA(2, pairing="one-vs-all", n_init=2),
+    "PARDA, one-vs-all": PARDA(2, pairing="one_vs_all", n_init=2),
 }
 colours, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
@@ -84,7 +84,7 @@ learners = [
     LDA(4),
     PARDA(4, weights="uniform", n_init=3),
     PARDA(4, n_init=3),
-    PARDA(4, pairing="one-vs-all", n_init=3),
+    PARDA(4, pairing="one_vs_all", n_init=3),
     MGMKLD(4, n_init=2),
 ]
 draws = [make_five_classes(variances="literal", random_state=seed) for seed in range(5)]

@@ -177,7 +177,7 @@ def fit_noisy_roll(_: Any) -> tuple[Numbers, Arrays]:
     roll = swiss_roll(800, seed=0)
     noise = 0.5 * np.random.default_rng(1).normal(size=(800, 5))
     X = np.hstack([roll.X, noise])
-    mvu = MVU(n_neighbors=6, constraints="equality", solver="interior-point", max_iter=40).fit(X)
+    mvu = MVU(n_neighbors=6, constraints="equality", solver="interior_point", max_iter=40).fit(X)
     found = {"arc": correlation(mvu.embedding_[:, 0], roll.arc)}
     found["height"] = correlation(mvu.embedding_[:, 1], roll.height)
     pca = shares(principal_variances(X))
@@ -324,8 +324,8 @@ def fit_locking(_: Any) -> tuple[Numbers, Arrays]:
     arrays: Arrays = {"X": X, "colour": roll.arc, "PCA": shares(principal_variances(X))}
     ways: dict[str, Any] = {
         "inequality": {},
-        "l1": {"constraints": "l1", "solver": "interior-point", "max_iter": 40},
-        "equality": {"constraints": "equality", "solver": "interior-point", "max_iter": 40},
+        "l1": {"constraints": "l1", "solver": "interior_point", "max_iter": 40},
+        "equality": {"constraints": "equality", "solver": "interior_point", "max_iter": 40},
     }
     for name, options in ways.items():
         mvu = MVU(3, n_neighbors=6, **options).fit(X)
@@ -606,7 +606,7 @@ def fit_fives(data: Path) -> tuple[Numbers, Arrays]:
     numbers: Numbers = {}
     arrays: Arrays = {"X": images[rows]}
     for objective in ("max", "min"):
-        options: Any = {"objective": objective, "solver": "interior-point", "max_iter": 60}
+        options: Any = {"objective": objective, "solver": "interior_point", "max_iter": 60}
         mvu = MVU(10, n_neighbors=4, constraints="equality", **options)
         mvu.fit(X)
         quality = embedding_quality(X, mvu.embedding_, 15)
@@ -667,7 +667,7 @@ def fit_sweep(_: Any) -> tuple[Numbers, Arrays]:
     arrays: Arrays = {"colour": roll.arc, "PCA": shares(principal_variances(roll.X), 3)}
     for kind in ("equality", "inequality"):
         for k in SWEEP:
-            options: Any = {"max_iter": 100, "solver": "low-rank"} if kind == "equality" else {}
+            options: Any = {"max_iter": 100, "solver": "low_rank"} if kind == "equality" else {}
             mvu = MVU(n_neighbors=k, constraints=kind, **options).fit(roll.X)
             quality = embedding_quality(roll.X, mvu.embedding_, 15)
             three = [quality[name] for name in ("continuity", "trust", "intersection")]

@@ -24,7 +24,7 @@ from sklearn.datasets import load_digits, make_swiss_roll
 from nearfar import MVU
 from nearfar.evaluation import procrustes_error
 
-METHODS = ("lle", "sdp", "sdp-refined")
+METHODS = ("lle", "sdp", "sdp-refined")  # as the records have them
 N_TRIALS = 10
 WORDS = {
     "Swiss roll": "all far above 1; lle lowest; refinement helps",
@@ -66,7 +66,7 @@ def trial(X: np.ndarray, held_out: int, r: int, seed: int) -> dict[str, float]:
     def unfolded(rows: np.ndarray) -> MVU:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solver = "low-rank" if len(rows) > 400 else "interior-point"
+            solver = "low_rank" if len(rows) > 400 else "interior_point"
             return MVU(r, n_neighbors=4, constraints="inequality", solver=solver).fit(X[rows])
 
     present = [unfolded(np.append(part, C)).embedding_[half:] for part in (A, B)]
@@ -74,7 +74,8 @@ def trial(X: np.ndarray, held_out: int, r: int, seed: int) -> dict[str, float]:
     maps = [unfolded(part) for part in (A, B)]
     ratios = {}
     for method in METHODS:
-        placed = [mvu.set_params(out_of_sample=method).transform(X[C]) for mvu in maps]
+        choice = method.replace("-", "_")
+        placed = [mvu.set_params(out_of_sample=choice).transform(X[C]) for mvu in maps]
         ratios[method] = procrustes_error(*placed, relative=False) / fitted
     return ratios
 

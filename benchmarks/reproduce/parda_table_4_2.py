@@ -36,12 +36,12 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
     "PCA": lambda q, seed: PCA(q),
     "RCA": lambda q, seed: RCA(q),
     "MODA": lambda q, seed: PARDA(q, weights="uniform", random_state=seed),
-    "OVO-Lδ": lambda q, seed: PARDA(q, scalarization="l-delta", random_state=seed),
+    "OVO-Lδ": lambda q, seed: PARDA(q, scalarization="l_delta", random_state=seed),
     "OVO-WS": lambda q, seed: PARDA(q, random_state=seed),
     "OVA-Lδ": lambda q, seed: PARDA(
-        q, pairing="one-vs-all", scalarization="l-delta", random_state=seed
+        q, pairing="one_vs_all", scalarization="l_delta", random_state=seed
     ),
-    "OVA-WS": lambda q, seed: PARDA(q, pairing="one-vs-all", random_state=seed),
+    "OVA-WS": lambda q, seed: PARDA(q, pairing="one_vs_all", random_state=seed),
 }
 SEARCHES = ("MODA", "OVO-Lδ", "OVO-WS", "OVA-Lδ", "OVA-WS")
 

@@ -15,7 +15,7 @@ class WithinScale(StatisticsLearner):
         Smallest share of a feature's variance that counts as within classes.
     """
 
-    learner_tags = LearnerTags(kind="statistics")
+    learner_tags = LearnerTags(reads="statistics")
     parameters = {"floor": [real(0, 1, open_low=True)]}
 
     def __init__(self, floor=1e-3):
@@ -40,7 +40,7 @@ class UnitSpread(LinearLearner):
         Mean squared distance between two training points after the map.
     """
 
-    learner_tags = LearnerTags(kind="supervision", supervised=False)
+    learner_tags = LearnerTags(reads="supervision", supervised=False)
     parameters = {"spread": [real(0, open_low=True)]}
 
     def __init__(self, spread=1.0):

@@ -61,6 +61,20 @@ def percent(fraction: float) -> str:
     return f"{_signed(100 * fraction, 1)} %"
 
 
+def small_percent(share: float) -> str:
+    """A share in percent, with a digit that means something however small it is.
+
+    >>> small_percent(0.0041), small_percent(0.00042), small_percent(3e-9), small_percent(0.5)
+    ('0.4 %', '0.04 %', 'less than 0.0001 %', '50 %')
+    """
+    if abs(share) < 1e-6:
+        return "less than 0.0001 %"
+    if abs(share) >= 0.0995:
+        return f"{100 * share:,.0f} %"
+    digits = max(1, -math.floor(math.log10(abs(100 * share))))
+    return f"{100 * share:.{digits}f} %"
+
+
 def points(fraction: float, *, plus: bool = False) -> str:
     """A difference of fractions in percentage points, with a real minus sign.
 

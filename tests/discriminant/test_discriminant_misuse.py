@@ -173,7 +173,7 @@ def test_parda_compares_its_starts_alike_whatever_the_unit_of_the_weights():
         np.testing.assert_allclose(other.components_, fits[0].components_, rtol=1e-6)
 
 
-@pytest.mark.parametrize("pairing", ["one-vs-one", "one-vs-all"])
+@pytest.mark.parametrize("pairing", ["one_vs_one", "one_vs_all"])
 def test_parda_counts_a_row_of_weight_two_as_two_rows(pairing):
     twice = np.r_[np.arange(150), np.arange(0, 150, 3)]
     weight = np.bincount(twice).astype(float)

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from nearfar import LDA
 from nearfar.solvers.eigen import trace_ratio
 
-PAIRS = ["between-within", "between-total", "total-within"]
+PAIRS = ["between_within", "between_total", "total_within"]
 
 
 # ---------------------------------------------------------------------- data and oracles
@@ -45,7 +45,7 @@ def scatters(X, y, w=None):
 
 def of_pair(pair, between, within):
     scatter = {"between": between, "within": within, "total": between + within}
-    return tuple(scatter[name] for name in pair.split("-"))
+    return tuple(scatter[name] for name in pair.split("_"))
 
 
 def generalised(S1, S2, q):
@@ -151,7 +151,7 @@ def test_the_pairs_share_directions_and_map_eigenvalues(name):
     between, within, _ = scatters(X, y)
     first = LDA().fit(X, y)
     l = first.eigenvalues_  # noqa: E741
-    maps = {"between-within": l, "between-total": l / (1 + l), "total-within": 1 + l}
+    maps = {"between_within": l, "between_total": l / (1 + l), "total_within": 1 + l}
     for pair, expected in maps.items():
         lda = LDA(pair=pair).fit(X, y)
         values, rows = generalised(*of_pair(pair, between, within), len(l))

@@ -137,9 +137,9 @@ def test_gsvd_knows_infinite_quotients():
     X, y = wide()
     lda = LDA(solver="gsvd").fit(X, y)
     assert np.isinf(lda.eigenvalues_).all() and lda.objective_ == np.inf
-    shares = LDA(solver="gsvd", pair="between-total").fit(X, y)
+    shares = LDA(solver="gsvd", pair="between_total").fit(X, y)
     np.testing.assert_allclose(shares.eigenvalues_, 1.0)
-    assert np.isinf(LDA(solver="gsvd", pair="total-within", criterion="J2").fit(X, y).objective_)
+    assert np.isinf(LDA(solver="gsvd", pair="total_within", criterion="J2").fit(X, y).objective_)
 
 
 @pytest.mark.parametrize("solver", ["pca", "whiten"])
@@ -590,7 +590,7 @@ def test_hlda_sees_classes_of_one_mean():
 # ---------------------------------------------------------------------- KernelDA
 
 
-def kernel_oracle(K, y, reg):
+def kernel_oracle(K, y, ridge):
     """Equations 2.27 to 2.32 with a centred kernel: features of the training rows."""
     n = len(K)
     C = np.eye(n) - 1 / n
@@ -600,21 +600,21 @@ def kernel_oracle(K, y, reg):
     Kb, Kt = K @ (W - M) @ (W - M).T @ K, K @ (np.eye(n) - M) @ K
     nonzero = np.linalg.eigvalsh(K)
     rank = (nonzero > 1e-10 * nonzero.max()).sum()
-    mu = reg * np.trace(Kt) / rank
+    mu = ridge * np.trace(Kt) / rank
     values, vectors = linalg.eigh(Kb, Kt + mu * np.eye(n))
     kept = len(np.unique(y)) - 1
     return values[::-1][:kept], K @ vectors[:, ::-1][:, :kept], Kb, Kt
 
 
 @pytest.mark.parametrize("options", [{}, {"kernel": "poly", "degree": 2, "coef0": 0.0}])
-@pytest.mark.parametrize("reg", [1e-6, 1e-2])
-def test_kernel_da_is_the_published_quotient(options, reg):
+@pytest.mark.parametrize("ridge", [1e-6, 1e-2])
+def test_kernel_da_is_the_published_quotient(options, ridge):
     X, y = clusters(n=40, p=3, c=3, seed=4)
     X /= X.std()
-    da = KernelDA(gamma=0.7, reg=reg, **options).fit(X, y)
+    da = KernelDA(gamma=0.7, ridge=ridge, **options).fit(X, y)
     difference = X[:, None] - X[None, :]
     K = np.exp(-0.7 * (difference**2).sum(axis=2)) if not options else (0.7 * X @ X.T) ** 2
-    values, features, _, _ = kernel_oracle(K, y, reg)
+    values, features, _, _ = kernel_oracle(K, y, ridge)
     np.testing.assert_allclose(da.eigenvalues_, values, rtol=1e-5)
     for ours, theirs in zip(da.transform(X).T, features.T, strict=True):
         assert abs(np.corrcoef(ours, theirs)[0, 1]) > 1 - 1e-6
@@ -631,14 +631,14 @@ def test_kernel_matrices_are_scatters_in_feature_space():
     for ours, scatter in ((Kb, between), (Kt, between + within)):
         np.testing.assert_allclose(ours / 30, centred @ scatter @ centred.T, atol=1e-9)
     # And the method itself is LDA on these features when hardly regularised.
-    da = KernelDA(kernel="poly", degree=2, gamma=1.0, coef0=0.0, reg=1e-14).fit(X, y)
+    da = KernelDA(kernel="poly", degree=2, gamma=1.0, coef0=0.0, ridge=1e-14).fit(X, y)
     lda = LDA().fit(features, y)
     np.testing.assert_allclose(pdist(da.transform(X)), pdist(lda.transform(features)), rtol=1e-5)
 
 
 def test_linear_kernel_is_lda():
     X, y = clusters()
-    da = KernelDA(kernel="linear", reg=1e-14).fit(X, y)
+    da = KernelDA(kernel="linear", ridge=1e-14).fit(X, y)
     lda = LDA().fit(X, y)
     np.testing.assert_allclose(pdist(da.transform(X)), pdist(lda.transform(X)), rtol=1e-6)
     fisher = lda.eigenvalues_

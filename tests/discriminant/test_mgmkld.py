@@ -206,7 +206,7 @@ def family_of(X, y):
     return class_gaussians(statistics, "auto")
 
 
-@pytest.mark.parametrize("convention", ["exact", "unnormalised"])
+@pytest.mark.parametrize("convention", ["exact", "unnormalized"])
 @pytest.mark.parametrize("eta", [0.0, 8.0, 12.0])
 def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
     X, y = classes()
@@ -318,11 +318,11 @@ def test_more_directions_than_classes_and_the_whole_space():
 def test_the_conventions_have_different_optima():
     X, y, _, _ = make_five_classes(random_state=1)
     exact = MGMKLD(1).fit(X, y)
-    other = MGMKLD(1, kl_convention="unnormalised").fit(X, y)
+    other = MGMKLD(1, kl_convention="unnormalized").fit(X, y)
     assert projector_distance(span(exact), span(other)) > 1e-3
     # Without a logarithm they are one.
     exact = GADA(2, mean="arithmetic").fit(X, y)
-    other = GADA(2, mean="arithmetic", kl_convention="unnormalised").fit(X, y)
+    other = GADA(2, mean="arithmetic", kl_convention="unnormalized").fit(X, y)
     assert projector_distance(span(exact), span(other)) < 1e-6
     assert other.objective_ == pytest.approx(2 * exact.objective_ + 2)
 
@@ -470,6 +470,7 @@ def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
 
 def test_starts_find_the_better_optimum():
     # From LDA it ends at 8.4869; uniformly random starts end at 8.6181 for 28 % of the draws.
+    # With this seed on any processor; of other seeds of the starts about two in three find it.
     X, y = classes()
     lda = MGMKLD(2, init="lda").fit(X, y)
     random = MGMKLD(2, init="random", n_init=40).fit(X, y)
@@ -605,7 +606,7 @@ def test_fewer_rows_than_features_and_constant_features():
 def test_identical_classes_stay_finite():
     X, _ = classes(c=1)
     y = np.repeat([0, 1], len(X))
-    for learner in (GADA(1), MGMKLD(1), MGMKLD(1, kl_convention="unnormalised")):
+    for learner in (GADA(1), MGMKLD(1), MGMKLD(1, kl_convention="unnormalized")):
         fit = learner.fit(np.vstack([X, X]), y)
         assert np.isfinite(fit.components_).all() and np.isfinite(fit.objective_)
 

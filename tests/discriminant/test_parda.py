@@ -27,8 +27,8 @@ from nearfar.discriminant.parda import (
 )
 from nearfar.solvers.subspaces import orthonormal
 
-PAIRINGS = ["one-vs-one", "one-vs-all"]
-SCALARIZATIONS = ["weighted-sum", "l-delta"]
+PAIRINGS = ["one_vs_one", "one_vs_all"]
+SCALARIZATIONS = ["weighted_sum", "l_delta"]
 every_pairing = pytest.mark.parametrize("pairing", PAIRINGS)
 every_scalarization = pytest.mark.parametrize("scalarization", SCALARIZATIONS)
 
@@ -63,7 +63,7 @@ def gaussian_pairs(X, y, pairing):
         return rows.mean(axis=0), np.cov(rows.T).reshape(X.shape[1], -1)
 
     labels = np.unique(y)
-    if pairing == "one-vs-one":
+    if pairing == "one_vs_one":
         return [(moments(X[y == i]), moments(X[y == j])) for i, j in combinations(labels, 2)]
     return [(moments(X[y == i]), moments(X[y != i])) for i in labels]
 
@@ -112,7 +112,7 @@ G2 = (np.array([1.0, -1.0]), np.array([[1, -0.3], [-0.3, 3]]))
 
 def test_golden_values_of_the_divergence_and_its_gradient():
     X, y = rows_with(*zip(G1, G2, strict=True))
-    objectives = objectives_of(X, y, "one-vs-one")
+    objectives = objectives_of(X, y, "one_vs_one")
     B = np.array([[1.0], [2.0]])
     U = into_basis(objectives, B)
     np.testing.assert_allclose(objectives.divergences(U), 0.362711864407, rtol=1e-10)
@@ -135,7 +135,7 @@ def test_divergences_are_those_of_the_rows(pairing):
 
 def test_moments_of_the_rest_are_those_of_its_rows():
     X, y = blobs()
-    objectives = objectives_of(X, y, "one-vs-all")
+    objectives = objectives_of(X, y, "one_vs_all")
     Z = (X - X.mean(axis=0)) @ objectives.basis
     covariances = objectives.family.dot(np.eye(5))
     for k in range(4):
@@ -153,15 +153,15 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
     rng = np.random.default_rng(2)
     n = len(objectives.first)
     weights, targets = rng.uniform(size=n), rng.uniform(1, 50, size=n)
-    scalarised = Scalarised(weights, targets if scalarization == "l-delta" else None)
+    scalarised = Scalarised(weights, targets if scalarization == "l_delta" else None)
     U = rng.normal(size=(5, 2))
     value, gradient = scalarised.objective(objectives)(U)
     expected, expected_gradient = 0.0, np.zeros_like(U)
     Z = (X - X.mean(axis=0)) @ objectives.basis
     for pair, w, t in zip(gaussian_pairs(Z, y, pairing), weights, targets, strict=True):
         J, by_U = divergence(*pair, U)
-        expected += w * J if scalarization == "weighted-sum" else w * (J - t) ** 2
-        expected_gradient += by_U * (w if scalarization == "weighted-sum" else 2 * w * (J - t))
+        expected += w * J if scalarization == "weighted_sum" else w * (J - t) ** 2
+        expected_gradient += by_U * (w if scalarization == "weighted_sum" else 2 * w * (J - t))
     np.testing.assert_allclose(value, expected, rtol=1e-11)
     np.testing.assert_allclose(
         gradient, expected_gradient, atol=1e-11 * np.abs(expected_gradient).max()
@@ -212,7 +212,7 @@ def test_no_pair_has_a_matrix_of_its_own():
     c, p = 40, 240
     y = np.repeat(np.arange(c), 12)
     X = rng.normal(size=(len(y), p)) + rng.normal(size=(c, p))[y]
-    objectives = objectives_of(X, y, "one-vs-one", ridge=1e-3)
+    objectives = objectives_of(X, y, "one_vs_one", ridge=1e-3)
     U = orthonormal(rng.normal(size=(objectives.basis.shape[1], c - 1)))
     objective = Scalarised(np.full(c * (c - 1) // 2, 1.0), None).objective(objectives)
     tracemalloc.start()
@@ -248,7 +248,7 @@ def test_the_first_start_is_the_fisher_subspace_not_its_opposite():
     learner = PARDA(2, ridge=0, n_init=1, max_iter=1, step=1e-12).fit(X, y)
     assert span_distance(learner.components_, LDA(2).fit(X, y).components_) < 1e-8
     B = LDA(2).fit(X, y).components_.T
-    expected = all_divergences(X, y, "one-vs-one", B)
+    expected = all_divergences(X, y, "one_vs_one", B)
     np.testing.assert_allclose(
         learner.initial_divergences_[np.triu_indices(4, 1)], expected, rtol=1e-8
     )
@@ -268,7 +268,7 @@ def test_the_weights_turn_the_masking_around():
         np.testing.assert_allclose(learner.weights_[pairs], [1, 6e-10, 6e-10], rtol=0.1)
         assert min(angle(learner.components_), 180 - angle(learner.components_)) < 0.01
         np.testing.assert_allclose(learner.divergences_[pairs], [8, 0, 8], atol=1e-3)
-    even = PARDA(scalarization="l-delta", weights="uniform", target=50.0, **options).fit(X, y)
+    even = PARDA(scalarization="l_delta", weights="uniform", target=50.0, **options).fit(X, y)
     assert abs(angle(even.components_) - 169.28) < 0.01
     np.testing.assert_allclose(even.divergences_[pairs], [7.72, 27.7, 64.6], rtol=0.01)
 
@@ -290,7 +290,7 @@ def test_close_classes_stay_apart_in_fewer_dimensions_than_for_the_plain_sum():
 def test_weights_come_from_the_fisher_subspace_and_know_no_scale(pairing):
     X, y = blobs()
     learner = PARDA(2, pairing=pairing, n_init=1, max_iter=2).fit(X, y)
-    upper = np.triu_indices(4, 1) if pairing == "one-vs-one" else np.arange(4)
+    upper = np.triu_indices(4, 1) if pairing == "one_vs_one" else np.arange(4)
     J, w = learner.initial_divergences_[upper], learner.weights_[upper]
     np.testing.assert_allclose(w, J**-2.0 / (J**-2.0).sum())
     np.testing.assert_allclose(w, inverse_power_weights(2 * J, 2.0))
@@ -351,7 +351,7 @@ def test_so_both_scalarizations_give_one_subspace(pairing):
 
 def test_targets_of_one_s_own_and_upper_bounds():
     X, y = blobs()
-    options = {"n_components": 2, "scalarization": "l-delta", "n_init": 1, "max_iter": 3}
+    options = {"n_components": 2, "scalarization": "l_delta", "n_init": 1, "max_iter": 3}
     full = PARDA(target="full", **options).fit(X, y)
     ideal = PARDA(target="ideal", **options).fit(X, y)
     upper = np.triu_indices(4, 1)
@@ -376,7 +376,7 @@ def test_no_step_is_for_the_worse(pairing, scalarization):
     learner = PARDA(2, pairing=pairing, scalarization=scalarization, n_init=1).fit(X, y)
     steps = np.diff(learner.history_["objective"])
     assert len(steps) > 10
-    assert (steps > 0).all() if scalarization == "weighted-sum" else (steps < 0).all()
+    assert (steps > 0).all() if scalarization == "weighted_sum" else (steps < 0).all()
     assert learner.n_iter_ == len(learner.history_["step"])
     assert sum(learner.history_["step"]) <= 1.5  # 100 steps of a hundredth, as distances of spans
 
@@ -489,7 +489,7 @@ def test_the_rule_that_compares_them_needs_no_rows():
 @pytest.mark.parametrize("gap", [1.0, 3.0])
 def test_the_error_on_drawn_points_is_that_of_the_gaussians(gap):
     X, y = rows_with([[0, 0], [gap, 0]], [np.eye(2)] * 2)
-    objectives = objectives_of(X, y, "one-vs-one")
+    objectives = objectives_of(X, y, "one_vs_one")
     error = error_on_samples(objectives, 1, np.random.RandomState(0))
     U = orthonormal(into_basis(objectives, np.array([[1.0], [0.0]])))
     assert error(U) == pytest.approx(stats.norm.cdf(-gap / 2), abs=0.01)
@@ -500,7 +500,7 @@ def test_classes_weigh_by_their_shares_among_drawn_points():
     means, covariances = [[0.0, 0.0], [0.0, 0.0]], [np.eye(2), 1e-4 * np.eye(2)]
     X, y = rows_with(means, covariances)
     many = np.concatenate([np.arange(4), np.tile(np.arange(4, 8), 9)])
-    objectives = objectives_of(X[many], y[many], "one-vs-one")
+    objectives = objectives_of(X[many], y[many], "one_vs_one")
     U = orthonormal(into_basis(objectives, np.array([[1.0], [0.0]])))
     assert error_on_samples(objectives, 1, np.random.RandomState(0))(U) > 0.85
 
@@ -565,11 +565,11 @@ def test_weights_of_rows_are_copies(selection):
         ({"weights": np.ones(3)}, r"weights must have shape \(4, 4\)"),
         ({"weights": np.arange(16.0).reshape(4, 4)}, "weights must be symmetric"),
         ({"weights": -np.ones((4, 4))}, "weights must not be negative"),
-        ({"weights": np.ones((4, 4)), "pairing": "one-vs-all"}, r"shape \(4,\)"),
-        ({"target": np.full((4, 4), -1.0), "scalarization": "l-delta"}, "target must be positive"),
-        ({"target": np.full((4, 4), np.nan), "scalarization": "l-delta"}, "target contains NaN"),
+        ({"weights": np.ones((4, 4)), "pairing": "one_vs_all"}, r"shape \(4,\)"),
+        ({"target": np.full((4, 4), -1.0), "scalarization": "l_delta"}, "target must be positive"),
+        ({"target": np.full((4, 4), np.nan), "scalarization": "l_delta"}, "target contains NaN"),
         ({"init": np.ones((2, 4))}, r"init must have shape \(3, 5\)"),
-        ({"pairing": "all"}, "pairing must be 'one-vs-one' or 'one-vs-all'"),
+        ({"pairing": "all"}, "pairing must be 'one_vs_one' or 'one_vs_all'"),
         ({"target": 0.0}, "target must be"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(value),
@@ -643,10 +643,10 @@ def test_iris_of_table_4_2(pairing):
 
 
 def test_the_first_divergences_of_iris_are_those_measured_before():
-    learner = PARDA(scalarization="l-delta", n_init=1, max_iter=1).fit(*iris_of_the_repository())
+    learner = PARDA(scalarization="l_delta", n_init=1, max_iter=1).fit(*iris_of_the_repository())
     assert learner.initial_divergences_.max() == pytest.approx(607, rel=0.01)
     assert learner.targets_.max() == pytest.approx(1.5e6, rel=0.02)
     pairs = learner.weights_[np.triu_indices(3, 1)]
     assert pairs.max() / pairs.min() == pytest.approx(490, rel=0.02)
-    full = PARDA(2, scalarization="l-delta", target="full", n_init=1, max_iter=1)
+    full = PARDA(2, scalarization="l_delta", target="full", n_init=1, max_iter=1)
     assert full.fit(*iris_of_the_repository()).targets_.max() == pytest.approx(818, rel=0.01)

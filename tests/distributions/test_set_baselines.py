@@ -232,7 +232,7 @@ def test_units_of_features_do_not_matter_when_scaled():
     other = Sets(SETS.X * units, SETS.offsets)
     plain = BagOfWords(4, random_state=0).fit_transform(SETS)
     assert np.array_equal(BagOfWords(4, random_state=0).fit_transform(other), plain)
-    rough = BagOfWords(4, scale=False, random_state=0)
+    rough = BagOfWords(4, standardize=False, random_state=0)
     assert not np.array_equal(rough.fit_transform(other), rough.fit_transform(SETS))
 
 
@@ -279,7 +279,7 @@ def test_words_keep_the_contract_of_estimators():
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_words": 0}, {"weighting": "tfidf"}, {"scale": "yes"}, {"n_init": 0}]
+    "options", [{"n_words": 0}, {"weighting": "tfidf"}, {"standardize": "yes"}, {"n_init": 0}]
 )
 def test_words_refuse_bad_parameters(options):
     with pytest.raises(ValueError, match=f"BagOfWords: {next(iter(options))} must be"):

@@ -313,7 +313,7 @@ def test_a_diagonal_map_drops_what_is_constant():
 def test_the_projected_subgradient_comes_close_on_a_tame_problem():
     X, y = problem(0)
     X = X / X.std(axis=0)
-    old = LMNN(solver="projected-subgradient", max_iter=3000, tol=1e-7).fit(X, y)
+    old = LMNN(solver="projected_subgradient", max_iter=3000, tol=1e-7).fit(X, y)
     optimum = sdp_optimum(X, y, old.target_neighbors_)
     assert optimum * (1 - 1e-6) <= old.objective_ <= 1.01 * optimum
     assert old.objective_ == pytest.approx(
@@ -325,7 +325,7 @@ def test_it_stalls_on_scaled_columns_and_the_bound_shows_it():
     X, y = problem(0, scales=(1, 3, 10, 30))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        old = LMNN(solver="projected-subgradient", max_iter=2000).fit(X, y)
+        old = LMNN(solver="projected_subgradient", max_iter=2000).fit(X, y)
     ours = LMNN().fit(X, y)
     assert old.objective_ > 1.02 * ours.objective_
     assert old.duality_gap_ > 0.02 > ours.duality_gap_
@@ -358,7 +358,7 @@ def test_what_the_projected_subgradient_does_not_do(options):
     if options.pop("supervision", None):
         guide["supervision"] = Triplets([[0, 1, 2]], n_samples=36)
     with pytest.raises(ValueError, match="does not do"):
-        LMNN(solver="projected-subgradient", **options).fit(X, y, **guide)
+        LMNN(solver="projected_subgradient", **options).fit(X, y, **guide)
 
 
 # Several passes
@@ -826,4 +826,4 @@ def test_stopping_early_stays_near_the_given_distance_where_rows_are_few():
 
 def test_subgradients_do_not_stop_early():
     with pytest.raises(ValueError, match="does not do early stopping"):
-        LMNN(solver="projected-subgradient", validation_fraction=0.3).fit(*WINE)
+        LMNN(solver="projected_subgradient", validation_fraction=0.3).fit(*WINE)

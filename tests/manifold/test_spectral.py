@@ -577,7 +577,7 @@ def heat(X, k, tau=None):
 
 
 def test_eigenmaps_of_the_toy_set_have_the_known_eigenvalues():
-    learner = LaplacianEigenmaps(5, n_neighbors=5, tau=2).fit(T6)
+    learner = LaplacianEigenmaps(5, n_neighbors=5, width=2).fit(T6)
     wanted = [0.62745703, 1.00275594, 1.1336603, 1.53630002, 1.69982671]
     np.testing.assert_allclose(learner.eigenvalues_, wanted, atol=1e-7)
 
@@ -614,7 +614,7 @@ def test_eigenmaps_place_new_points_by_the_formula():
     reach = np.sort(cdist(X, X), axis=1)[:, 6]
     D = cdist(new, X)
     kth = np.sort(D, axis=1)[:, [5]]
-    K = np.where((kth >= D) | (reach >= D), np.exp(-(D**2) / learner.tau_), 0)
+    K = np.where((kth >= D) | (reach >= D), np.exp(-(D**2) / learner.width_), 0)
     # The kernel of the formula, with its means and eigenvectors of the symmetric problem.
     sums = heat(X, 6).sum(axis=1)
     kernel = K / 300 / np.sqrt(np.outer(K.mean(axis=1), sums / 300))
@@ -625,7 +625,7 @@ def test_eigenmaps_place_new_points_by_the_formula():
 
 
 def test_eigenmaps_refuse_new_points_for_eigenvalues_that_cannot_be_inverted():
-    learner = LaplacianEigenmaps(2, n_neighbors=5, tau=2).fit(T6)
+    learner = LaplacianEigenmaps(2, n_neighbors=5, width=2).fit(T6)
     np.testing.assert_array_equal(learner.transform(T6), learner.embedding_)
     with pytest.raises(ValueError, match="component 1 is 1.003,.*n_components=1 at most"):
         learner.transform(T6 + 0.1)
@@ -892,9 +892,9 @@ def test_random_projections_are_as_long_as_the_bound_says():
     [
         ("mds", ClassicalMDS(3)),
         ("isomap", Isomap(3)),
-        ("laplacian-eigenmaps", LaplacianEigenmaps(3)),
+        ("laplacian_eigenmaps", LaplacianEigenmaps(3)),
         ("lle", LLE(3)),
-        ("spectral-clustering", SpectralClustering(3, n_neighbors=5)),
+        ("spectral_clustering", SpectralClustering(3, n_neighbors=5)),
     ],
 )
 def test_every_row_of_the_frame_is_the_learner_of_its_name(method, learner):
@@ -907,7 +907,7 @@ def test_every_row_of_the_frame_is_the_learner_of_its_name(method, learner):
 
 
 @pytest.mark.parametrize("solution", [1, 2])
-@pytest.mark.parametrize("method", ["mds", "isomap", "laplacian-eigenmaps", "spectral-clustering"])
+@pytest.mark.parametrize("method", ["mds", "isomap", "laplacian_eigenmaps", "spectral_clustering"])
 def test_the_formula_gives_training_rows_their_own_place(method, solution):
     # A grid, where many neighbours tie.
     grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(9.0)), axis=-1).reshape(-1, 2)
@@ -919,7 +919,7 @@ def test_the_formula_gives_training_rows_their_own_place(method, solution):
 
 def test_the_first_solution_is_the_best_approximation():
     X, _ = roll(150)
-    frame = EigenEmbedding(2, method="spectral-clustering", solution=1).fit(X)
+    frame = EigenEmbedding(2, method="spectral_clustering", solution=1).fit(X)
     W = heat(X, 5)
     roots = np.sqrt(W.sum(axis=1))
     normalised = W / np.outer(roots, roots)
@@ -928,13 +928,13 @@ def test_the_first_solution_is_the_best_approximation():
     # Of all matrices of rank 2 that are positive semi-definite.
     assert error == pytest.approx((normalised**2).sum() - (frame.eigenvalues_**2).sum())
     assert frame.eigenvalues_[0] == pytest.approx(values[-1])
-    second = EigenEmbedding(2, method="laplacian-eigenmaps", solution=2).fit(X)
-    first = EigenEmbedding(2, method="laplacian-eigenmaps", solution=1).fit(X)
+    second = EigenEmbedding(2, method="laplacian_eigenmaps", solution=2).fit(X)
+    first = EigenEmbedding(2, method="laplacian_eigenmaps", solution=1).fit(X)
     np.testing.assert_allclose(first.embedding_, second.embedding_ * np.sqrt(first.eigenvalues_))
 
 
 def test_the_frame_on_all_rows_and_what_it_refuses():
-    frame = EigenEmbedding(2, n_neighbors=None, tau=2).fit(T6)
+    frame = EigenEmbedding(2, n_neighbors=None, width=2).fit(T6)
     np.testing.assert_allclose(1 - frame.eigenvalues_, [0.62745703, 1.00275594], atol=1e-7)
     with pytest.raises(ValueError, match="not positive"):
         frame.transform(T6)

@@ -347,7 +347,7 @@ def test_fewer_pairs_leave_more_freedom():
     assert without.dual_bound_ > with_angles.objective_
 
 
-@pytest.mark.parametrize("method", ["lle", "sdp", "sdp-refined"])
+@pytest.mark.parametrize("method", ["lle", "sdp", "sdp_refined"])
 def test_new_points_come_between_their_neighbours(unrolled, method):
     X, arc, mvu = unrolled
     mvu = VariationalMVU(out_of_sample=method, bound_iter=0).fit(X)

@@ -91,7 +91,7 @@ BREGMAN_KL = Bregman(np.exp, np.log, lambda p: 1 / p)
 BREGMAN_SQUARES = Bregman(lambda x: x**2 / 2, lambda p: p, np.ones_like)
 DIVERGENCES = {
     "kl": kullback_leibler,
-    "unnormalised": KullbackLeibler("unnormalised"),
+    "unnormalized": KullbackLeibler("unnormalized"),
     "l2": squared_difference,
     "bregman exp": BREGMAN_KL,
     "bregman squares": BREGMAN_SQUARES,
@@ -108,7 +108,7 @@ def test_kl_of_two_gaussians_known_by_hand():
     D = kullback_leibler.values(projected)
     assert D[0, 1] == pytest.approx(0.4431472, abs=1e-7)
     assert D[1, 0] == pytest.approx(1.3068528, abs=1e-7)
-    D = KullbackLeibler("unnormalised").values(projected)
+    D = KullbackLeibler("unnormalized").values(projected)
     assert D[0, 1] == pytest.approx(1.8862944, abs=1e-7)
     assert D[1, 0] == pytest.approx(3.6137056, abs=1e-7)
     assert (np.diag(D) == 0).all()
@@ -266,7 +266,7 @@ def test_decell_and_mayekar_average_twice_the_divergences():
 def test_published_divergences_of_figure_2_5_are_unnormalised():
     # With equal means, 1.1451 and 1.1043 fit one ratio of variances, 1.6395, in that convention.
     family = GaussianFamily(np.zeros((2, 1)), [[[1.6395]], [[1.0]]])
-    D = KullbackLeibler("unnormalised").values(family.project(np.ones((1, 1))))
+    D = KullbackLeibler("unnormalized").values(family.project(np.ones((1, 1))))
     assert D[0, 1] == pytest.approx(1.1451, abs=5e-5)
     assert D[1, 0] == pytest.approx(1.1043, abs=5e-5)
 

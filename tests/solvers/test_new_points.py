@@ -109,7 +109,7 @@ def test_neighbours_in_one_place_give_that_place():
     np.testing.assert_allclose(place_by_stress(np.ones((2, 2)), known, np.zeros((2, 4))), 1)
 
 
-@pytest.mark.parametrize("method", ["lle", "sdp", "sdp-refined"])
+@pytest.mark.parametrize("method", ["lle", "sdp", "sdp_refined"])
 def test_flat_data_are_placed_where_they_belong(method):
     """On an isometric copy of a plane each method returns training rows, and places new ones."""
     random = np.random.default_rng(0)
@@ -133,7 +133,7 @@ def test_consistency_of_new_points_on_a_roll():
     """Figure 3.23 in small: on a Swiss roll new points agree less than points that were there."""
     X, _ = make_swiss_roll(800, noise=0.05, random_state=0)
     ratios = {}
-    for method in ("lle", "sdp", "sdp-refined"):
+    for method in ("lle", "sdp", "sdp_refined"):
         mvu = VariationalMVU(out_of_sample=method, bound_iter=0, max_iter=40)
         found = out_of_sample_consistency(mvu, X, n_held_out=200, n_trials=1, random_state=0)
         assert np.isfinite(found["ratios"]).all()

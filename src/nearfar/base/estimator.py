@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from nearfar.arrays import Floats
 from nearfar.base.tags import LearnerTags
 from nearfar.labels import encode_labels
 from nearfar.parameters import Allowed, check_parameter
+from nearfar.state import State, count, optional
 
 
 class Estimator(BaseEstimator):
@@ -23,6 +24,13 @@ class Estimator(BaseEstimator):
 
     #: What it is, takes and reads.
     learner_tags: ClassVar[LearnerTags]
+    #: What it has learned, on top of what its bases say.
+    state: ClassVar[State] = State({"n_features_in_": optional(count("p"))})
+    #: What the class was called in older model files, and its parameters and attributes (old name
+    #: to new) and their choices (by the new name of the parameter, old to new).
+    former_names: ClassVar[Sequence[str]] = ()
+    renamed: ClassVar[Mapping[str, str]] = {}
+    renamed_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Parameters worth trying beside the defaults when nothing is known of the data; up to three.
     settings: ClassVar[Sequence[dict[str, Any]]] = ()
 

@@ -17,33 +17,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.tables import (
-    _ARRAYS,
-    _PARQUET,
+    DataFile,
     Table,
-    _check_groups,
-    _is_missing,
-    _locate,
-    _missing,
-    _pick,
-    _read_arrays,
-    _read_labels,
-    _strings,
-    _tidy,
-    _vector,
+    as_file,
+    as_strings,
+    check_groups,
+    is_missing,
+    key_for,
+    missing_among,
+    one_a_row,
+    read_labels,
     read_table,
+    tidy_labels,
 )
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
-__all__ = ["holds_sets", "read_sets", "refuse_unfolded"]
+__all__ = ["read_sets", "refuse_unfolded"]
 
 #: Names of columns by which a long table of sets is known, whatever stands between their words.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
 
 
 def read_sets(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | DataFile,
     *,
     by: str | None = None,
     target: str | None = None,
@@ -101,57 +99,45 @@ def read_sets(
     >>> table.X.shape, table.y[:2].tolist()
     ((60, 4), [0, 0])
     """
-    path = _locate(source)
+    file = as_file(source)
+    path = file.path
     if path is None:
-        raise ValueError(f"--set-id {by}: the embedded set '{source}' holds rows, not sets.")
+        raise ValueError(f"--set-id {by}: the embedded set '{file.source}' holds rows, not sets.")
     asked = {"target": None if labels is not None else target, "groups": groups}
-    if path.suffix.lower() in _ARRAYS:
-        table = _from_arrays(path, by, asked)
-    elif by is None:
+    if file.arrays is not None:
+        table = _from_arrays(path.name, file.arrays, by, asked)
+    elif by is not None:
+        table = _from_long(file, by, asked, drop, features, guess=labels is None)
+    elif file.holds_sets:
         table = _from_lists(path, asked)
     else:
-        table = _from_long(path, by, asked, drop, features, guess=labels is None)
+        raise ValueError(
+            f"{path.name} has a row for each vector: say with --set-id COL which column tells its "
+            "set."
+        )
     if by is None and drop:
         _leave_out_features(table, drop)
     if labels is not None:
         if table.y is not None:
             table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
-        table.y, table.target = _read_labels(labels, len(table.X), target, table.messages)
+        table.y, table.target = read_labels(labels, len(table.X), target, table.messages)
     if table.y is None and need_target:
         _ask(table)
     kept = np.arange(len(table.X))
     if table.y is not None and need_target:
         kept = _leave_out_unlabelled(table)
-        table.y = _tidy(table.y)
+        table.y = tidy_labels(table.y)
     if table.groups is not None:
         where = f"{table.name}: the groups '{table.groups_name}'"
-        table.groups = _check_groups(table.groups, where, kept)
+        table.groups = check_groups(table.groups, where, kept)
         n = len(np.unique(table.groups))
         table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
     _refuse_small(table, min_vectors)
     options = {"by": by, "target": target, "labels": labels, "groups": groups}
     given = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
     given += [f", drop={list(drop)!r}"] * bool(drop) + [", need_target=False"] * (not need_target)
-    table.source = f"read_sets({os.fspath(source)!r}{''.join(given)})"
+    table.source = f"read_sets({file.source!r}{''.join(given)})"
     return table
-
-
-def holds_sets(source: str | os.PathLike[str]) -> bool:
-    """Whether a file says by itself that it holds sets: offsets, or a column of lists."""
-    path = Path(source).expanduser()
-    kind = path.suffix.lower()
-    if not path.is_file() or kind not in (".npz", *_PARQUET):
-        return False
-    if kind == ".npz":
-        return "offsets" in _read_arrays(path)
-    arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
-    try:
-        schema = parquet.read_schema(path)
-    except (OSError, arrow.ArrowException):
-        return False  # which the reader of tables says
-    return any(
-        arrow.types.is_list(one.type) or arrow.types.is_large_list(one.type) for one in schema
-    )
 
 
 def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
@@ -180,7 +166,7 @@ def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
 
 
 def _from_long(
-    path: Path,
+    file: DataFile,
     by: str,
     asked: dict[str, str | None],
     drop: Sequence[str],
@@ -188,9 +174,8 @@ def _from_long(
     *,
     guess: bool,
 ) -> Table:
-    sides = {"target": asked["target"], "groups": asked["groups"]}
-    long = read_table(path, **sides, need_target=False, guess_target=guess)
-    frame = long.X
+    long = read_table(file, **asked, need_target=False, guess_target=guess)
+    frame, where = long.X, long.name
     if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
         by = f"column {int(by)}"
     for option, name in (("--target", long.target), ("--groups", long.groups_name)):
@@ -199,7 +184,7 @@ def _from_long(
     for option, name in (("--set-id", by), *(("--drop", name) for name in drop)):
         if name not in frame.columns:
             raise ValueError(
-                f"{option} {name}: {path.name} has no such column."
+                f"{option} {name}: {where} has no such column."
                 f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
             )
     features = [name for name in frame.columns if name != by and name not in drop]
@@ -207,20 +192,20 @@ def _from_long(
         lacking = [name for name in wanted if name not in features]
         if lacking:
             raise ValueError(
-                f"{path.name} lacks {listed(lacking)}.{did_you_mean(lacking[0], features)} It has "
+                f"{where} lacks {listed(lacking)}.{did_you_mean(lacking[0], features)} It has "
                 f"{listed(features)}."
             )
         features = list(wanted)
     text = [name for name in features if frame[name].dtype.kind not in "biuf"]
     if text:
         raise ValueError(
-            f"{path.name}: the vectors of sets must be numbers, but {listed(text, 5)} "
+            f"{where}: the vectors of sets must be numbers, but {listed(text, 5)} "
             f"{'holds' if len(text) == 1 else 'hold'} text; leave out what is no feature with "
             f"--drop {shlex.quote(text[0])}."
         )
     if not features:
-        raise ValueError(f"{path.name} has no column left for the features beside '{by}'.")
-    table = Table(path.name, Sets.from_frame(frame, by, columns=features), feature_names=features)
+        raise ValueError(f"{where} has no column left for the features beside '{by}'.")
+    table = Table(where, Sets.from_frame(frame, by, columns=features), feature_names=features)
     table.messages = [text for text in long.messages if not text.startswith("Groups: ")]
     table.messages += [f"Left out: {listed(drop)}, as asked."] * bool(drop)
     codes = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
@@ -238,13 +223,13 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
     """The value that all rows of a set share."""
     values = np.asarray(values)
     first = np.unique(codes, return_index=True)[1]
-    missing = _missing(values)
+    missing = missing_among(values)
     other = (values != values[first][codes]) & ~(missing & missing[first][codes])
     other = np.asarray(other, bool) | (missing != missing[first][codes])
     if other.any():
         k = int(codes[np.argmax(other)])
         found = dict.fromkeys(
-            "none" if _is_missing(value) else str(value) for value in values[codes == k].tolist()
+            "none" if is_missing(value) else str(value) for value in values[codes == k].tolist()
         )
         raise ValueError(
             f"{sets.called(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
@@ -256,39 +241,40 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
 # Files that know their sets
 
 
-def _from_arrays(path: Path, by: str | None, asked: dict[str, str | None]) -> Table:
-    arrays = _read_arrays(path)
+def _from_arrays(
+    where: str, arrays: dict[str, Any], by: str | None, asked: dict[str, str | None]
+) -> Table:
     if "offsets" not in arrays:
         hint = "; --set-id is for tables" if by is not None else ""
         raise ValueError(
-            f"{path.name} has no key 'offsets', where each set begins{hint}. It has "
+            f"{where} has no key 'offsets', where each set begins{hint}. It has "
             f"{listed(arrays)}; nearfar.Sets.save writes such a file."
         )
     if by is not None:
         raise ValueError(
-            f"--set-id {by}: {path.name} says with its own offsets where each set begins; leave "
+            f"--set-id {by}: {where} says with its own offsets where each set begins; leave "
             "--set-id out."
         )
-    x = _pick(arrays, "X", None, path.name)
+    x = key_for(arrays, "X", None, where)
     if x is None:
-        raise ValueError(f"{path.name} has no key 'X' or 'data'; it has {listed(arrays)}.")
-    names = None if "names" not in arrays else _strings(arrays["names"])
+        raise ValueError(f"{where} has no key 'X' or 'data'; it has {listed(arrays)}.")
+    names = None if "names" not in arrays else as_strings(arrays["names"])
     try:
         sets = Sets(arrays[x], arrays["offsets"], names=names)
     except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    table = Table(path.name, sets)
+        raise ValueError(f"{where}: {error}") from error
+    table = Table(where, sets)
     if "feature_names" in arrays:
-        table.feature_names = _strings(arrays["feature_names"])
+        table.feature_names = as_strings(arrays["feature_names"])
         if len(table.feature_names) != sets.n_features:
             raise ValueError(
-                f"{path.name}: feature_names has {len(table.feature_names)} names for "
+                f"{where}: feature_names has {len(table.feature_names)} names for "
                 f"{sets.n_features} columns."
             )
     for role, side in (("y", "target"), ("groups", "groups")):
-        key = _pick(arrays, role, asked[side], path.name)
+        key = key_for(arrays, role, asked[side], where)
         if key is not None:
-            values = _vector(arrays[key], key, len(sets), path.name)
+            values = one_a_row(arrays[key], key, len(sets), where)
             if role == "y":
                 table.y, table.target = values, key
             else:
@@ -298,11 +284,6 @@ def _from_arrays(path: Path, by: str | None, asked: dict[str, str | None]) -> Ta
 
 def _from_lists(path: Path, asked: dict[str, str | None]) -> Table:
     """Parquet with a row for each set."""
-    if path.suffix.lower() not in _PARQUET or not holds_sets(path):
-        raise ValueError(
-            f"{path.name} has a row for each vector: say with --set-id COL which column tells its "
-            "set."
-        )
     try:
         sets = Sets.load(path, label=asked["target"])
     except ValueError as error:
@@ -357,7 +338,7 @@ def _ask(table: Table) -> NoReturn:
 
 def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
     assert table.y is not None
-    missing = _missing(table.y)
+    missing = missing_among(table.y)
     kept = np.flatnonzero(~missing)
     if not len(kept):
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every set.")

@@ -14,6 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +30,7 @@ from nearfar.datasets.delimited import (
     separator_of,
 )
 from nearfar.extras import require
+from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
 EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
@@ -66,8 +68,8 @@ class Table:
     ----------
     name : str
         'wine', or the file's name.
-    X : DataFrame or ndarray of shape (n_samples, n_features)
-        A DataFrame from CSV, TSV and Parquet, else an array of floats.
+    X : DataFrame, ndarray of shape (n_samples, n_features) or Sets
+        A DataFrame from CSV, TSV and Parquet, else an array of floats; or sets of vectors.
     y : ndarray of shape (n_samples,) or None
         Labels as they are in the file.
     target : str or None
@@ -102,9 +104,57 @@ class Table:
     messages: list[str] = field(default_factory=list)
     source: str | None = None
 
+    @property
+    def noun(self) -> str:
+        """What one of its rows is called in all that is said of it: "row", or "set" of vectors."""
+        return "set" if isinstance(self.X, Sets) else "row"
+
+
+class DataFile:
+    """A file or embedded set, opened once whoever asks what it holds.
+
+    Parameters
+    ----------
+    source : str or path
+        Where it is.
+    """
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        self.source = os.fspath(source)
+        #: None for an embedded set.
+        self.path = _locate(source)
+
+    @cached_property
+    def arrays(self) -> dict[str, Any] | None:
+        """The arrays of a NumPy file by key; None for other files."""
+        if self.path is None or self.path.suffix.lower() not in _ARRAYS:
+            return None
+        return _read_arrays(self.path)
+
+    @cached_property
+    def holds_sets(self) -> bool:
+        """Whether it says by itself that it holds sets: offsets, or a column of lists."""
+        if self.arrays is not None:
+            return "offsets" in self.arrays
+        if self.path is None or self.path.suffix.lower() not in _PARQUET:
+            return False
+        arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+        try:
+            schema = parquet.read_schema(self.path)
+        except (OSError, arrow.ArrowException):
+            return False  # which the reader of tables says
+        return any(
+            arrow.types.is_list(one.type) or arrow.types.is_large_list(one.type) for one in schema
+        )
+
+
+def as_file(source: str | os.PathLike[str] | DataFile) -> DataFile:
+    """What was opened already, or the file of that name."""
+    return source if isinstance(source, DataFile) else DataFile(source)
+
 
 def read_table(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | DataFile,
     *,
     target: str | None = None,
     labels: str | os.PathLike[str] | None = None,
@@ -155,12 +205,13 @@ def read_table(
     >>> wine.X.shape, wine.feature_names[0], wine.class_names
     ((178, 13), 'alcohol', ['class_0', 'class_1', 'class_2'])
     """
-    path = _locate(source)
+    file = as_file(source)
+    path = file.path
     wanted = {"target": None if labels is not None else target, "groups": groups, "time": time}
     if path is None:
-        table = _from_embedded(os.fspath(source), wanted)
-    elif path.suffix.lower() in _ARRAYS:
-        table = _from_arrays(path.name, _read_arrays(path), wanted, path.name)
+        table = _from_embedded(file.source, wanted)
+    elif file.arrays is not None:
+        table = _from_arrays(path.name, file.arrays, wanted, path.name)
     else:
         guess = need_target if guess_target is None else guess_target
         names = TARGET_NAMES if guess and labels is None else ()
@@ -169,25 +220,25 @@ def read_table(
     asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
     asked += [", need_target=False"] * (not need_target)
     asked += [f", guess_target={guess_target}"] * (guess_target is not None)
-    table.source = f"read_table({os.fspath(source)!r}{''.join(asked)})"
+    table.source = f"read_table({file.source!r}{''.join(asked)})"
     n = len(table.X)
     if n == 0:
         raise ValueError(f"{table.name} has no rows.")
     if labels is not None:
         if table.y is not None:
             table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
-        table.y, table.target = _read_labels(labels, n, target, table.messages)
+        table.y, table.target = read_labels(labels, n, target, table.messages)
         _say_target_stays(table)
     if table.y is None and need_target:
         _ask_for_target(table)
     kept = np.arange(n)
     if table.y is not None and need_target:
         kept = _leave_out_unlabelled(table)
-        table.y = _tidy(table.y)
+        table.y = tidy_labels(table.y)
     table.class_names = _names_of_classes(table)
     if table.groups is not None:
         where = f"{table.name}: the groups '{table.groups_name}'"
-        table.groups = _check_groups(table.groups, where, kept)
+        table.groups = check_groups(table.groups, where, kept)
         count = len(np.unique(table.groups))
         table.messages.append(f"Groups: '{table.groups_name}', {count} groups; not a feature.")
     if table.time is not None:
@@ -269,8 +320,8 @@ def _read_arrays(path: Path) -> dict[str, Any]:
 def _from_arrays(
     name: str, arrays: dict[str, Any], wanted: dict[str, str | None], where: str
 ) -> Table:
-    found = {role: _pick(arrays, role, None, where) for role in ("X", "y", "groups", "time")}
-    found["y"] = _pick(arrays, "y", wanted["target"], where)
+    found = {role: key_for(arrays, role, None, where) for role in ("X", "y", "groups", "time")}
+    found["y"] = key_for(arrays, "y", wanted["target"], where)
     table = Table(name, None, messages=[])
     if found["X"] is None:
         shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
@@ -283,24 +334,24 @@ def _from_arrays(
     if "image_shape" in arrays:
         table.image_shape = _image_shape(arrays["image_shape"], p, where)
     if "feature_names" in arrays:
-        table.feature_names = _strings(arrays["feature_names"])
+        table.feature_names = as_strings(arrays["feature_names"])
         if len(table.feature_names) != p:
             raise ValueError(
                 f"{where}: feature_names has {len(table.feature_names)} names for {p} columns."
             )
     if found["y"] is not None:
-        table.y, table.target = _vector(arrays[found["y"]], found["y"], n, where), found["y"]
+        table.y, table.target = one_a_row(arrays[found["y"]], found["y"], n, where), found["y"]
     if "target_names" in arrays:
-        table.class_names = _strings(arrays["target_names"])
+        table.class_names = as_strings(arrays["target_names"])
     for role in ("groups", "time"):
-        key = _pick(arrays, role, wanted[role], where)
+        key = key_for(arrays, role, wanted[role], where)
         if key is not None:
-            setattr(table, role, _vector(arrays[key], key, n, where))
+            setattr(table, role, one_a_row(arrays[key], key, n, where))
             setattr(table, f"{role}_name", key)
     return table
 
 
-def _pick(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
+def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
     """The key that plays a role."""
     if asked is not None and asked in arrays:
         return asked
@@ -366,7 +417,8 @@ def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
     return shape
 
 
-def _vector(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
+def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
+    """A value for each of n rows, as a vector."""
     vector = np.asarray(values)
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
@@ -380,7 +432,8 @@ def _vector(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
     return np.char.decode(vector, "utf-8") if vector.dtype.kind == "S" else vector
 
 
-def _strings(values: Any) -> list[str]:
+def as_strings(values: Any) -> list[str]:
+    """Names from an array of text or bytes."""
     array = np.ravel(values)
     return (
         np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(str)
@@ -520,7 +573,7 @@ def _say_target_stays(table: Table) -> None:
 def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
     """Remove rows without a label; return the numbers of those kept."""
     assert table.y is not None
-    missing = _missing(table.y)
+    missing = missing_among(table.y)
     kept = np.flatnonzero(~missing)
     if len(kept) == 0:
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every row.")
@@ -541,7 +594,8 @@ def _leave_out_unlabelled(table: Table) -> NDArray[np.intp]:
     return kept
 
 
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are missing."""
     if values.dtype.kind == "f":
         return np.isnan(values)
     if values.dtype.kind in "mM":
@@ -550,10 +604,11 @@ def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
         return values == ""
     if values.dtype.kind != "O":
         return np.zeros(len(values), bool)
-    return np.fromiter((_is_missing(value) for value in values), bool, len(values))
+    return np.fromiter((is_missing(value) for value in values), bool, len(values))
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether it stands for no value: None, an empty text, NaN, NaT or pandas.NA."""
     # NaN differs from itself; pandas.NA compares to NA, which has no truth value.
     try:
         return value is None or value == "" or bool(value != value)
@@ -561,7 +616,7 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _tidy(y: NDArray[Any]) -> NDArray[Any]:
+def tidy_labels(y: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers as integers (pandas makes floats of them beside a gap), text as str."""
     if y.dtype.kind == "f" and np.all(np.abs(y) < 2**53) and np.all(y == np.floor(y)):
         return y.astype(np.int64)
@@ -586,21 +641,22 @@ def _names_of_classes(table: Table) -> list[str] | None:
     return None
 
 
-def _check_groups(groups: NDArray[Any], where: str, kept: NDArray[np.intp]) -> NDArray[Any]:
-    missing = _missing(groups)
+def check_groups(groups: NDArray[Any], where: str, kept: NDArray[np.intp]) -> NDArray[Any]:
+    """Groups without a gap; ``kept`` are the numbers of the rows in the file."""
+    missing = missing_among(groups)
     if missing.any():
         raise ValueError(
             f"{where} are missing in {count(int(missing.sum()), 'row')} (first: row "
             f"{kept[np.argmax(missing)]}); every row needs its group."
         )
-    return _tidy(groups) if groups.dtype.kind != "O" else groups.astype(str)
+    return tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
 
 
 def _as_time(
     values: NDArray[Any], where: str, kept: NDArray[np.intp], messages: list[str]
 ) -> NDArray[Any]:
     """Numbers that sort as the times do."""
-    missing = _missing(values)
+    missing = missing_among(values)
     if missing.any():
         raise ValueError(
             f"{where} is missing in {count(int(missing.sum()), 'row')} (first: row "
@@ -648,7 +704,7 @@ def _parse_dates(
     return dates.dt.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64), bad
 
 
-def _read_labels(
+def read_labels(
     source: str | os.PathLike[str], n: int, column: str | None, messages: list[str]
 ) -> tuple[NDArray[Any], str]:
     """One label for each row, from a file of its own."""
@@ -658,18 +714,18 @@ def _read_labels(
     suffix = path.suffix.lower()
     if suffix in _ARRAYS:
         arrays = _read_arrays(path)
-        key = "X" if suffix == ".npy" else _pick(arrays, "y", column, path.name)
+        key = "X" if suffix == ".npy" else key_for(arrays, "y", column, path.name)
         if key is None and len(arrays) == 1:
             key = next(iter(arrays))
         if key is None:
             raise ValueError(
                 f"{path.name} has no key 'y', 'target' or 'labels'; it has {listed(arrays)}."
             )
-        return _vector(arrays[key], "labels" if key == "X" else key, n, path.name), path.name
+        return one_a_row(arrays[key], "labels" if key == "X" else key, n, path.name), path.name
     if suffix in _PARQUET:
         frame = _read_parquet(path, {"target": column}, messages)
         name = _label_column(list(frame.columns), column, path)
-        return _vector(frame[name], name, n, path.name), path.name
+        return one_a_row(frame[name], name, n, path.name), path.name
     text = decode(path, messages)
     rows = [[line] for line in text.removesuffix("\n").split("\n")]
     if suffix != ".txt":

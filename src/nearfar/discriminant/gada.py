@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_varying
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
-from nearfar.parameters import Allowed, having, integer, none, one_of, real
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, search_components
+from nearfar.parameters import Allowed, having, one_of, real
 from nearfar.solvers.gaussian_divergences import (
     Average,
     Divergence,
@@ -24,7 +24,7 @@ from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
-Convention = Literal["exact", "unnormalised"]
+Convention = Literal["exact", "unnormalized"]
 Priors = Literal["empirical", "uniform"]
 Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]
 
@@ -33,7 +33,7 @@ FLOOR = 1e-12
 _NAMED_MEANS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
 
 
-class GADA(StatisticsLearner):
+class GADA(Searching, StatisticsLearner):
     r"""General averaged divergences analysis: classes far apart as distributions, on average.
 
     Each class is a Gaussian. With :math:`D_U(i||j)` the divergence of classes i and j after
@@ -71,8 +71,8 @@ class GADA(StatisticsLearner):
         :class:`~nearfar.solvers.gaussian_divergences.Bregman` with a convex generator of your own,
         integrated numerically. All but "kl" depend on the scale of the densities: they are
         taken where the pooled within-class covariance is the identity.
-    kl_convention : {"exact", "unnormalised"}, default="exact"
-        "unnormalised" is 2 KL + q, which reference [1] prints and most likely ran.
+    kl_convention : {"exact", "unnormalized"}, default="exact"
+        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran.
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all alike.
     shrinkage : float in [0, 1] or "auto", default="auto"
@@ -140,8 +140,8 @@ class GADA(StatisticsLearner):
     learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"mean": "harmonic"}, {"shrinkage": 0.1})
+    renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
         "mean": [
             one_of(*_NAMED_MEANS),
             real(),
@@ -156,17 +156,10 @@ class GADA(StatisticsLearner):
             one_of("kl", "l2"),
             having("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
-        "kl_convention": [one_of("exact", "unnormalised")],
+        "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],
-        "shrinkage": [real(0, 1), one_of("auto")],
         **SEARCH_PARAMETERS,
     }
-
-    classes_: NDArray[np.generic]
-    objective_: float
-    objectives_per_init_: Matrix
-    history_: dict[str, list[float]]
-    n_iter_: int
 
     def __init__(
         self,

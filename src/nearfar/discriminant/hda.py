@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between, n_varying
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, search_components
-from nearfar.parameters import integer, none, one_of, real
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, search_components
+from nearfar.parameters import one_of
 from nearfar.solvers.gaussian_divergences import GaussianFamily
 from nearfar.solvers.subspaces import Objective
 from nearfar.summaries.class_gaussians import class_gaussians
@@ -20,7 +20,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance
 
 
-class HDA(StatisticsLearner):
+class HDA(Searching, StatisticsLearner):
     r"""Heteroscedastic discriminant analysis: every class has a volume of its own.
 
     With class covariances :math:`\Sigma_i` and shares :math:`q_i` it maximises
@@ -124,18 +124,9 @@ class HDA(StatisticsLearner):
     pooled_statistics = False
     settings = ({"criterion": "kumar_andreou"}, {"shrinkage": 0.1})
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
         "criterion": [one_of("jelinek", "kumar_andreou")],
-        "shrinkage": [real(0, 1), one_of("auto")],
         **SEARCH_PARAMETERS,
     }
-
-    classes_: NDArray[np.generic]
-    objective_: float
-    objectives_per_init_: Matrix
-    shrinkage_: float
-    history_: dict[str, list[float]]
-    n_iter_: int
 
     def __init__(
         self,

@@ -36,10 +36,10 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
 
     where :math:`M` is 1/n everywhere and W has blocks :math:`1/n_i`. It is solved as LDA on the
     statistics of kernel PCA coordinates. :math:`K_t` is singular, hence :math:`\mu`, which is
-    ``reg`` times the mean of its eigenvalues that are not zero.
+    ``ridge`` times the mean of its eigenvalues that are not zero.
 
     Use it when classes are not told apart by any linear map. A rich kernel parts the training rows
-    of any labels: judge it by held-out rows, and raise ``reg`` or lower ``n_directions`` where it
+    of any labels: judge it by held-out rows, and raise ``ridge`` or lower ``n_directions`` where it
     fits too well. It keeps training rows, all of them or ``n_landmarks``; with these, directions
     are combinations of landmarks, while means and scatters are those of all rows.
 
@@ -60,7 +60,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         Of the kernel "poly".
     coef0 : float, default=1
         Of the kernels "poly" and "sigmoid".
-    reg : float, default=1e-6
+    ridge : float, default=1e-6
         Share of the mean eigenvalue of :math:`K_t` that is added to all.
     n_directions : int, "auto" or None, default=None
         Leading directions of kernel PCA that are used. None is all that are not empty; "auto" is a
@@ -99,12 +99,13 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     """
 
     learner_tags = LearnerTags(reads="instances")
-    settings = ({"reg": 1e-3}, {"kernel": "poly", "degree": 2})
+    settings = ({"ridge": 1e-3}, {"kernel": "poly", "degree": 2})
+    renamed: ClassVar = {"reg": "ridge"}
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         **KERNEL_PARAMETERS,
         **LANDMARK_PARAMETERS,
-        "reg": [real(0, open_low=True)],
+        "ridge": [real(0, open_low=True)],
     }
 
     def __init__(
@@ -115,7 +116,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1.0,
-        reg: float = 1e-6,
+        ridge: float = 1e-6,
         n_directions: int | Literal["auto"] | None = None,
         n_landmarks: int | Literal["auto"] | None = "auto",
         random_state: int | np.random.RandomState | None = 0,
@@ -125,7 +126,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
-        self.reg = reg
+        self.ridge = ridge
         self.n_directions = n_directions
         self.n_landmarks = n_landmarks
         self.random_state = random_state
@@ -186,7 +187,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         # μ Λ'Λ for a map Λ = BL' of coordinates is L diag(μ/λ) L', and K_t has eigenvalues λ².
         # All over n, with the variances v = λ/n.
         variances = self._kernel_eigenvalues / len(self._basis)
-        penalty = self.reg * np.mean(variances**2) / variances
+        penalty = self.ridge * np.mean(variances**2) / variances
         within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)
         T = whitener(within, np.finfo(float).eps)
         kept = n_between(self.n_components, "KernelDA", statistics, T.shape[1])

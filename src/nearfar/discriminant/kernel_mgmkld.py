@@ -108,6 +108,7 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
     def __init__(
         self,
         kernel: Any = "rbf",
+        *,
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1.0,

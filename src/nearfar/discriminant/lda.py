@@ -86,7 +86,7 @@ class LDA(StatisticsLearner):
         ``min(n_classes - 1, rank)`` for J3 and J4, which may take more.
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
         What is maximised.
-    pair : {"between-within", "between-total", "total-within"}, default="between-within"
+    pair : {"between_within", "between_total", "total_within"}, default="between_within"
         The scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three; the
         eigenvalues are :math:`l`, :math:`l/(1+l)` and :math:`1+l`.
     zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
@@ -152,10 +152,17 @@ class LDA(StatisticsLearner):
 
     learner_tags = LearnerTags(reads="statistics")
     settings = ({"shrinkage": 0.1},)
+    renamed_values: ClassVar = {
+        "pair": {
+            "between-within": "between_within",
+            "between-total": "between_total",
+            "total-within": "total_within",
+        }
+    }
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "criterion": [one_of("J1", "J2", "J3", "J4")],
-        "pair": [one_of("between-within", "between-total", "total-within")],
+        "pair": [one_of("between_within", "between_total", "total_within")],
         "zeta": [real(), one_of("trace_ratio", "max_eig", "sum_eig")],
         "shrinkage": [real(0, 1), one_of("auto")],
         "solver": [one_of("eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge")],
@@ -172,7 +179,7 @@ class LDA(StatisticsLearner):
         n_components: int | None = None,
         *,
         criterion: Literal["J1", "J2", "J3", "J4"] = "J1",
-        pair: Literal["between-within", "between-total", "total-within"] = "between-within",
+        pair: Literal["between_within", "between_total", "total_within"] = "between_within",
         zeta: float | Literal["trace_ratio", "max_eig", "sum_eig"] = "trace_ratio",
         shrinkage: Shrinkage = "auto",
         solver: Solver = "eigen",
@@ -240,7 +247,7 @@ class LDA(StatisticsLearner):
             reason = f"the {rank} directions in which X varies"
             kept = n_kept(self.n_components, rank, rank, f"criterion {self.criterion}", reason)
         scatters = {"between": between, "within": within, "total": between + within}
-        S1, S2 = (scatters[name] for name in self.pair.split("-"))
+        S1, S2 = (scatters[name] for name in self.pair.split("_"))
         if self.criterion == "J4" or self.zeta == "trace_ratio":
             if W.shape[1] < rank:
                 raise ValueError(
@@ -355,7 +362,7 @@ _SHRINKING = ("eigen", "pca", "qr")
 
 # Eigenvalues of each pair in terms of those of (S_b, S_w), which may be infinite.
 _PAIRS: dict[str, Callable[[Matrix], Matrix]] = {
-    "between-within": lambda fisher: fisher,
-    "between-total": lambda fisher: np.where(np.isinf(fisher), 1.0, fisher / (1 + fisher)),
-    "total-within": lambda fisher: 1 + fisher,
+    "between_within": lambda fisher: fisher,
+    "between_total": lambda fisher: np.where(np.isinf(fisher), 1.0, fisher / (1 + fisher)),
+    "total_within": lambda fisher: 1 + fisher,
 }

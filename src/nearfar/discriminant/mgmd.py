@@ -18,14 +18,14 @@ from nearfar.discriminant.gada import (
     named_divergence,
     solve_averaged,
 )
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
-from nearfar.parameters import having, integer, none, one_of, real
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.parameters import having, none, one_of, real
 from nearfar.solvers.gaussian_divergences import Average, Divergence
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
 
-class MGMD(StatisticsLearner):
+class MGMD(Searching, StatisticsLearner):
     r"""Geometric mean of divergences: no pair of classes may be merged.
 
     With :math:`D_{ij} = D_U(i||j)` the divergences of the class Gaussians after projection by U and
@@ -64,8 +64,8 @@ class MGMD(StatisticsLearner):
         another relation, which holds for :math:`\alpha` = 0 and 1 only.
     divergence : {"kl", "l2"} or Bregman, default="kl"
         As in :class:`GADA`.
-    kl_convention : {"exact", "unnormalised"}, default="exact"
-        "unnormalised" is 2 KL + q, which reference [1] prints and most likely ran; under the
+    kl_convention : {"exact", "unnormalized"}, default="exact"
+        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran; under the
         logarithm it punishes merged classes less.
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all alike.
@@ -136,26 +136,20 @@ class MGMD(StatisticsLearner):
     learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
         "eta": [none, real(0)],
         "alpha": [none, real(0, 1)],
         "divergence": [
             one_of("kl", "l2"),
             having("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
-        "kl_convention": [one_of("exact", "unnormalised")],
+        "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],
-        "shrinkage": [real(0, 1), one_of("auto")],
         **SEARCH_PARAMETERS,
     }
 
-    classes_: NDArray[np.generic]
     eta_: float
-    objective_: float
-    objectives_per_init_: Matrix
-    history_: dict[str, list[float]]
-    n_iter_: int
 
     def __init__(
         self,
@@ -192,7 +186,7 @@ class MGMD(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest L."""
-        check_classes("MGMD", statistics.classes)
+        check_classes(type(self).__name__, statistics.classes)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
         self.eta_, average = log_average(
             self, statistics.n_classes, class_priors(statistics, self.priors), pairs

@@ -5,21 +5,16 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from nearfar.arrays import Matrix
-from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes
-from nearfar.discriminant.gada import Convention, Priors, class_priors, solve_averaged
-from nearfar.discriminant.mgmd import log_average
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
-from nearfar.parameters import integer, none, one_of, real
-from nearfar.solvers.gaussian_divergences import KullbackLeibler
-from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.base import LearnerTags
+from nearfar.discriminant.gada import Convention, Priors
+from nearfar.discriminant.mgmd import MGMD
+from nearfar.discriminant.searching import Init
 from nearfar.summaries.whitening import Shrinkage
 
 
-class MGMKLD(StatisticsLearner):
+class MGMKLD(MGMD):
     r"""Geometric mean of Kullback-Leibler divergences: LDA that merges no classes.
 
     Each class is a Gaussian with a covariance of its own. With :math:`KL_{ij} = KL_U(i||j)` the
@@ -55,8 +50,8 @@ class MGMKLD(StatisticsLearner):
         equality counts, and classes may be merged.
     alpha : float in [0, 1] or None, default=None
         Instead of eta: see :class:`MGMD`.
-    kl_convention : {"exact", "unnormalised"}, default="exact"
-        "unnormalised" is 2 KL + q, which reference [1] prints and most likely ran; under the
+    kl_convention : {"exact", "unnormalized"}, default="exact"
+        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran; under the
         logarithm it punishes merged classes less.
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all alike.
@@ -131,24 +126,12 @@ class MGMKLD(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
-    pooled_statistics = False
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
-        "eta": [none, real(0)],
-        "alpha": [none, real(0, 1)],
-        "kl_convention": [one_of("exact", "unnormalised")],
-        "priors": [one_of("empirical", "uniform")],
-        "shrinkage": [real(0, 1), one_of("auto")],
-        **SEARCH_PARAMETERS,
+        name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
 
-    classes_: NDArray[np.generic]
-    eta_: float
-    objective_: float
-    objectives_per_init_: Matrix
-    history_: dict[str, list[float]]
-    n_iter_: int
+    divergence = "kl"  # no parameter here
 
     def __init__(
         self,
@@ -180,11 +163,3 @@ class MGMKLD(StatisticsLearner):
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
-
-    def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest L."""
-        check_classes("MGMKLD", statistics.classes)
-        priors = class_priors(statistics, self.priors)
-        pairs = ~np.eye(statistics.n_classes, dtype=bool)
-        self.eta_, average = log_average(self, statistics.n_classes, priors, pairs)
-        return solve_averaged(self, statistics, KullbackLeibler(self.kl_convention), average)

@@ -13,15 +13,15 @@ from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import search_averaged
 from nearfar.discriminant.oda import weighted_sum
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
-from nearfar.parameters import integer, none, one_of, real
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
 
-class MODA(StatisticsLearner):
+class MODA(Searching, StatisticsLearner):
     r"""Multimodal oriented discriminant analysis: clusters of different classes far apart.
 
     Each class is cut into ``n_clusters`` parts, each part a Gaussian; for parts k of class i and l
@@ -129,20 +129,12 @@ class MODA(StatisticsLearner):
     pooled_statistics = False
     settings = ({"n_clusters": 2}, {"n_clusters": 3}, {"shrinkage": 0.1})
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
         "n_clusters": [integer(1)],
-        "shrinkage": [real(0, 1), one_of("auto")],
         **SEARCH_PARAMETERS,
     }
 
-    classes_: NDArray[np.generic]
     cluster_classes_: Indices
-    objective_: float
-    objectives_per_init_: Matrix
     divergences_: Matrix
-    shrinkage_: float
-    history_: dict[str, list[float]]
-    n_iter_: int
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for
 from nearfar.discriminant.gada import Convention, Priors, search_averaged
 from nearfar.discriminant.mgmd import log_average
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.gaussian_divergences import KullbackLeibler
@@ -29,7 +29,7 @@ _FEWEST_ROWS = 20
 _NEGLIGIBLE = 1e-6
 
 
-class MultimodalMGMKLD(LinearLearner):
+class MultimodalMGMKLD(Searching, LinearLearner):
     r"""MGMKLD for classes of several clusters: a mixture of Gaussians for each class.
 
     The components k of the mixtures of all classes i take the place of the classes in
@@ -72,8 +72,8 @@ class MultimodalMGMKLD(LinearLearner):
         classes. None is the smaller of 2c, for c classes, and that number less one.
     alpha : float in [0, 1] or None, default=None
         Instead of eta: see :class:`MGMD`.
-    kl_convention : {"exact", "unnormalised"}, default="exact"
-        "unnormalised" is 2 KL + q, which reference [1] prints and most likely ran.
+    kl_convention : {"exact", "unnormalized"}, default="exact"
+        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran.
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all classes alike; the components of a class share its prior by
         their weights.
@@ -137,25 +137,19 @@ class MultimodalMGMKLD(LinearLearner):
 
     learner_tags = LearnerTags(reads="supervision")
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
         "max_clusters": [integer(1)],
         "mixture_covariance": [one_of("full", "diagonal", "spherical")],
         "mixture_dimension": [integer(1), one_of("auto")],
         "eta": [none, real(0)],
         "alpha": [none, real(0, 1)],
-        "kl_convention": [one_of("exact", "unnormalised")],
+        "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],
-        "shrinkage": [real(0, 1), one_of("auto")],
         **SEARCH_PARAMETERS,
     }
 
-    classes_: NDArray[np.generic]
     eta_: float
-    objective_: float
-    objectives_per_init_: Matrix
-    history_: dict[str, list[float]]
-    n_iter_: int
 
     def __init__(
         self,

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import solve_averaged
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init
-from nearfar.parameters import integer, none, one_of, real
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.parameters import one_of
 from nearfar.solvers.gaussian_divergences import Average, kullback_leibler
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
 
-class ODA(StatisticsLearner):
+class ODA(Searching, StatisticsLearner):
     r"""Oriented discriminant analysis: classes far apart as Gaussians, in sum.
 
     .. math::
@@ -115,20 +115,12 @@ class ODA(StatisticsLearner):
     pooled_statistics = False
     settings = ({"priors": "empirical"}, {"shrinkage": 0.1})
     parameters: ClassVar = {
-        "n_components": [none, integer(1)],
         "priors": [one_of("uniform", "empirical")],
-        "shrinkage": [real(0, 1), one_of("auto")],
         **SEARCH_PARAMETERS,
     }
 
-    classes_: NDArray[np.generic]
-    objective_: float
-    objectives_per_init_: Matrix
     divergences_: Matrix
     priors_: Matrix
-    shrinkage_: float
-    history_: dict[str, list[float]]
-    n_iter_: int
 
     def __init__(
         self,

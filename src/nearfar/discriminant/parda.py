@@ -55,7 +55,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.distributed import is_dask
 from nearfar.summaries.whitening import total_whitener
 
-Pairing = Literal["one-vs-one", "one-vs-all"]
+Pairing = Literal["one_vs_one", "one_vs_all"]
 
 #: Divergences below this share of the largest count as that where weights are made of them.
 LEAST_SHARE = 1e-6
@@ -85,7 +85,7 @@ class PARDA(StatisticsLearner):
         \sum_{i<j} w_{ij}\,(J_{ij}(U) - t_{ij})^2 , \qquad w_{ij} \propto J_{ij}(U_0)^{-2} .
 
     The weights favour pairs that the Fisher subspace :math:`U_0` leaves close. With
-    ``pairing="one-vs-all"`` each class is paired with all others as one Gaussian, which makes c
+    ``pairing="one_vs_all"`` each class is paired with all others as one Gaussian, which makes c
     objectives.
 
     *The two scalarisations.* The published target, :math:`t = (2 \max J(U_0))^2` for all pairs,
@@ -109,18 +109,18 @@ class PARDA(StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output, from 1 to the number of features; None is ``n_classes - 1``, or
         one less than the number of features if that is less.
-    pairing : {"one-vs-one", "one-vs-all"}, default="one-vs-one"
+    pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
         What the objectives are: pairs of classes, or each class against the rest.
-    scalarization : {"weighted-sum", "l-delta"}, default="weighted-sum"
+    scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
         The weighted sum, or the weighted squared distance to the target.
-    weights : {"inverse-power", "uniform"} or array, default="inverse-power"
+    weights : {"inverse_power", "uniform"} or array, default="inverse_power"
         :math:`J(U_0)` to the power ``-weight_power``, all alike (the weighted sum is then the
         unimodal MODA), or your own: (n_classes, n_classes), symmetric, for pairs, or (n_classes,)
         for each class against the rest. They are divided by their sum.
     weight_power : float, default=2
         See ``weights``.
     target : {"thesis", "full", "ideal"}, float or array, default="thesis"
-        For "l-delta": as published, see above; the largest divergence without any projection,
+        For "l_delta": as published, see above; the largest divergence without any projection,
         which none can exceed (O(c p³)); for each pair the largest that a projection reaches (one
         search for each of them); or your own, shaped as ``weights``.
     include_constant : bool, default=False
@@ -174,7 +174,7 @@ class PARDA(StatisticsLearner):
     weights_ : ndarray of the same shape
         Weights; those of all pairs i < j sum to one.
     targets_ : ndarray of the same shape
-        Targets; for "l-delta" only.
+        Targets; for "l_delta" only.
     objective_ : float
         The scalarised objective at the solution.
     objectives_per_init_, errors_per_init_ : ndarray of shape (n_init,)
@@ -209,13 +209,18 @@ class PARDA(StatisticsLearner):
 
     learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
-    settings = ({"pairing": "one-vs-all"}, {"weights": "uniform"})
+    settings = ({"pairing": "one_vs_all"}, {"weights": "uniform"})
     same_in_batches: ClassVar = {"selection": "objective"}
+    renamed_values: ClassVar = {
+        "pairing": {"one-vs-one": "one_vs_one", "one-vs-all": "one_vs_all"},
+        "scalarization": {"weighted-sum": "weighted_sum", "l-delta": "l_delta"},
+        "weights": {"inverse-power": "inverse_power"},
+    }
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "pairing": [one_of("one-vs-one", "one-vs-all")],
-        "scalarization": [one_of("weighted-sum", "l-delta")],
-        "weights": [one_of("inverse-power", "uniform"), array],
+        "pairing": [one_of("one_vs_one", "one_vs_all")],
+        "scalarization": [one_of("weighted_sum", "l_delta")],
+        "weights": [one_of("inverse_power", "uniform"), array],
         "weight_power": [real(0)],
         "target": [one_of("thesis", "full", "ideal"), real(0, open_low=True), array],
         "include_constant": [boolean],
@@ -250,9 +255,9 @@ class PARDA(StatisticsLearner):
         self,
         n_components: int | None = None,
         *,
-        pairing: Pairing = "one-vs-one",
-        scalarization: Literal["weighted-sum", "l-delta"] = "weighted-sum",
-        weights: Literal["inverse-power", "uniform"] | ArrayLike = "inverse-power",
+        pairing: Pairing = "one_vs_one",
+        scalarization: Literal["weighted_sum", "l_delta"] = "weighted_sum",
+        weights: Literal["inverse_power", "uniform"] | ArrayLike = "inverse_power",
         weight_power: float = 2.0,
         target: Literal["thesis", "full", "ideal"] | float | ArrayLike = "thesis",
         include_constant: bool = False,
@@ -402,7 +407,7 @@ class PARDA(StatisticsLearner):
         J = gaussians.divergences(fisher)
         shown = J + 2 * fisher.shape[1] if self.include_constant else J
         if isinstance(self.weights, str):
-            power = self.weight_power if self.weights == "inverse-power" else 0.0
+            power = self.weight_power if self.weights == "inverse_power" else 0.0
             weights = inverse_power_weights(shown, power)
         else:
             weights = gaussians.vector(self.weights, "weights")
@@ -418,7 +423,7 @@ class PARDA(StatisticsLearner):
             )
         self.initial_divergences_ = gaussians.table(J)
         self.weights_ = gaussians.table(weights)
-        if self.scalarization == "weighted-sum":
+        if self.scalarization == "weighted_sum":
             return Scalarised(weights, None)
         targets = self._targets(gaussians, fisher, shown)
         self.targets_ = gaussians.table(targets)
@@ -576,7 +581,7 @@ def class_objectives(
     means = image.between_factor() / np.sqrt(image.weights)[:, None]
     c = image.n_classes
     first, second = np.triu_indices(c, 1)
-    if pairing == "one-vs-all":
+    if pairing == "one_vs_all":
         means, dot = against_rest(image, means, dot)
         first, second = np.arange(c), np.arange(c) + c
     family = GaussianFamily(means, lambda U: dot(U) + ridge * U)

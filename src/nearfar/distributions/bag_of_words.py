@@ -50,7 +50,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     weighting : {"share", "count", "root"}, default="share"
         What a histogram holds: shares that sum to one, numbers of vectors, or square roots of
         shares, whose distances are those of Hellinger.
-    scale : bool, default=True
+    standardize : bool, default=True
         Divide each feature by its standard deviation over the training vectors first.
     n_init : int, default=3
         Starts of k-means, of which the best is kept.
@@ -62,7 +62,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     words_ : ndarray of shape (n_words, n_features)
         The codebook, in the units of the data.
     scale_ : ndarray of shape (n_features,)
-        What features are divided by; ones without ``scale``.
+        What features are divided by; ones without ``standardize``.
     n_features_in_ : int
         The width of the vectors.
 
@@ -90,10 +90,11 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
 
     # Words are training vectors where there are no more of these than words.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    renamed: ClassVar = {"scale": "standardize"}
     parameters: ClassVar = {
         "n_words": [integer(1)],
         "weighting": [one_of("share", "count", "root")],
-        "scale": [boolean],
+        "standardize": [boolean],
         "n_init": [integer(1)],
         "random_state": [random_state],
     }
@@ -107,13 +108,13 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         n_words: int = 50,
         *,
         weighting: str = "share",
-        scale: bool = True,
+        standardize: bool = True,
         n_init: int = 3,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_words = n_words
         self.weighting = weighting
-        self.scale = scale
+        self.standardize = standardize
         self.n_init = n_init
         self.random_state = random_state
 
@@ -143,7 +144,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         self._check_parameters()
         sets = as_sets(X)
         rows = np.asarray(sets.X, np.float64)
-        scale = deviations(rows) if self.scale else np.ones(rows.shape[1])
+        scale = deviations(rows) if self.standardize else np.ones(rows.shape[1])
         words = _codebook(rows / scale, self.n_words, self.n_init, self.random_state)
         self.scale_, self.words_ = scale, words * scale
         self.n_features_in_ = sets.n_features

@@ -107,6 +107,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self,
         estimator: Any = None,
         n_neighbors: int | None = None,
+        *,
         push_weight: float | None = None,
         n_jobs: int | None = None,
     ) -> None:

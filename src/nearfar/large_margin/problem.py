@@ -34,7 +34,7 @@ from nearfar.large_margin.triplet_loss import (
     target_distances,
     triplet_loss,
 )
-from nearfar.solvers.eigen import whitener
+from nearfar.solvers.eigen import least_eigenvalue, some_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import rank_tolerance, total_range
 
@@ -488,7 +488,7 @@ class LargeMargin:
         if self.structure == "diagonal" or L.shape[0] < L.shape[1]:
             return False
         here = self.evaluate(L).loss
-        values, vectors = linalg.eigh(self._slope(L, self.smoothing)[0], subset_by_index=[0, 0])
+        values, vectors = some_eigh(self._slope(L, self.smoothing)[0], 0, 0)
         if values[0] >= 0:
             return False
         # Rotated so that the last row carries the weakest direction, which the new one replaces.
@@ -624,7 +624,7 @@ def shrinkage_of(before: Matrix, now: Matrix) -> float:
     values = linalg.eigvalsh(first)
     if values[0] <= 1e-10 * values[-1]:
         return 0.0  # too near to singular for the ratio to be trusted
-    return float(linalg.eigh(now.T @ now, first, eigvals_only=True, subset_by_index=[0, 0])[0])
+    return least_eigenvalue(now.T @ now, first)
 
 
 def least_ratio(Q: Matrix, P: Matrix) -> float:
@@ -633,7 +633,7 @@ def least_ratio(Q: Matrix, P: Matrix) -> float:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
-        return float(linalg.eigh(Q, ridged, eigvals_only=True, subset_by_index=[0, 0])[0])
+        return least_eigenvalue(Q, ridged)
     except linalg.LinAlgError:  # P is nothing but rounding
         return -np.inf
 

@@ -137,7 +137,7 @@ class WorkingSet:
         found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
         if found is None:
             raise ValueError(
-                'solver="projected-subgradient" met more than 100 million impostor pairs; it is '
+                'solver="projected_subgradient" met more than 100 million impostor pairs; it is '
                 'for small data. Use solver="lbfgs".'
             )
         before = len(self.pairs.indices)

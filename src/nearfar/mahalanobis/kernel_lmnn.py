@@ -93,6 +93,7 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     def __init__(
         self,
         kernel: Any = "rbf",
+        *,
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1.0,

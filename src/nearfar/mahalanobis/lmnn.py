@@ -87,7 +87,7 @@ class LMNN(LinearLearner):
         features and "pca" where there are fewer; with ``validation_fraction`` it is "identity", so
         that stopping early means staying close to the plain distance. (For the same reason the
         descent then is in plain coordinates where rows are few.)
-    solver : {"lbfgs", "projected-subgradient"}, default="lbfgs"
+    solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
         The second is the algorithm of the work [1]_, for comparison: it stalls where features
         have different scales.
     max_iter : int, default=1000
@@ -168,6 +168,7 @@ class LMNN(LinearLearner):
 
     learner_tags = LearnerTags(reads="supervision")
     settings = ({"n_neighbors": 1},)
+    renamed_values: ClassVar = {"solver": {"projected-subgradient": "projected_subgradient"}}
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, 1, open_low=True)],
@@ -176,7 +177,7 @@ class LMNN(LinearLearner):
         "reduction": [one_of("learned", "pca", "truncate")],
         "structure": [one_of("full", "diagonal")],
         "init": [one_of("auto", "identity", "pca", "within"), array],
-        "solver": [one_of("lbfgs", "projected-subgradient")],
+        "solver": [one_of("lbfgs", "projected_subgradient")],
         "max_iter": [integer(1)],
         "tol": [real(0)],
         "validation_fraction": [real(0, 0.9)],
@@ -191,13 +192,14 @@ class LMNN(LinearLearner):
     def __init__(
         self,
         n_neighbors: int = 3,
+        *,
         push_weight: float = 0.5,
         n_impostors: int | None = None,
         n_components: int | None = None,
         reduction: Literal["learned", "pca", "truncate"] = "learned",
         structure: Literal["full", "diagonal"] = "full",
         init: str | ArrayLike = "auto",
-        solver: Literal["lbfgs", "projected-subgradient"] = "lbfgs",
+        solver: Literal["lbfgs", "projected_subgradient"] = "lbfgs",
         max_iter: int = 1000,
         tol: float = 1e-6,
         validation_fraction: float = 0.0,
@@ -287,7 +289,7 @@ class LMNN(LinearLearner):
     def _check_combination(self, supervision: Any, target_neighbors: Any) -> None:
         if self.structure == "diagonal" and self.n_components is not None:
             raise ValueError('structure="diagonal" keeps every feature; leave n_components out.')
-        if self.solver == "projected-subgradient":
+        if self.solver == "projected_subgradient":
             learned = self.n_components is not None and self.reduction == "learned"
             for unfit, what in (
                 (self.structure == "diagonal", 'structure="diagonal"'),
@@ -296,7 +298,7 @@ class LMNN(LinearLearner):
                 (self.validation_fraction > 0, "early stopping (validation_fraction)"),
             ):
                 if unfit:
-                    raise ValueError(f'solver="projected-subgradient" does not do {what}.')
+                    raise ValueError(f'solver="projected_subgradient" does not do {what}.')
         if supervision is None:
             return
         if not isinstance(supervision, Triplets):
@@ -337,7 +339,7 @@ class LMNN(LinearLearner):
         *,
         plain: bool = False,
     ) -> None:
-        if self.solver == "projected-subgradient":
+        if self.solver == "projected_subgradient":
             self._learn_by_subgradients(rows, codes, targets)
             return
         statistics = ClassStatistics(pooled=True, exact=True).add(

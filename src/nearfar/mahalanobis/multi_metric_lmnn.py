@@ -114,6 +114,7 @@ class MultiMetricLMNN(NeighborVoter):
     def __init__(
         self,
         estimator: LMNN | None = None,
+        *,
         cells: str | ArrayLike = "labels",
         n_cells: int | None = None,
         rule: Literal["knn", "energy"] = "knn",

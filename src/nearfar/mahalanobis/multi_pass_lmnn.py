@@ -93,6 +93,7 @@ class MultiPassLMNN(LinearLearner):
     def __init__(
         self,
         estimator: LMNN | None = None,
+        *,
         n_passes: int | Literal["validate"] = "validate",
         max_passes: int = 5,
         validation_fraction: float = 0.3,

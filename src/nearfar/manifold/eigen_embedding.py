@@ -39,7 +39,7 @@ from nearfar.solvers.spectral_step import (
 )
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
 
-SpectralMethod = Literal["mds", "isomap", "spectral-clustering", "laplacian-eigenmaps", "lle"]
+SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
 
 _OF_DISTANCES = ("mds", "isomap")
 
@@ -55,8 +55,8 @@ class EigenEmbedding(_GraphEmbedding):
     ===================  ====================  =================================  ============  ==
     mds                  squared distances     :math:`-\frac12 H_c H H_c`         largest       1
     isomap               squared geodesics     :math:`-\frac12 H_c H H_c`         largest       1
-    spectral-clustering  affinities            :math:`H_{ij} / \sqrt{S_i S_j}`    largest       2
-    laplacian-eigenmaps  affinities            :math:`H_{ij} / \sqrt{S_i S_j}`    from second   2
+    spectral_clustering  affinities            :math:`H_{ij} / \sqrt{S_i S_j}`    largest       2
+    laplacian_eigenmaps  affinities            :math:`H_{ij} / \sqrt{S_i S_j}`    from second   2
     lle                  :math:`(I-W)^T(I-W)`  none                               smallest      2
     ===================  ====================  =================================  ============  ==
 
@@ -76,7 +76,7 @@ class EigenEmbedding(_GraphEmbedding):
     ----------
     n_components : int, default=2
         Dimension of the embedding.
-    method : str, default="laplacian-eigenmaps"
+    method : str, default="laplacian_eigenmaps"
         A row of the table.
     solution : {1, 2} or "auto", default="auto"
         Which solution; "auto" is that of the table. LLE has no solution 1, as its eigenvalues are
@@ -86,8 +86,8 @@ class EigenEmbedding(_GraphEmbedding):
     weights : {"heat", "uniform"}, default="heat"
         Affinities of neighbours: :math:`e^{-d^2/\tau}`, never below 1e-6; or 1. Zero on the
         diagonal.
-    tau : float or None, default=None
-        Scale of the heat weights; None is the median squared length of an edge.
+    width : float or None, default=None
+        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
     reg : float, default=1e-3
         Of the weights of LLE.
     on_disconnected : {"link", "raise"}, default="link"
@@ -125,11 +125,18 @@ class EigenEmbedding(_GraphEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    renamed: ClassVar = {"tau": "width", "_tau": "_width"}
+    renamed_values: ClassVar = {
+        "method": {
+            "spectral-clustering": "spectral_clustering",
+            "laplacian-eigenmaps": "laplacian_eigenmaps",
+        }
+    }
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         **AFFINITY_PARAMETERS,
         "method": [
-            one_of("mds", "isomap", "spectral-clustering", "laplacian-eigenmaps", "lle"),
+            one_of("mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"),
         ],
         "solution": [integer(1, 2), one_of("auto")],
         "n_neighbors": [none, integer(1)],
@@ -146,11 +153,11 @@ class EigenEmbedding(_GraphEmbedding):
         self,
         n_components: int = 2,
         *,
-        method: SpectralMethod = "laplacian-eigenmaps",
+        method: SpectralMethod = "laplacian_eigenmaps",
         solution: Literal["auto", 1, 2] = "auto",
         n_neighbors: int | None = 5,
         weights: Literal["heat", "uniform"] = "heat",
-        tau: float | None = None,
+        width: float | None = None,
         reg: float = 1e-3,
         on_disconnected: Disconnected = "link",
     ) -> None:
@@ -159,7 +166,7 @@ class EigenEmbedding(_GraphEmbedding):
         self.solution = solution
         self.n_neighbors = n_neighbors
         self.weights = weights
-        self.tau = tau
+        self.width = width
         self.reg = reg
         self.on_disconnected = on_disconnected
 
@@ -220,7 +227,7 @@ class EigenEmbedding(_GraphEmbedding):
             # the first to leave out: where others are near zero, a solver mixes it with them.
             values, vectors = descending_eigh(H + np.trace(H) / len(H))
             return values[::-1][:q], vectors[:, ::-1][:, :q], 0.0
-        if self.method == "laplacian-eigenmaps":
+        if self.method == "laplacian_eigenmaps":
             assert self._sums is not None
             trivial = np.sqrt(self._sums / self._sums.sum())  # of eigenvalue 1; sent to -2
             values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
@@ -247,8 +254,8 @@ class EigenEmbedding(_GraphEmbedding):
             return np.asarray(reconstruction_matrix(W).toarray())
         lengths = self._graph.symmetrized()
         self._reach = reach(self._graph, self._listed)
-        self._tau = edge_scale(lengths) if self.tau is None else float(self.tau)
-        return np.asarray(affinities(lengths, self.weights, self._tau).toarray())
+        self._width = edge_scale(lengths) if self.width is None else float(self.width)
+        return np.asarray(affinities(lengths, self.weights, self._width).toarray())
 
     def _solved(self) -> Matrix:
         if self._solution == 1:
@@ -259,10 +266,10 @@ class EigenEmbedding(_GraphEmbedding):
         """What a method does after the solution."""
         if self.method == "lle":
             return np.asarray(np.sqrt(len(self._points)) * Y)
-        if self.method == "laplacian-eigenmaps":
+        if self.method == "laplacian_eigenmaps":
             assert sums is not None
             return np.asarray(Y / np.sqrt(sums)[:, None])
-        if self.method == "spectral-clustering" and self._solution == 2:
+        if self.method == "spectral_clustering" and self._solution == 2:
             lengths = np.linalg.norm(Y, axis=1, keepdims=True)
             return np.asarray(Y / np.where(lengths > 0, lengths, 1.0))
         return Y
@@ -305,9 +312,9 @@ class EigenEmbedding(_GraphEmbedding):
         """Affinities of new points; those that are training rows have the edges of these."""
         assert self._graph is not None
         lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
-        H = affinities(lengths, self.weights, self._tau).toarray()
+        H = affinities(lengths, self.weights, self._width).toarray()
         nearest, which = kneighbors(self._points, queries, n_neighbors=1)
         known = nearest[:, 0] == 0
-        own = affinities(self._graph.symmetrized(), self.weights, self._tau)
+        own = affinities(self._graph.symmetrized(), self.weights, self._width)
         H[known] = own[which[known, 0]].toarray()
         return np.asarray(H)

@@ -36,11 +36,11 @@ GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
 #: Those of methods that weigh the edges.
 AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
     "weights": [one_of("heat", "uniform")],
-    "tau": [none, real(0, open_low=True)],
+    "width": [none, real(0, open_low=True)],
 }
 # Eigenvalues below this, relative to the largest on the diagonal, are zero but for rounding.
 _ZERO = 1e-16
-# No weight of an edge is less: the graph would fall apart where exp(-d²/tau) underflows.
+# No weight of an edge is less: the graph would fall apart where exp(-d²/width) underflows.
 _LEAST_WEIGHT = 1e-6
 
 
@@ -192,13 +192,13 @@ def edge_scale(lengths: sparse.csr_array) -> float:
     return max(float(np.median(lengths.data**2)), 1e-290)
 
 
-def affinities(distances: sparse.csr_array, weights: str, tau: float) -> sparse.csr_array:
+def affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
     r"""Weights of edges from their lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
     W = distances.copy()
     if weights == "uniform":
         W.data = np.ones_like(W.data)
     else:
-        W.data = np.maximum(np.exp(-(W.data**2) / tau), _LEAST_WEIGHT)
+        W.data = np.maximum(np.exp(-(W.data**2) / width), _LEAST_WEIGHT)
     return W
 
 

@@ -62,7 +62,7 @@ class LandmarkMVU(_BasisUnfolding):
         Steps of each of the two stages.
     bound_iter : int, default=200
         Further steps for the bound, which do not change the embedding; 0 for none.
-    out_of_sample : {"lle", "sdp", "sdp-refined"}, default="lle"
+    out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         How ``transform`` places new points.
     reg : float, default=1e-3
         Regularisation of the weights that rebuild rows from their neighbours.

@@ -50,8 +50,8 @@ class LaplacianEigenmaps(_GraphEmbedding):
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
         :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
-    tau : float or None, default=None
-        Scale of the heat weights; None is the median squared length of an edge.
+    width : float or None, default=None
+        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -62,8 +62,8 @@ class LaplacianEigenmaps(_GraphEmbedding):
         The training rows. Identical rows count as one.
     eigenvalues_ : ndarray of shape (n_components,)
         :math:`\lambda`, ascending, from 0 to 2.
-    tau_ : float
-        The scale used.
+    width_ : float
+        The width used.
 
     References
     ----------
@@ -83,10 +83,11 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 10},)
+    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS}
 
     eigenvalues_: Matrix
-    tau_: float
+    width_: float
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class LaplacianEigenmaps(_GraphEmbedding):
         *,
         n_neighbors: int = 5,
         weights: Literal["heat", "uniform"] = "heat",
-        tau: float | None = None,
+        width: float | None = None,
         on_disconnected: Disconnected = "link",
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.weights = weights
-        self.tau = tau
+        self.width = width
         self.on_disconnected = on_disconnected
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -134,8 +135,8 @@ class LaplacianEigenmaps(_GraphEmbedding):
         graph = self._connected(points, self.n_neighbors)
         self._reach = reach(graph, self.n_neighbors)
         lengths = graph.symmetrized()
-        self.tau_ = edge_scale(lengths) if self.tau is None else float(self.tau)
-        W = affinities(lengths, self.weights, self.tau_)
+        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
+        W = affinities(lengths, self.weights, self.width_)
         self.eigenvalues_, F = eigenmaps(W, self.n_components)
         return F
 
@@ -147,7 +148,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
     def _placed(self, queries: Floats) -> Matrix:
         lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
-        K = affinities(lengths, self.weights, self.tau_)
+        K = affinities(lengths, self.weights, self.width_)
         sums = np.asarray(K.sum(axis=1)).reshape(-1, 1)
         rows = np.repeat(np.arange(len(queries)), np.diff(lengths.indptr))
         same = lengths.data == 0

@@ -43,8 +43,8 @@ class LPP(_LinearEmbedding):
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
         :math:`e^{-d^2/\tau}`, never below 1e-6; or 1.
-    tau : float or None, default=None
-        Scale of the heat weights; None is the median squared length of an edge.
+    width : float or None, default=None
+        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
     pca : float, "auto" or None, default="auto"
         Share of the variance that is kept first; None keeps every direction that has any. "auto"
         is None where there are five rows and more for each direction in which X varies, else 0.99:
@@ -61,8 +61,8 @@ class LPP(_LinearEmbedding):
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
         Ascending, from 0 to 2.
-    tau_ : float
-        The scale used.
+    width_ : float
+        The width used.
 
     References
     ----------
@@ -81,9 +81,10 @@ class LPP(_LinearEmbedding):
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 15},)
+    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS, **PCA_PARAMETER}
 
-    tau_: float
+    width_: float
 
     def __init__(
         self,
@@ -91,20 +92,20 @@ class LPP(_LinearEmbedding):
         *,
         n_neighbors: int = 5,
         weights: Literal["heat", "uniform"] = "heat",
-        tau: float | None = None,
+        width: float | None = None,
         pca: float | Literal["auto"] | None = "auto",
         on_disconnected: Disconnected = "link",
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.weights = weights
-        self.tau = tau
+        self.width = width
         self.pca = pca
         self.on_disconnected = on_disconnected
 
     def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
         lengths = graph.symmetrized()
-        self.tau_ = edge_scale(lengths) if self.tau is None else float(self.tau)
-        W = affinities(lengths, self.weights, self.tau_)
+        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
+        W = affinities(lengths, self.weights, self.width_)
         degrees = np.asarray(W.sum(axis=1)).reshape(-1)
         return sparse.csr_array(sparse.diags_array(degrees) - W), degrees

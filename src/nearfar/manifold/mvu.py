@@ -83,8 +83,8 @@ class MVU(_Unfolding):
     result is PCA (``locked_up_``; take inequalities or slack, or fewer neighbours). Inequalities
     with few neighbours stretch the sheet where it is thin.
 
-    Cost: O(n² p) for the neighbours; then some 30 steps. With "interior-point" each is a dense
-    factorisation, m³/3 for m edges; with "low-rank" a sparse one of a matrix of n r rows, r columns
+    Cost: O(n² p) for the neighbours; then some 30 steps. With "interior_point" each is a dense
+    factorisation, m³/3 for m edges; with "low_rank" a sparse one of a matrix of n r rows, r columns
     being some 5: O(n^1.5) for surfaces (10,000 rows of a Swiss roll in half a minute), far more
     where rows fill many dimensions. Only the first has arrays of n×n.
 
@@ -108,7 +108,7 @@ class MVU(_Unfolding):
     objective : {"max", "min"}, default="max"
         The sign of the trace; "min" is minimum variance unfolding, for comparison, which does not
         unfold. Not with inequalities: points could shrink to one.
-    solver : {"auto", "interior-point", "low-rank"}, default="auto"
+    solver : {"auto", "interior_point", "low_rank"}, default="auto"
         All of K, or a factor of few columns to which more are added when needed. "auto" takes the
         first up to some 600 edges with inequalities, and up to 2000 with other constraints; where
         one fails (a gap above 1e-3) it also tries the other, the first up to 2000 edges.
@@ -126,12 +126,12 @@ class MVU(_Unfolding):
         Length of the walks.
     prune_scale : float, default=1.0
         Of the walk's probabilities, in units of the median edge.
-    out_of_sample : {"lle", "sdp", "sdp-refined"}, default="lle"
+    out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         How ``transform`` places new points.
     reg : float, default=1e-3
         Regularisation of the weights of "lle".
     warm_start : bool, default=False
-        Start from the factor of the last fit, if there was one of as many rows; "low-rank" only.
+        Start from the factor of the last fit, if there was one of as many rows; "low_rank" only.
     verbose : int, default=0
         1 prints a line for each step.
 
@@ -203,13 +203,16 @@ class MVU(_Unfolding):
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
     settings = ({"n_neighbors": 8},)
+    renamed_values: ClassVar = {
+        "solver": {"interior-point": "interior_point", "low-rank": "low_rank"}
+    }
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "constraints": [one_of("inequality", "equality", "l1", "squared")],
         "omega": [one_of("auto"), real(0, 1, open_low=True)],
         "angles": [boolean],
         "objective": [one_of("max", "min")],
-        "solver": [one_of("auto", "interior-point", "low-rank")],
+        "solver": [one_of("auto", "interior_point", "low_rank")],
         "tol": [real(0, open_low=True)],
         "max_iter": [integer(1)],
         "on_disconnected": [one_of("link", "raise", "components")],
@@ -236,7 +239,7 @@ class MVU(_Unfolding):
         omega: float | Literal["auto"] = "auto",
         angles: bool = True,
         objective: Direction = "max",
-        solver: Literal["auto", "interior-point", "low-rank"] = "auto",
+        solver: Literal["auto", "interior_point", "low_rank"] = "auto",
         tol: float = 1e-6,
         max_iter: int = 300,
         on_disconnected: Literal["link", "raise", "components"] = "link",
@@ -406,14 +409,14 @@ class MVU(_Unfolding):
         if self.solver != "auto":
             return self.solver, None
         if n_edges <= _EDGES_FOR_ALL[self.constraints]:
-            return "interior-point", "low-rank"
-        return "low-rank", "interior-point" if n_edges <= _EDGES_AT_MOST else None
+            return "interior_point", "low_rank"
+        return "low_rank", "interior_point" if n_edges <= _EDGES_AT_MOST else None
 
     def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
         report = _print_row if self.verbose else self._watch
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report}
         try:
-            if solver == "interior-point":
+            if solver == "interior_point":
                 return interior_point(problem, tol=0.1 * self.tol, **options)
             start = self._start
             if start is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +14,10 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
 from nearfar.solvers.unfolding import UnfoldingInterrupted
 
-Placing = Literal["lle", "sdp", "sdp-refined"]
+Placing = Literal["lle", "sdp", "sdp_refined"]
 
 #: What the parameter ``out_of_sample`` may be.
-PLACING: list[Allowed] = [one_of("lle", "sdp", "sdp-refined")]
+PLACING: list[Allowed] = [one_of("lle", "sdp", "sdp_refined")]
 
 
 class _Unfolding(_GraphEmbedding):
@@ -26,6 +26,8 @@ class _Unfolding(_GraphEmbedding):
     ``_embed`` sets ``_labels``, the part of each row where parts were unfolded by themselves, and
     ``_interrupt`` if Ctrl-C ended it early: then the best so far is kept.
     """
+
+    renamed_values: ClassVar = {"out_of_sample": {"sdp-refined": "sdp_refined"}}
 
     out_of_sample: Placing
     reg: float
@@ -63,7 +65,7 @@ class _Unfolding(_GraphEmbedding):
         "lle": :math:`y = \sum_i w_i y_i`, the weights rebuilding the point from its neighbours and
         summing to one. "sdp": y and s of
         :math:`\min \sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s`, :math:`s \ge \|y\|^2`,
-        about the neighbours' mean. "sdp-refined": from there to the nearest minimum of
+        about the neighbours' mean. "sdp_refined": from there to the nearest minimum of
         :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`. Training rows get their own coordinates.
         Where parts were unfolded by themselves, a point belongs to that of its nearest row.
 
@@ -122,11 +124,11 @@ def place_new_points(
         New points.
     n_neighbors : int
         Training rows to place each by; at least r + 1 are taken, where there are as many.
-    method : {"lle", "sdp", "sdp-refined"}, default="lle"
+    method : {"lle", "sdp", "sdp_refined"}, default="lle"
         "lle": :math:`y = \sum_i w_i y_i` with the weights that rebuild the query. "sdp": the
         convex program :math:`\min \sum_i |\xi_i| + s`,
         :math:`\|y_i\|^2 - 2 y_i^T y + s = \|x_i - x\|^2 + \xi_i`, :math:`s \ge \|y\|^2`, about the
-        mean of the neighbours' places. "sdp-refined": from there to the nearest minimum of
+        mean of the neighbours' places. "sdp_refined": from there to the nearest minimum of
         :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`.
     reg : float, default=1e-3
         For the weights of "lle".
@@ -154,7 +156,7 @@ def place_new_points(
     distances, near = kneighbors(points, queries, n_neighbors=k)
     known, squared = places[near], distances**2
     placed = place_by_program(known, squared)
-    if method == "sdp-refined":
+    if method == "sdp_refined":
         placed = place_by_stress(placed, known, squared)
     same = distances[:, 0] == 0
     placed[same] = places[near[same, 0]]

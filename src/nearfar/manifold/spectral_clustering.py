@@ -66,8 +66,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
         :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
-    tau : float or None, default=None
-        Scale of the heat weights; None is the median squared length of an edge.
+    width : float or None, default=None
+        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph falls into more parts than there are clusters: add the shortest
         edges that connect it, with a warning, or raise. As many parts as clusters, or fewer, are
@@ -83,8 +83,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         Of the normalised weights, the largest first, at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         In the coordinates of ``transform``.
-    tau_ : float
-        The scale used.
+    width_ : float
+        The width used.
 
     References
     ----------
@@ -104,6 +104,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     """
 
     learner_tags = LearnerTags(reads="graph", role="clusterer", supervised=False)
+    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {
         "n_clusters": [integer(1)],
         "n_neighbors": [integer(1)],
@@ -118,14 +119,14 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         *,
         n_neighbors: int = 10,
         weights: Literal["heat", "uniform"] = "heat",
-        tau: float | None = None,
+        width: float | None = None,
         on_disconnected: Disconnected = "link",
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_neighbors = n_neighbors
         self.weights = weights
-        self.tau = tau
+        self.width = width
         self.on_disconnected = on_disconnected
         self.random_state = random_state
 
@@ -167,8 +168,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             parts = np.zeros_like(parts)
         self._points, self._reach, self._listed = points, reach(graph, k), k
         lengths = graph.symmetrized()
-        self.tau_ = edge_scale(lengths) if self.tau is None else float(self.tau)
-        W = affinities(lengths, self.weights, self.tau_)
+        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
+        W = affinities(lengths, self.weights, self.width_)
         A, self._roots = normalised_affinity(W)
         self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
         means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
@@ -243,7 +244,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
                 self._points, queries[block], n_neighbors=self._listed, reach=self._reach
             )
             # The root of the point's own sum is one factor for the whole row.
-            placed[block] = unit_rows(affinities(lengths, self.weights, self.tau_) @ axes)
+            placed[block] = unit_rows(affinities(lengths, self.weights, self.width_) @ axes)
             rows = np.repeat(np.arange(lengths.shape[0]), np.diff(lengths.indptr))
             same = lengths.data == 0
             placed[block.start + rows[same]] = known[lengths.indices[same]]

@@ -70,7 +70,7 @@ class VariationalMVU(_BasisUnfolding):
         Steps of each of the two stages. Far more in the first crumple the sheet.
     bound_iter : int, default=200
         Further steps in m dimensions for the bound, which do not change the embedding; 0 for none.
-    out_of_sample : {"lle", "sdp", "sdp-refined"}, default="lle"
+    out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         How ``transform`` places new points.
     reg : float, default=1e-3
         Regularisation of the weights that rebuild rows from their neighbours.

@@ -71,6 +71,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         self,
         estimator: Any = None,
         n_neighbors: int = 3,
+        *,
         ties: Literal["shrink", "first"] = "shrink",
     ) -> None:
         self.estimator = estimator

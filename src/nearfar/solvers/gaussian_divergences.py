@@ -234,8 +234,8 @@ class KullbackLeibler:
 
     Parameters
     ----------
-    convention : {"exact", "unnormalised"}
-        "exact" as above; "unnormalised" is 2 KL + q, as equation 2.36 of Tao's thesis prints it
+    convention : {"exact", "unnormalized"}
+        "exact" as above; "unnormalized" is 2 KL + q, as equation 2.36 of Tao's thesis prints it
         and as its experiments most likely ran. The gradients agree up to the factor two, but under
         a logarithm the floor q instead of zero makes another optimum.
     """
@@ -243,8 +243,8 @@ class KullbackLeibler:
     invariant = True
 
     def __init__(self, convention: str = "exact") -> None:
-        if convention not in ("exact", "unnormalised"):
-            raise ValueError(f"convention must be 'exact' or 'unnormalised'; got {convention!r}.")
+        if convention not in ("exact", "unnormalized"):
+            raise ValueError(f"convention must be 'exact' or 'unnormalized'; got {convention!r}.")
         self.convention = convention
 
     def values(self, projected: ProjectedGaussians) -> Matrix:
@@ -265,7 +265,7 @@ class KullbackLeibler:
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
         """Gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
-        if self.convention == "unnormalised":
+        if self.convention == "unnormalized":
             weights = 2 * weights
         return projected.pull_back(*_kl_derivatives(projected, weights))
 

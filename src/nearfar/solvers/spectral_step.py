@@ -26,7 +26,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from nearfar.arrays import Matrix
 from nearfar.notices import warn
-from nearfar.solvers.eigen import fix_signs, whitener
+from nearfar.solvers.eigen import fix_signs, least_eigenvalue, some_eigh, whitener
 
 # Up to so many rows all eigenvalues are found, by a dense solver.
 _DENSE = 1000
@@ -105,11 +105,11 @@ def leading_spectrum(K: Matrix, n_largest: int, *, positive: bool = False) -> Sp
 def smallest_eigenvalue(K: Matrix) -> float:
     """Of a dense symmetric matrix."""
     if len(K) <= _DENSE:
-        return float(linalg.eigh(K, eigvals_only=True, subset_by_index=[0, 0])[0])
+        return least_eigenvalue(K)
     try:
         return float(eigsh(K, 1, which="SA", v0=_start(len(K)), return_eigenvectors=False)[0])
     except ArpackError:
-        return float(linalg.eigh(K, eigvals_only=True, subset_by_index=[0, 0])[0])
+        return least_eigenvalue(K)
 
 
 def share_of_negative(values: Matrix) -> float:
@@ -125,7 +125,7 @@ def _lanczos(K: Matrix, n_largest: int) -> tuple[Matrix, Matrix]:
     try:
         return eigsh(K, n_largest, which="LA", v0=_start(len(K)))
     except ArpackError:
-        return linalg.eigh(K, subset_by_index=[len(K) - n_largest, len(K) - 1])
+        return some_eigh(K, len(K) - n_largest, len(K) - 1)
 
 
 def _estimated_share(K: Matrix) -> float:
@@ -219,7 +219,7 @@ def _dense_smallest(S: sparse.csr_array, n_smallest: int, null: Matrix) -> Matri
     A = S.toarray()
     # The null vector goes to the far end of the spectrum.
     A += (2 * np.abs(A).sum(axis=1).max() + 1) * np.outer(null, null)
-    _, vectors = linalg.eigh(A, subset_by_index=[0, n_smallest - 1])
+    _, vectors = some_eigh(A, 0, n_smallest - 1)
     return np.asarray(vectors)
 
 
@@ -278,7 +278,7 @@ def smallest_directions(A: Matrix, B: Matrix, n_smallest: int) -> tuple[Matrix, 
     if kept == 0:
         return np.zeros(0), np.zeros((0, len(B)))
     reduced = T.T @ A @ T
-    values, axes = linalg.eigh((reduced + reduced.T) / 2, subset_by_index=[0, kept - 1])
+    values, axes = some_eigh((reduced + reduced.T) / 2, 0, kept - 1)
     return np.maximum(values, 0.0), fix_signs((T @ axes).T)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.eigen import least_eigenvalue
 from nearfar.solvers.unfolding import Edges, Problem, Unfolding, UnfoldingInterrupted
 
 #: What the history of a run holds, one number for each step.
@@ -293,4 +294,4 @@ def _to_boundary(M: Matrix, dM: Matrix) -> float:
     L = linalg.cholesky(M, lower=True)
     half = linalg.solve_triangular(L, dM, lower=True)
     whole = linalg.solve_triangular(L, half.T, lower=True)
-    return -float(linalg.eigvalsh(_symmetric(whole), subset_by_index=[0, 0])[0])
+    return -least_eigenvalue(_symmetric(whole))

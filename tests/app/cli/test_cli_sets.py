@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -340,3 +341,33 @@ def test_methods_of_sets_are_listed_with_what_they_take(capsys):
     part = out[out.index("sets of vectors, for") :]
     assert "* bhattacharyya-riemann" in part and "  emd" in part and "* bag-of-words" in part
     assert part.count("[sets, labels]") > 15 and "nearfar[ot]" in part
+
+
+def test_embed_fit_transform_and_neighbors_open_a_file_once(here, sets, monkeypatch, capsys):
+    sets.save(here / "sets.npz")
+    np.savez("rows.npz", X=np.random.default_rng(0).normal(size=(40, 3)), y=[0, 1] * 20)
+    load, opened = np.load, []
+
+    def counted(file, *args, **options):
+        name = Path(str(getattr(file, "name", file))).name
+        opened.extend([name] * name.endswith(".npz"))  # not what is inside a model file
+        return load(file, *args, **options)
+
+    monkeypatch.setattr(np, "load", counted)
+    for kind, method in (("sets", "set-embedding"), ("rows", "pca")):
+        name = f"{kind}.npz"
+        for words in (
+            ["embed", name, "--method", method, "--save", "m.nf", "--force"],
+            ["transform", "m.nf", "--input", name, "-o", "t.csv", "--force"],
+        ):
+            opened.clear()
+            assert run(*words) == 0
+            assert opened == [name]
+        opened.clear()
+        assert run("neighbors", "m.nf", "--index", name, "--query", name) == 0
+        assert opened == [name, name]
+    opened.clear()
+    assert run("fit", "rows.npz", "--method", "lda", "--save", "f.nf") == 0
+    assert run("fit", "sets.npz", "--method", "lda", "--save", "g.nf") == 2
+    assert opened == ["rows.npz", "sets.npz"]
+    assert "fit learns from rows" in capsys.readouterr().err

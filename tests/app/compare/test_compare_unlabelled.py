@@ -13,11 +13,12 @@ from sklearn.model_selection import KFold
 import nearfar
 from nearfar import PCA, Isomap, compare
 from nearfar.app.cli import main
-from nearfar.app.compare.driver import compare_unlabelled
+from nearfar.app.compare.driver import answer
 from nearfar.app.compare.embeddings import MEASURED, neighbours_counted
+from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.report import render
-from nearfar.datasets import read_table
+from nearfar.datasets.tables import DataFile
 from nearfar.evaluation import held_out_quality, rank_trustworthiness
 from nearfar.evaluation.quality import shares_kept
 
@@ -422,8 +423,8 @@ def test_lines_for_a_file_run_as_printed(tmp_path, monkeypatch):
     frame["class"] = np.arange(80) % 2
     frame.loc[5, "a"] = np.nan
     frame.to_csv("t.csv", index=False)
-    table = read_table("t.csv", need_target=False)
-    result = compare_unlabelled(table, methods="isomap", repeats=1, isolate=False)
+    options = {"unlabelled": True, "repeats": 1, "isolate": False}
+    result = answer(Question(DataFile("t.csv"), methods="isomap", **options))
     data = result.document["data"]
     assert data["features"] == ["a", "b", "c", "kind"]
     assert data["dropped"] == [["class", "colours the pictures"]]
@@ -434,10 +435,10 @@ def test_lines_for_a_file_run_as_printed(tmp_path, monkeypatch):
 
 def test_lines_for_an_embedded_set_and_many_held_out_rows(monkeypatch):
     monkeypatch.setattr("nearfar.app.compare.embeddings.MEASURED", 20)
-    monkeypatch.setattr("nearfar.app.compare.unlabelled.MEASURED", 20)
+    monkeypatch.setattr("nearfar.app.compare.kinds.embeddings.MEASURED", 20)
     assert MEASURED > 20
-    table = read_table("wine", need_target=False)
-    result = compare_unlabelled(table, methods="pca", repeats=1, isolate=False)
+    options = {"unlabelled": True, "repeats": 1, "isolate": False}
+    result = answer(Question(DataFile("wine"), methods="pca", **options))
     assert [m["name"] for m in result.document["methods"]] == ["pca", "randomprojection"]
     share, _ = run_lines(result.code)
     assert share == pytest.approx(by_name(result)["pca"]["kept"], abs=1e-12)

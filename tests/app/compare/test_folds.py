@@ -20,7 +20,7 @@ from nearfar.app.compare.methods import (
     Setting,
     baselines,
     context_methods,
-    find_learner,
+    find_estimator,
     learners,
 )
 from nearfar.evaluation.measures import choose_measure
@@ -158,7 +158,7 @@ def test_scorers_of_probabilities_are_served():
     X, y = load_iris(return_X_y=True)
     problem = problem_of(X, y, "roc_auc_ovr")
     train, test = np.arange(0, 150, 2), np.arange(1, 150, 2)
-    method = learners({"logistic2": LogisticRegression(max_iter=1000)})[0]
+    method = learners({"logistic2": LogisticRegression(max_iter=1000)}, "none")[0]
     found = run_fold(problem, method, train, test, "k")["error"]
     fitted = LogisticRegression(max_iter=1000).fit(X[train], y[train])
     score = roc_auc_score(y[test], fitted.predict_proba(X[test]), multi_class="ovr")
@@ -223,7 +223,7 @@ def test_methods_of_other_packages_come_by_entry_point(monkeypatch):
             return Stubborn
 
     monkeypatch.setattr("nearfar.app.compare.methods.entry_points", lambda group: [Point()])
-    assert find_learner("stubborn") is Stubborn
+    assert find_estimator("stubborn") is Stubborn
 
 
 def test_a_broken_package_of_others_is_said_and_left_out(monkeypatch):
@@ -235,7 +235,7 @@ def test_a_broken_package_of_others_is_said_and_left_out(monkeypatch):
 
     monkeypatch.setattr("nearfar.app.compare.methods.entry_points", lambda group: [Point()])
     with pytest.warns(UserWarning, match="'Broken' of another package cannot be loaded"):
-        assert find_learner("lda") is LDA
+        assert find_estimator("lda") is LDA
 
 
 def test_a_setting_that_fails_leaves_the_others(wine):

@@ -9,8 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
 
 from nearfar import LDA, compare
-from nearfar.app.compare.driver import compare_tables
-from nearfar.datasets import read_table
+from nearfar.app.compare.driver import answer
+from nearfar.app.compare.question import Question
+from nearfar.datasets.tables import DataFile, read_table
 
 QUICK = {"tuning": "k", "context": False, "isolate": False, "cv": 2, "repeats": 1, "min_gain": 0.0}
 
@@ -95,9 +96,8 @@ def test_lines_name_a_scorer_that_they_cannot_write(scoring, words):
 
 
 def test_lines_for_an_array_with_a_column_dropped_by_name():
-    table = read_table("iris")
-    name = table.feature_names[2]
-    result = compare_tables(table, methods=[LDA()], drop=[name], **QUICK)
+    name = read_table("iris").feature_names[2]
+    result = answer(Question(DataFile("iris"), methods=[LDA()], drop=[name], **QUICK))
     assert len(result.document["data"]["features"]) == 3
     assert run_lines(result.code) == pytest.approx(error_of(result), abs=1e-12)
 

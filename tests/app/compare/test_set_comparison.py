@@ -13,18 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from nearfar import BagOfWords, Gaussians, SetEmbedding, SetKNeighborsClassifier, Sets, compare
-from nearfar.app.compare import driver as module
 from nearfar.app.compare import set_methods
 from nearfar.app.compare.folds import Problem, predict_all_k, run_fold
-from nearfar.app.compare.set_comparison import set_warnings
-from nearfar.app.compare.set_pictures import (
-    ellipses_of,
-    picture_of_sets,
-    plane_words,
-    principal_plane,
-)
+from nearfar.app.compare.kinds import sets as module
+from nearfar.app.compare.question import Question
+from nearfar.app.compare.set_pictures import ellipses_of, picture_of_sets, principal_plane
 from nearfar.app.compare.shared_embeddings import SharedEmbeddings
-from nearfar.app.compare.splits import inner_splits, make_scheme
+from nearfar.app.compare.splits import inner_splits
+from nearfar.app.report.ellipses import plane_words
 from nearfar.datasets import make_sets
 from nearfar.distributions import dissimilarity
 from nearfar.evaluation.measures import Measure
@@ -182,6 +178,7 @@ def test_settings_share_embeddings_and_choose_the_same(name, monkeypatch):
     assert len(fits) == 3 * kinds
     assert together == [scores(setting, None) for setting in method.settings]
     fits.clear()
+    problem.shares = SharedEmbeddings
     run_fold(problem, method, train, test, "full")
     assert len(fits) == 3 * kinds + (kinds > 0)
 
@@ -325,13 +322,12 @@ def test_copies_of_sets_and_short_sets_are_warned_of(sets):
     assert re.search(r"\(sets \d+ = \d+, ", copies)
     # By their names, unless these are to be kept out.
     named = Sets(doubled.X, doubled.offsets, doubled.labels, [f"u{i}" for i in range(72)])
-    codes = named.labels.astype(np.intp)
-    problem = Problem(named, np.arange(3), codes, "passthrough", Measure("error", "accuracy", ""))
-    scheme = make_scheme(codes, repeats=1)
-    (copies,) = set_warnings(problem, scheme)
-    assert re.search(r"\(sets u\d+ = u\d+, ", copies.text)
-    (copies,) = set_warnings(problem, scheme, show_rows=False)
-    assert re.search(r"\(sets \d+ = \d+, ", copies.text)
+    for show_rows, words in ((True, r"\(sets u\d+ = u\d+, "), (False, r"\(sets \d+ = \d+, ")):
+        kind = module.SetKind(Question(named, show_rows=show_rows))
+        kind.read()
+        kind.prepare()
+        (copies,) = kind.warnings(kind.splits(1))
+        assert re.search(words, copies.text)
     short = make_sets(10, 2, 6, sizes=(2, 4), random_state=0)
     result = compare(short, methods="hellinger", **QUICK)
     assert any("no more vectors than the 6" in w["text"] for w in result.document["warnings"])
@@ -409,7 +405,7 @@ def test_a_picture_that_fails_leaves_the_comparison(sets, monkeypatch):
 
 def test_the_page_of_a_learner_fitted_in_python(sets, tmp_path):
     pytest.importorskip("jinja2")
-    from nearfar.app.report import write_embedding
+    from nearfar.app.embed import write_embedding
 
     learner = SetEmbedding(3, metric="jeffreys", standardize=True).fit(sets)
     chain = make_pipeline(learner, SVC()).fit(sets, sets.labels)

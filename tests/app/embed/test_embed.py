@@ -23,10 +23,10 @@ pytest.importorskip("jinja2", reason="the page needs jinja2")
 
 from nearfar import MVU, PCA, Isomap, VariationalMVU, load
 from nearfar.app.cli import main
-from nearfar.app.embed import embedding
+from nearfar.app.embed import embedding, methods, write_embedding
 from nearfar.app.embed import facts as embedding_facts
+from nearfar.app.embed.colors import colors
 from nearfar.app.progress import FitProgress, PlainFitProgress
-from nearfar.app.report import write_embedding
 from nearfar.datasets import read_table
 from nearfar.evaluation import neighborhood_intersection
 
@@ -187,7 +187,7 @@ def test_a_target_is_guessed_by_name_but_y_beside_x_is_a_coordinate(here, capsys
     assert read_table("points.csv").target == "y"
 
 
-@pytest.mark.parametrize("method", sorted(embedding.embedders()))
+@pytest.mark.parametrize("method", sorted(methods.embedders()))
 def test_every_embedding_draws_a_page(here, method):
     X = make_swiss_roll(70, random_state=1)[0]
     np.save("roll.npy", X)
@@ -204,12 +204,12 @@ def test_every_embedding_draws_a_page(here, method):
 
 def test_methods_are_found_however_they_are_written():
     names = ["HessianLLE", "hessian-lle", "hessian_lle", "hessianlle"]
-    assert {embedding.find_embedder(name).__name__ for name in names} == {"HessianLLE"}
+    assert {methods.find_embedder(name).__name__ for name in names} == {"HessianLLE"}
 
 
 def test_parameters_reach_the_learner(roll, here):
     words = ["--set", "constraints=equality", "--set", "tol=1e-4", "--set", "angles=False"]
-    learner = embedding.make_embedder("mvu", 3, 4, words[1::2])
+    learner = methods.make_embedder("mvu", 3, 4, words[1::2])
     assert learner.get_params()["constraints"] == "equality"
     assert learner.get_params()["tol"] == 1e-4 and learner.get_params()["angles"] is False
     assert (learner.n_components, learner.n_neighbors) == (3, 4)
@@ -443,7 +443,6 @@ def test_quality_of_many_rows_is_judged_on_some(monkeypatch):
 
 
 def test_colours_of_every_kind():
-    colors = embedding.colors
     assert colors([3, 1, 1], "k")["classes"] == ["1", "3"]
     assert colors(np.arange(30), "k")["kind"] == "numbers"
     assert colors(np.arange(30), "k", few=60)["kind"] == "classes"
@@ -514,7 +513,7 @@ def test_write_embedding_refuses_what_does_not_fit(here):
 
 
 def test_very_many_rows_are_drawn_in_part(here, monkeypatch):
-    monkeypatch.setattr(embedding, "MOST_POINTS", 100)
+    monkeypatch.setattr("nearfar.app.embed.rows.MOST_POINTS", 100)
     X = np.random.default_rng(0).normal(size=(300, 3))
     page = Page(write_embedding(PCA(2).fit(X), X, "a.html"))
     assert page.points["n"] == 100 and "A random 100 of 300 rows" in page.text
@@ -539,7 +538,7 @@ class Watcher(FitProgress):
 
 def test_each_step_tells_gap_and_residual():
     X = make_swiss_roll(150, random_state=0)[0]
-    for solver in ("low-rank", "interior-point"):
+    for solver in ("low_rank", "interior_point"):
         learner, watcher = MVU(solver=solver, n_neighbors=4), Watcher()
         embedding.fit_watched(learner, X[:70], watcher)
         gaps = [row["gap"] for row in watcher.rows]
@@ -617,7 +616,7 @@ def test_a_second_ctrl_c_ends(roll, here, capsys, monkeypatch):
     assert not (here / "embedding.html").exists()
 
 
-@pytest.mark.parametrize("solver", ["low-rank", "interior-point"])
+@pytest.mark.parametrize("solver", ["low_rank", "interior_point"])
 def test_ctrl_c_before_the_first_step_leaves_nothing(solver, monkeypatch):
     from nearfar.solvers import unfolding_interior, unfolding_low_rank
 

@@ -14,7 +14,7 @@ from browsing import find, show
 from selenium.webdriver import ActionChains, Keys
 
 from nearfar import PCA, Isomap
-from nearfar.app.report import write_embedding
+from nearfar.app.embed import write_embedding
 
 pytestmark = browsing.needed
 

@@ -18,7 +18,8 @@ from sklearn.datasets import load_digits
 pytest.importorskip("jinja2")
 
 from nearfar import words
-from nearfar.app.report import render, rows_to_show, write
+from nearfar.app.compare.shown import rows_to_show
+from nearfar.app.report import render, write
 from nearfar.app.report.charts import Scale, difference_scale
 from nearfar.app.report.markup import script_json
 from nearfar.app.report.sections import shade

@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.cli.files import cannot_write, check_place
-from nearfar.app.cli.options import (
-    DATA_HELP,
-    add_scale,
-    add_sets,
-    add_target,
-    number,
-    of_sets,
-    read_data,
-    refuse_for_sets,
-)
+from nearfar.app.cli.options import DATA_HELP, add_scale, add_sets, add_target, number
 
 
 def add_compare(commands: Any) -> None:
@@ -31,12 +22,14 @@ def add_compare(commands: Any) -> None:
         description="Compare learned distances with the best plain one on held-out folds, and say "
         "which to use. With --unlabelled, compare embeddings by the neighbours they keep. With "
         "--set-id, compare dissimilarities of sets of vectors.",
+        argument_default=argparse.SUPPRESS,
     )
     command.set_defaults(run=_compare)
     add = command.add_argument
     add("data", metavar="DATA", help=DATA_HELP)
     add_target(command)
     add_sets(command)
+    # Names and defaults are those of the question.
     add(
         "--unlabelled",
         "--unlabeled",
@@ -44,7 +37,13 @@ def add_compare(commands: Any) -> None:
         help="use no labels: rank embeddings (PCA, Isomap, MVU, ...) by the nearest neighbours of "
         "held-out rows that they keep",
     )
-    add("--components", type=number(int, 1), metavar="N", help="dimensions of the embeddings (2)")
+    add(
+        "--components",
+        dest="n_components",
+        type=number(int, 1),
+        metavar="N",
+        help="dimensions of the embeddings (2)",
+    )
     add("--color", "--colour", metavar="COL", help="colours their pictures; no feature")
     add(
         "--groups",
@@ -68,23 +67,46 @@ def add_compare(commands: Any) -> None:
     add(
         "--min-gain",
         type=number(float, 0),
-        default=0.05,
         metavar="SHARE",
         help="least relative gain worth a recommendation (default 0.05)",
     )
-    add("--seed", type=number(int, 0), default=0, metavar="N", help="seed of the folds (0)")
-    add("--jobs", type=number(int, 1), metavar="N", help="worker processes at once (all cores)")
+    add(
+        "--seed",
+        dest="random_state",
+        type=number(int, 0),
+        metavar="N",
+        help="seed of the folds (0)",
+    )
+    add(
+        "--jobs",
+        dest="n_jobs",
+        type=number(int, 1),
+        metavar="N",
+        help="worker processes at once (all cores)",
+    )
     add(
         "--in-process",
-        action="store_true",
+        dest="isolate",
+        action="store_false",
         help="no worker processes: quicker to start, but nothing can be killed or measured",
     )
-    add("--no-context", action="store_true", help="leave out trees and logistic regression")
-    add("--no-rows", action="store_true", help="keep values, and names of sets, out of the report")
-    add("--out", type=Path, metavar="FILE", help="the HTML report (default report.html)")
-    add("--json", type=Path, metavar="FILE", help="every number, fold by fold")
-    add("--resume", action="store_true", help="go on with an interrupted comparison")
-    add("--force", action="store_true", help="overwrite files that exist")
+    add(
+        "--no-context",
+        dest="context",
+        action="store_false",
+        help="leave out trees and logistic regression",
+    )
+    add(
+        "--no-rows",
+        dest="show_rows",
+        action="store_false",
+        help="keep values, and names of sets, out of the report",
+    )
+    # Where the answer goes.
+    add("--out", type=Path, default=None, metavar="FILE", help="the page (default report.html)")
+    add("--json", type=Path, default=None, metavar="FILE", help="every number, fold by fold")
+    add("--resume", action="store_true", default=False, help="go on with an interrupted comparison")
+    add("--force", action="store_true", default=False, help="overwrite files that exist")
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -102,97 +124,17 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
     # Only now: these imports take a second.
-    from nearfar.app.compare.driver import DEFAULT_BUDGET, compare_tables
+    from nearfar.app.compare.driver import answer
+    from nearfar.app.compare.question import Question
+    from nearfar.datasets.tables import DataFile
 
+    question = Question.of(vars(options), X=DataFile(options.data), journal=journal)
     terminal = sys.stdout is not None and sys.stdout.isatty()
     fancy = terminal and find_spec("rich") is not None
-    budget = options.time_budget
-    if budget is None and options.repeats is None:
-        budget = DEFAULT_BUDGET
-    progress = _progress(fancy, budget)
+    progress = _progress(fancy, question.budget)
     n_before = _n_lines(journal)
-    sets = of_sets(options, options.data)
-    if sets and options.unlabelled:
-        raise ValueError(
-            "--unlabelled compares embeddings of rows; sets of vectors are compared by their "
-            "labels, and drawn without them by nearfar embed."
-        )
-    if options.unlabelled:
-        result = _compare_unlabelled(options, journal, progress, budget)
-        return _finish(options, result, out, journal, n_before, budget, fancy, has_report)
-    if options.color is not None or options.components is not None:
-        raise ValueError("--color and --components are for embeddings: add --unlabelled.")
-    if sets:
-        refuse_for_sets(options, "time", "keep")
-    given = {"labels": options.labels, "target": options.target}
-    table = read_data(options, groups=options.groups, time=options.time, **given)
-    test = None
-    if options.test is not None:
-        target = table.target if options.labels is None else None
-        try:
-            test = read_data(options, options.test, target=target, groups=options.groups)
-        except ValueError as error:
-            own = " A test file brings its own labels: a column, or the key y." * bool(
-                options.labels
-            )
-            raise ValueError(f"--test: {error}{own}") from error
-        table.messages += [f"{test.name}: {message}" for message in test.messages]
-    result = compare_tables(
-        table,
-        test,
-        methods=options.methods,
-        scoring=options.scoring,
-        scale=options.scale,
-        repeats=options.repeats,
-        time_budget=budget,
-        tuning=options.tuning,
-        min_gain=options.min_gain,
-        keep=options.keep,
-        drop=() if sets else options.drop,
-        random_state=options.seed,
-        context=not options.no_context,
-        n_jobs=options.jobs,
-        isolate=not options.in_process,
-        journal=journal,
-        progress=progress,
-        began=options.began,
-        argv=options.argv,
-        show_rows=not options.no_rows,
-    )
-    return _finish(options, result, out, journal, n_before, budget, fancy, has_report)
-
-
-def _compare_unlabelled(
-    options: argparse.Namespace, journal: Path, progress: Any, budget: float | None
-) -> Any:
-    from nearfar.app.compare.driver import compare_unlabelled
-
-    for name in ("groups", "time", "test", "scoring", "tuning"):
-        if getattr(options, name) is not None:
-            hint = " To leave its column out, use --drop." if name in ("groups", "time") else ""
-            raise ValueError(f"--{name} needs labels, and --unlabelled compares without.{hint}")
-    table = read_data(options, target=options.target, labels=options.labels, need_target=False)
-    return compare_unlabelled(
-        table,
-        methods=options.methods,
-        scale=options.scale,
-        repeats=options.repeats,
-        time_budget=budget,
-        min_gain=options.min_gain,
-        keep=options.keep,
-        drop=options.drop,
-        color=options.color,
-        n_components=2 if options.components is None else options.components,
-        random_state=options.seed,
-        context=not options.no_context,
-        n_jobs=options.jobs,
-        isolate=not options.in_process,
-        journal=journal,
-        progress=progress,
-        began=options.began,
-        argv=options.argv,
-        show_rows=not options.no_rows,
-    )
+    result = answer(question, progress=progress, began=options.began, argv=options.argv)
+    return _finish(options, result, out, journal, n_before, question.budget, fancy, has_report)
 
 
 def _finish(
@@ -209,7 +151,9 @@ def _finish(
     # Files first: the terminal may be gone, or not know a character. The report's name is ours:
     # checked before the run, or written by the run that is resumed.
     if has_report:
-        result.to_html(out, force=True)
+        from nearfar.app.report import write
+
+        write(result.document, out, force=True)
     if options.json is not None:
         result.to_json(options.json, force=True)
     if result.complete:

@@ -10,16 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nearfar.app.cli.files import check_place, write_coordinates
+from nearfar.app.cli.files import check_ending, check_place, write_coordinates
 from nearfar.app.cli.options import (
     DATA_HELP,
     add_scale,
     add_sets,
     add_target,
     number,
-    of_sets,
     read_data,
-    refuse_for_sets,
 )
 
 
@@ -82,73 +80,66 @@ def _embed(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise ImportError("the page needs jinja2; run: pip install 'nearfar[app]'")
     _check_embed_places(options)
-    from nearfar.app.embed.embedding import embed_table, make_embedder
-    from nearfar.app.embed.set_embeddings import embed_sets
-    from nearfar.app.report.embedding import write_embedding_document
+    from nearfar.app.embed.embedding import embed_table, kind_of
+    from nearfar.app.embed.kinds import Wishes
+    from nearfar.app.embed.methods import make_embedder
+    from nearfar.app.report import write_embedding_document
+    from nearfar.app.tables.reading import noun_of_file
+    from nearfar.datasets.tables import DataFile
     from nearfar.extras import require
 
-    sets = of_sets(options, options.data)
-    options.method = options.method or ("set-embedding" if sets else "mvu")
-    if sets:
-        refuse_for_sets(options, "keep", "images")
-    elif options.groups is not None:
-        raise ValueError("--groups is for sets of vectors here; to leave a column out, use --drop.")
+    data = DataFile(options.data)
+    kind = kind_of(noun_of_file(data, options.set_id))
+    wishes = Wishes(
+        options.scale,
+        options.keep,
+        options.drop,
+        options.color,
+        options.images,
+        options.groups,
+        not options.no_rows,
+    )
+    kind.check(wishes)
+    options.method = options.method or kind.method
     learner = make_embedder(
-        options.method, options.components, options.neighbors, options.settings, sets=sets
+        options.method, options.components, options.neighbors, options.settings, input=kind.input
     )
     if options.save is not None:
         require("skops.io", "app")
     table = read_data(
         options,
+        data,
         target=options.target,
         labels=options.labels,
         groups=options.groups,
         need_target=False,
         guess_target=True,
     )
-    shared: dict[str, Any] = {
-        "scale": options.scale,
-        "color": options.color,
-        "show_rows": not options.no_rows,
+    result = embed_table(
+        table,
+        learner,
+        wishes,
         # A saved learner has the components that were asked for, and no more.
-        "whole_spectrum": options.save is None,
-        "progress": _fit_progress(),
-        "argv": options.argv,
-    }
-    if sets:
-        result = embed_sets(table, learner, **shared)
-    else:
-        result = embed_table(
-            table,
-            learner,
-            keep=options.keep,
-            drop=options.drop,
-            image_shape=options.images,
-            **shared,
-        )
+        whole_spectrum=options.save is None,
+        progress=_fit_progress(),
+        argv=options.argv,
+    )
     if result.stopped:
         print("Stopped: writing the best so far. Ctrl-C once more ends without it.")
     write_embedding_document(result.document, options.out, force=True)
     if options.csv is not None:
-        names = [f"component_{i}" for i in range(result.coordinates.shape[1])]
-        columns = dict(zip(names, result.coordinates.T, strict=True))
-        write_coordinates(columns, options.csv, table.X.names if sets else None)
+        write_coordinates(result.coordinates, options.csv, kind.names(table))
     if options.save is not None:
         from nearfar.persistence import save
 
         metadata = {"method": options.method, "data": table.name, "target": table.target}
-        if sets:
-            metadata["features"] = table.feature_names
-        save(result.chain, options.save, force=True, metadata=metadata)
+        save(result.chain, options.save, force=True, metadata=metadata | kind.metadata(table))
     _print_embedding(result.document)
     print(f"\nPage: {options.out}")
     if options.csv is not None:
         print(f"Coordinates: {options.csv}")
     if options.save is not None:
-        kept = (
-            "means and covariances of the sets" if sets else "training rows, as they are or mapped"
-        )
-        print(f"Saved: {options.save} (it holds the {kept})")
+        print(f"Saved: {options.save} (it holds the {kind.kept})")
     return 130 if result.stopped else 0
 
 
@@ -162,9 +153,8 @@ def _check_embed_places(options: argparse.Namespace) -> None:
             options.out = Path(f"embedding-{number}.html")
     if options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out {options.out}: the page is HTML; end its name with .html.")
-    if options.csv is not None and options.csv.suffix.lower() not in _COORDINATE_FILES:
-        names = f"{', '.join(_COORDINATE_FILES[:-1])} or {_COORDINATE_FILES[-1]}"
-        raise ValueError(f"--csv {options.csv}: end the name with {names}.")
+    if options.csv is not None:
+        check_ending(options.csv, (".csv", ".tsv", ".parquet", ".npy"), "--csv ")
     taken = {os.path.realpath(options.data): "the data"}
     for option in ("out", "csv", "save"):
         path = getattr(options, option)
@@ -175,9 +165,6 @@ def _check_embed_places(options: argparse.Namespace) -> None:
             raise ValueError(f"--{option} {path} is {taken[place]}; choose another name.")
         taken[place] = f"what --{option} writes"
         check_place(path, f"--{option}", options.force)
-
-
-_COORDINATE_FILES = (".csv", ".tsv", ".parquet", ".npy")
 
 
 def _fit_progress() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 from pathlib import Path
 from typing import Any
@@ -34,23 +33,22 @@ def cannot_write(path: Path, option: str, error: OSError) -> str:
     )
 
 
-def check_output(options: argparse.Namespace, suffixes: tuple[str, ...]) -> None:
-    """Refuse an output of an unknown ending, or that could not be written."""
-    path = options.output
-    if path.suffix.lower() not in suffixes:
-        names = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
-        raise ValueError(f"{path}: end the name with {names}.")
-    check_place(path, "-o", options.force)
+def check_ending(path: Path, endings: tuple[str, ...], option: str = "") -> None:
+    """Refuse a file of an unknown ending."""
+    if path.suffix.lower() not in endings:
+        names = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise ValueError(f"{option}{path}: end the name with {names}.")
 
 
-def write_coordinates(columns: dict[str, Any], path: Path, names: Any = None) -> None:
-    """Columns of numbers by the ending of the name; in a table behind the names of the rows."""
+def write_coordinates(points: Any, path: Path, names: Any = None) -> None:
+    """Where each is, by the ending of the name; in a table behind the names of sets."""
     import numpy as np
 
     if path.suffix.lower() == ".npy":
-        np.save(path, np.column_stack(list(columns.values())))
-    else:
-        write_columns(columns if names is None else {"set": names, **columns}, path)
+        np.save(path, points)
+        return
+    columns = {} if names is None else {"set": names}
+    write_columns(columns | {f"component_{i}": part for i, part in enumerate(points.T)}, path)
 
 
 def write_columns(columns: dict[str, Any], path: Path) -> None:

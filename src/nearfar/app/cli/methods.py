@@ -16,11 +16,11 @@ def add_methods(commands: Any) -> None:
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from nearfar.app.compare.methods import DEFAULT, baselines, known_learners
+    from nearfar.app.compare.methods import DEFAULT, baselines, known_estimators
     from nearfar.app.compare.set_methods import DEFAULT as OF_SETS
     from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
 
-    found = known_learners()
+    found = known_estimators()
     width = max(map(len, found))
     print("Start here (what `nearfar compare` tries):")
     for name in DEFAULT:
@@ -51,9 +51,12 @@ def _methods(options: argparse.Namespace) -> int:
 
 
 def _method_line(name: str, learner: Any, width: int) -> str:
+    from nearfar.base import LinearLearner
+
     tags = learner.learner_tags
-    words = [tags.kind, "labels" if tags.supervised else "no labels"]
-    words += ["linear"] * tags.linear + [tags.input] * (tags.input != "vectors")
+    words = [tags.reads, "labels" if tags.supervised else "no labels"]
+    words += ["linear"] * issubclass(learner, LinearLearner)
+    words += [tags.role] * (tags.role != "map") + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
     return f"  {name.lower():<{width}} {first} [{', '.join(words)}]"

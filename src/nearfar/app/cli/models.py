@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.cli.files import (
-    check_output,
+    check_ending,
     check_place,
     write_columns,
     write_coordinates,
@@ -20,7 +20,6 @@ from nearfar.app.cli.options import (
     add_sets,
     add_target,
     number,
-    of_sets,
     read_data,
 )
 
@@ -78,8 +77,7 @@ def add_model_commands(commands: Any) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.chain import find_method, fit_chain
-    from nearfar.datasets.set_tables import holds_sets
-    from nearfar.datasets.tables import read_table
+    from nearfar.datasets.tables import DataFile, read_table
     from nearfar.extras import require
     from nearfar.persistence import save
 
@@ -87,13 +85,14 @@ def _fit(options: argparse.Namespace) -> int:
     check_place(options.save, "--save", options.force)
     find_method(options.method, options.scale)
     require("skops.io", "app")
-    if holds_sets(options.data):
+    data = DataFile(options.data)
+    if data.holds_sets:
         raise ValueError(
             f"{options.data} holds sets of vectors, and fit learns from rows. nearfar embed --save "
             "keeps an embedding of sets; nearfar.SetKNeighborsClassifier classifies them."
         )
     table = read_table(
-        options.data,
+        data,
         target=options.target,
         labels=options.labels,
         groups=options.groups,
@@ -123,34 +122,29 @@ def _load_chain(path: Path) -> Any:
     return chain
 
 
-def _new_rows(options: argparse.Namespace, chain: Any, source: str) -> Any:
-    """Rows, or sets where the model takes sets: by the features it was fitted on."""
-    from nearfar.app.compare.chain import takes_sets
+def _mapped(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
+    """The kind of what a file holds, its table, and where the model maps it."""
+    from nearfar.app.embed.embedding import kind_of
+    from nearfar.app.tables.reading import noun_of_file
+    from nearfar.datasets.tables import DataFile
     from nearfar.persistence import describe
 
-    sets = of_sets(options, source)
-    if takes_sets(chain) and not sets:
-        raise ValueError(
-            f"{options.model} maps sets of vectors, and {source} holds rows: say with --set-id COL "
-            "which of them are one set."
-        )
-    if sets and not takes_sets(chain):
-        raise ValueError(f"{options.model} maps rows of a table, and {source} holds sets.")
-    given: dict[str, Any] = {"need_target": False}
-    if sets and options.set_id is not None:
-        given["features"] = describe(options.model)["metadata"].get("features")
-    return read_data(options, source, **given)
+    data = DataFile(source)
+    kind = kind_of(noun_of_file(data, options.set_id))
+    tags = getattr(chain.named_steps.get("learner"), "learner_tags", None)
+    if kind.input != getattr(tags, "input", "vectors"):
+        raise ValueError(f"{options.model} {kind.refused.format(source)}")
+    # Sets of a long table have the features that the model was fitted on.
+    features = describe(options.model)["metadata"].get("features") if options.set_id else None
+    table = read_data(options, data, need_target=False, features=features)
+    return kind, table, kind.mapped(chain, table, source)
 
 
 def _transform(options: argparse.Namespace) -> int:
-    from nearfar.app.compare.chain import map_rows
-
-    check_output(options, (".parquet", ".csv", ".tsv", ".npy"))
-    chain = _load_chain(options.model)
-    table = _new_rows(options, chain, options.input)
-    points = map_rows(chain, table, str(options.input))
-    columns = {f"component_{i}": part for i, part in enumerate(points.T)}
-    write_coordinates(columns, options.output, getattr(table.X, "names", None))
+    check_ending(options.output, (".parquet", ".csv", ".tsv", ".npy"))
+    check_place(options.output, "-o", options.force)
+    kind, table, points = _mapped(options, _load_chain(options.model), options.input)
+    write_coordinates(points, options.output, kind.names(table))
     print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.output}")
     return 0
 
@@ -158,20 +152,17 @@ def _transform(options: argparse.Namespace) -> int:
 def _neighbors(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from nearfar.app.compare.chain import map_rows
-    from nearfar.app.tables.inputs import noun_of
     from nearfar.search.exact_search import kneighbors
 
     if options.output is not None:
-        check_output(options, (".csv", ".tsv", ".parquet"))
+        check_ending(options.output, (".csv", ".tsv", ".parquet"))
+        check_place(options.output, "-o", options.force)
     chain = _load_chain(options.model)
-    known = _new_rows(options, chain, options.index)
-    noun = noun_of(known.X)
-    index = map_rows(chain, known, str(options.index))
-    queries = map_rows(chain, _new_rows(options, chain, options.query), str(options.query))
+    kind, _, index = _mapped(options, chain, options.index)
+    _, _, queries = _mapped(options, chain, options.query)
     if not 1 <= options.k <= len(index):
         raise ValueError(
-            f"-k {options.k}: it must be from 1 to the {len(index)} {noun}s of the index."
+            f"-k {options.k}: it must be from 1 to the {len(index)} {kind.noun}s of the index."
         )
     distances, rows = kneighbors(index, queries, n_neighbors=options.k)
     columns = {
@@ -186,5 +177,5 @@ def _neighbors(options: argparse.Namespace) -> int:
         write_csv(sys.stdout, columns, ",")
         return 0
     write_columns(columns, options.output)
-    print(f"Wrote the neighbours of {len(queries):,} {noun}s to {options.output}")
+    print(f"Wrote the neighbours of {len(queries):,} {kind.noun}s to {options.output}")
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 DATA_HELP = (
@@ -40,48 +39,18 @@ def add_sets(command: argparse.ArgumentParser) -> None:
     )
 
 
-def of_sets(options: argparse.Namespace, source: str | Path) -> bool:
-    """Whether the data are sets of vectors: the user says so, or the file does."""
-    from nearfar.datasets.set_tables import holds_sets
+def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> Any:
+    """:func:`nearfar.app.tables.reading.read_data` by the options of a command."""
+    from nearfar.app.tables import reading
 
-    return options.set_id is not None or holds_sets(source)
-
-
-def read_data(options: argparse.Namespace, source: str | Path | None = None, **given: Any) -> Any:
-    """The table of a file, each of whose rows is a set where the data are sets.
-
-    Parameters
-    ----------
-    options : Namespace
-        Of the command.
-    source : path, optional
-        The file; by default the data of the command.
-    given
-        For :func:`nearfar.datasets.read_table`.
-    """
-    from nearfar.datasets.set_tables import read_sets, refuse_unfolded
-    from nearfar.datasets.tables import read_table
-
-    source = options.data if source is None else source
-    if of_sets(options, source):
-        given = {key: value for key, value in given.items() if key not in ("time", "guess_target")}
-        return read_sets(
-            source,
-            by=options.set_id,
-            drop=tuple(getattr(options, "drop", ())),
-            min_vectors=options.min_vectors,
-            **given,
-        )
-    table = read_table(source, **given)
-    refuse_unfolded(table, [*getattr(options, "keep", ()), *getattr(options, "drop", ())])
-    return table
-
-
-def refuse_for_sets(options: argparse.Namespace, *names: str) -> None:
-    """Refuse options that say nothing about sets."""
-    for name in names:
-        if getattr(options, name.replace("-", "_")) not in (None, False, []):
-            raise ValueError(f"--{name} is for rows of a table, and the data are sets of vectors.")
+    return reading.read_data(
+        options.data if source is None else source,
+        set_id=options.set_id,
+        min_vectors=options.min_vectors,
+        keep=getattr(options, "keep", ()),
+        drop=getattr(options, "drop", ()),
+        **given,
+    )
 
 
 def add_scale(

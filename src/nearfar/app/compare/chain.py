@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.folds import Problem, map_through, tune
+from nearfar.app.compare.folds import Problem, tune
 from nearfar.app.compare.methods import Method, Scale, baselines, learners
-from nearfar.app.tables.columns import choose_columns, columns_of
+from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.traps import check_target
 from nearfar.datasets.tables import Table
 from nearfar.evaluation.measures import choose_measure
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.summaries.sets import Sets
-from nearfar.words import listed, percent
+from nearfar.words import percent
 
 
 def find_method(name: str, scale: Scale = "auto") -> Method:
@@ -33,7 +30,10 @@ def find_method(name: str, scale: Scale = "auto") -> Method:
     name = name.strip()
     if not name or "," in name:
         raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
-    return plain[name] if name in plain else learners(name, scale)[0]
+    found = plain[name] if name in plain else learners(name, scale)[0]
+    if hasattr(found.settings[0].estimator, "predict"):
+        raise ValueError(f"--method {name}: {found.label} gives labels, and fit keeps a map.")
+    return found
 
 
 def fit_chain(
@@ -71,37 +71,3 @@ def fit_chain(
     error = "" if choice.error is None else f"; {measure.name} inside {percent(choice.error)}"
     notes.append(f"{chosen.label}: {choice.setting.label}, k = {choice.k}{error}.")
     return chain.fit(X, classes[codes]), notes
-
-
-def takes_sets(chain: Pipeline) -> bool:
-    """Whether what is mapped are sets of vectors."""
-    learner = chain.named_steps.get("learner")
-    return getattr(getattr(learner, "learner_tags", None), "input", "vectors") == "sets"
-
-
-def map_rows(chain: Pipeline, table: Table, name: str) -> NDArray[np.floating[Any]]:
-    """Rows of a table in the space of the learned distance."""
-    if isinstance(table.X, Sets):
-        if table.X.n_features != chain.n_features_in_:
-            raise ValueError(
-                f"{name} has vectors of {table.X.n_features} features; the model was fitted on "
-                f"{chain.n_features_in_}."
-            )
-        return np.asarray(map_through(chain, table.X))
-    prepare = chain.named_steps.get("prepare")
-    is_table = isinstance(prepare, ColumnTransformer) and hasattr(prepare, "feature_names_in_")
-    if is_table and not hasattr(table.X, "iloc"):
-        raise ValueError(
-            f"{name} has no column names; the model was fitted on a table with "
-            f"{listed(prepare.feature_names_in_)}."
-        )
-    try:
-        X = columns_of(prepare).select(table.X) if is_table else np.asarray(table.X, np.float64)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-    if X.shape[1] != chain.n_features_in_:
-        raise ValueError(
-            f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
-        )
-    # An embedding has no vote of neighbours at its end.
-    return np.asarray(map_through(chain[:-1] if "knn" in chain.named_steps else chain, X))

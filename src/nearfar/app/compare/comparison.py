@@ -14,8 +14,6 @@ from nearfar.words import p_text, percent, points, seconds_text
 Row = tuple[dict[str, Any], list[str]]
 #: Characters of a line that always fit.
 NARROW = 80
-# The widest label that leaves room for the numbers of a narrow table.
-_LABEL = 25
 
 
 class Comparison:
@@ -27,6 +25,23 @@ class Comparison:
         Everything, as plain data; what :meth:`to_json` writes.
     """
 
+    # Keys of a method, and of its results, that the tables of pandas have.
+    _of_each_method: tuple[str, ...] = (
+        "label",
+        "role",
+        "status",
+        "error",
+        "interval",
+        "difference",
+        "difference_interval",
+        "p_holm",
+        "recommended",
+        "folds_done",
+        "fit_seconds",
+        "peak_mb",
+        "not_converged",
+        "reason",
+    )
     _of_each_fold: tuple[str, ...] = (
         "error",
         "inner_error",
@@ -36,6 +51,9 @@ class Comparison:
         "tune_seconds",
         "peak_mb",
     )
+    # What ranks, the heads of the numbers with intervals, and the widest label that leaves room
+    # for them in a narrow table.
+    _measured, _heads, _label = "error", ("error %", "difference"), 25
 
     def __init__(self, document: dict[str, Any], *, complete: bool = True) -> None:
         self.document = document
@@ -112,24 +130,8 @@ class Comparison:
         return target
 
     def _rows(self) -> list[dict[str, Any]]:
-        keys = (
-            "label",
-            "role",
-            "status",
-            "error",
-            "interval",
-            "difference",
-            "difference_interval",
-            "p_holm",
-            "recommended",
-            "folds_done",
-            "fit_seconds",
-            "peak_mb",
-            "not_converged",
-            "reason",
-        )
         return [
-            {"method": method["name"], **{key: method[key] for key in keys}}
+            {"method": method["name"], **{key: method[key] for key in self._of_each_method}}
             for method in self.document["methods"]
         ]
 
@@ -137,18 +139,38 @@ class Comparison:
         """The final table in words: its head, and the entry and cells of each method.
 
         Each number stands with its interval. What failed is not here: see :meth:`failures`. A
-        narrow table fits into 80 columns; it is without the last two, see :meth:`costs`.
+        narrow table fits into 80 columns; it has five, see :meth:`costs`.
         """
-        protocol, total = self.document["protocol"], len(self.document["folds"])
-        level = f"[{100 * protocol['confidence']:g} %]"
-        head = ["method", f"error % {level}", f"difference {level}", "Holm p", "folds"]
-        head += ["fit s", "MB"] if wide else []
+        level = f"[{100 * self.document['protocol']['confidence']:g} %]"
         rows = [
-            (method, _cells(method, total, wide))
+            (method, self._cells(method, 60 if wide else self._label))
             for method in self.document["methods"]
             if _has_numbers(method)
         ]
-        return head, rows
+        head = ["method", *(f"{name} {level}" for name in self._heads), *self._others({})]
+        many = len(head) if wide else 5
+        return head[:many], [(method, cells[:many]) for method, cells in rows]
+
+    def _cells(self, method: dict[str, Any], room: int) -> list[str]:
+        marks = "*" * (method["role"] == "context") + "†" * bool(method["not_converged"])
+        marks += " …" * (method["status"] == "unfinished")
+        arrow = "→ " * bool(method["recommended"])
+        return [
+            arrow + cut_label(method["label"], room - len(arrow + marks)) + marks,
+            with_interval(method[self._measured], method["interval"]),
+            with_interval(method["difference"], method["difference_interval"]),
+            *self._others(method).values(),
+        ]
+
+    def _others(self, method: dict[str, Any]) -> dict[str, str]:
+        """Cells without intervals by their heads; of no method, the heads."""
+        p, peak = method.get("p_holm"), method.get("peak_mb")
+        return {
+            "Holm p": "" if p is None else p_text(p).replace("< ", "<"),
+            "folds": f"{method.get('folds_done')}/{len(self.document['folds'])}",
+            "fit s": fit_seconds(method),
+            "MB": "" if peak is None else f"{peak:.0f}",
+        }
 
     def failures(self) -> list[str]:
         """A line for each method without numbers that count, with its reason."""
@@ -256,24 +278,6 @@ def _failure(method: dict[str, Any], total: int) -> str:
     return f"{method['label']} {method['status']}: {method['reason'] or 'no fold done in time'}"
 
 
-def _cells(method: dict[str, Any], total: int, wide: bool) -> list[str]:
-    marks = "*" * (method["role"] == "context") + "†" * bool(method["not_converged"])
-    marks += " …" * (method["status"] == "unfinished")
-    arrow = "→ " * bool(method["recommended"])
-    room = 60 if wide else _LABEL
-    cells = [
-        arrow + cut_label(method["label"], room - len(arrow + marks)) + marks,
-        with_interval(method["error"], method["interval"]),
-        with_interval(method["difference"], method["difference_interval"]),
-        "" if method["p_holm"] is None else p_text(method["p_holm"]).replace("< ", "<"),
-        f"{method['folds_done']}/{total}",
-    ]
-    if wide:
-        peak = method["peak_mb"]
-        cells += [fit_seconds(method), "" if peak is None else f"{peak:.0f}"]
-    return cells
-
-
 def cut_label(text: str, room: int) -> str:
     """A label that fits into its column."""
     return text if len(text) <= room else text[: room - 2] + ".."
@@ -294,7 +298,7 @@ def fit_seconds(method: dict[str, Any]) -> str:
     >>> [fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5, None)]
     ['< 0.001', '0.032', '1,234', '']
     """
-    seconds = method["fit_seconds"]
+    seconds = method.get("fit_seconds")
     return "" if seconds is None else seconds_text(seconds).removesuffix(" s")
 
 

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
-from nearfar.app.compare.set_comparison import contents_of_sets
-from nearfar.app.compare.summary import Summary
+from nearfar.app.compare.answer import Answer
+from nearfar.app.compare.kinds.kind import Kind
+from nearfar.app.compare.schedule import Schedule
+from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.tables.columns import Columns
 from nearfar.app.tables.images import pictures
 from nearfar.app.tables.traps import Trap
 from nearfar.datasets.tables import Table
-from nearfar.extras import require
-from nearfar.summaries.sets import Sets
 
 FORMAT = 1
 #: Columns whose values are kept for the rows that the report shows.
@@ -32,45 +31,19 @@ _WEIGHTS = 200_000
 
 
 def make_document(
+    kind: Kind,
+    schedule: Schedule,
+    found: Answer,
+    *,
     data: dict[str, Any],
     warned: Sequence[Trap],
-    schedule: Schedule,
-    summary: Summary,
-    *,
-    code: str,
-    seed: int,
     seconds: float,
     argv: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """Everything but the contents of rows."""
-    found = summary.pictures()
-    return {
-        **run_facts(data, warned, schedule, seconds=seconds, argv=argv),
-        "protocol": _protocol(schedule, summary, seed, fixed=data["test"] is not None),
-        "common_folds": summary.common,
-        "methods": summary.table(),
-        "nested": summary.nested(),
-        "answer": _with_caution(summary.answer(), warned),
-        "best": summary.best,
-        "code": code,
-        **found,
-        "weights": kept_weights(found["weights"], data["features"]),
-        "rows": None,
-        "images": None,
-        "sets": None,
-    }
-
-
-def run_facts(
-    data: dict[str, Any],
-    warned: Sequence[Trap],
-    schedule: Schedule,
-    *,
-    seconds: float,
-    argv: Sequence[str] | None,
-) -> dict[str, Any]:
-    """What every document says: when and where, of which data, by which folds."""
-    return {
+    """The document: when and where, of which data, by which folds, and what came of it."""
+    plan, scheme, own = schedule.plan, schedule.scheme, kind.protocol(schedule)
+    assert plan is not None
+    document = {
         "format": FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": None if argv is None else shlex.join(argv),
@@ -88,9 +61,30 @@ def run_facts(
                 "n_test": len(fold.test),
                 "test": fold.test.tolist(),
             }
-            for fold in schedule.scheme.folds
+            for fold in scheme.folds
         ],
+        "protocol": {
+            "scheme": scheme.words,
+            "n_splits": scheme.n_splits,
+            "repeats": plan.repeats,
+            "seed": kind.question.random_state,
+            "min_gain": found.min_gain,
+            "confidence": found.confidence,
+            "tuning": plan.tuning,
+            "time_budget": schedule.budget,
+            "plan": list(plan.lines),
+            "notes": [*scheme.notes, own.pop("again")],
+            **own,
+        },
+        "common_folds": found.common,
+        "methods": found.table(),
+        "nested": found.nested(),
+        "answer": found.answer(warned),
+        "best": found.best,
+        "code": kind.code(found, schedule),
+        **found.pictures(),
     }
+    return document | kind.show(document, found)
 
 
 def describe(
@@ -148,10 +142,7 @@ def contents(
     document: dict[str, Any], rows: Any, columns: Columns, image_shape: Sequence[int] | None
 ) -> dict[str, Any]:
     """Values, or pictures, of the rows that the report of the document shows."""
-    # By name, since the report stands above: it alone knows which rows it draws.
-    chosen = require("nearfar.app.report", "app").rows_to_show(document)
-    if isinstance(rows, Sets):
-        return contents_of_sets(rows, chosen)
+    chosen = rows_to_show(document)
     names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
@@ -170,36 +161,3 @@ def contents(
 
 def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)[:60]
-
-
-def _protocol(schedule: Schedule, summary: Summary, seed: int, fixed: bool) -> dict[str, Any]:
-    assert schedule.plan is not None
-    plan, measure = schedule.plan, summary.problem.measure
-    again = f"tuning={plan.tuning!r}, random_state={seed}."
-    if fixed:
-        again = f"The same settings again: {again}"
-    else:
-        again = f"The same folds and settings again: repeats={plan.repeats}, {again}"
-    return {
-        "scheme": schedule.scheme.words,
-        "n_splits": schedule.scheme.n_splits,
-        "repeats": plan.repeats,
-        "seed": seed,
-        "min_gain": summary.min_gain,
-        "confidence": summary.confidence,
-        "measure": measure.name,
-        "measure_note": measure.note,
-        "tuning": plan.tuning,
-        "tuning_note": without_folds(TUNING_WORDS[plan.tuning], fixed, summary.problem.noun),
-        "time_budget": schedule.budget,
-        "plan": list(plan.lines),
-        "notes": [*schedule.scheme.notes, again],
-    }
-
-
-def _with_caution(answer: dict[str, Any], warned: Sequence[Trap]) -> dict[str, Any]:
-    """The answer with a word on warnings that could make every error too low."""
-    if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
-        note = "See the warnings first: if they are right, every error above is too low."
-        answer["notes"].insert(0, note)
-    return answer

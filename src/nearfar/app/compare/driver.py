@@ -4,57 +4,87 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import joblib
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from nearfar.app.compare.comparison import Comparison, data_line
-from nearfar.app.compare.document import contents, describe, make_document, versions
-from nearfar.app.compare.folds import Problem
+from nearfar.app.compare.comparison import Comparison
+from nearfar.app.compare.document import make_document, versions
 from nearfar.app.compare.journal import Journal, identity, traits
-from nearfar.app.compare.lines import repeat_lines
-from nearfar.app.compare.methods import Scale, baselines, context_methods, learners
-from nearfar.app.compare.schedule import MAX_REPEATS, Schedule
-from nearfar.app.compare.set_comparison import (
-    all_sets,
-    facts_of_sets,
-    set_columns,
-    set_warnings,
-    shown_dissimilarity,
-)
-from nearfar.app.compare.set_methods import (
-    plain_setting,
-    set_baselines,
-    set_context,
-    set_learners,
-)
-from nearfar.app.compare.set_pictures import picture_of_sets
-from nearfar.app.compare.splits import TUNINGS, Scheme, Tuning, make_scheme
-from nearfar.app.compare.summary import Summary
-from nearfar.app.compare.unlabelled import compare_embeddings
+from nearfar.app.compare.kinds.choice import kind_of
+from nearfar.app.compare.kinds.kind import Kind
+from nearfar.app.compare.methods import Method, Scale
+from nearfar.app.compare.question import Question
+from nearfar.app.compare.schedule import Schedule
+from nearfar.app.compare.splits import Scheme, Tuning
 from nearfar.app.progress import PlainProgress, Progress
-from nearfar.app.tables import traps
-from nearfar.app.tables.columns import Columns, choose_columns, names_asked
-from nearfar.app.tables.inputs import (
-    all_groups,
-    all_labels,
-    all_rows,
-    as_table,
-    check_numbers,
-    fixed_test,
-    folds_given,
-    noun_of,
-)
-from nearfar.datasets.tables import Table
-from nearfar.evaluation.measures import choose_measure
-from nearfar.summaries.sets import Sets
 
-DEFAULT_BUDGET = 120.0
+
+def answer(
+    question: Question,
+    *,
+    progress: Progress | None = None,
+    began: float | None = None,
+    argv: Sequence[str] | None = None,
+) -> Comparison:
+    """All steps of a comparison, in their order, whatever is compared."""
+    began = monotonic() if began is None else began
+    progress = Progress() if progress is None else progress
+    kind = kind_of(question)
+    kind.read()
+    kind.prepare()
+    once = kind.splits(1)
+    methods = kind.methods(once)
+    warned = kind.warnings(once)
+    data = kind.describe()
+    for line in kind.lines(data, warned, once):
+        progress.say(line)
+    progress.measure = kind.progress_measure
+    book = _journal(kind, methods, once)
+    tuning = kind.tuning or question.tuning
+    schedule = Schedule(
+        kind.problem,
+        methods,
+        kind.splits if _splits_anew(question) else lambda repeats: once,
+        question,
+        tuning=tuning if book is None else book.agreed(tuning),
+        began=began,
+        journal=book,
+        progress=progress,
+    )
+    schedule.run()
+    progress.close()
+    found = kind.answer(schedule)
+    document = make_document(
+        kind,
+        schedule,
+        found,
+        data=data,
+        warned=[*warned, *found.warnings()],
+        seconds=monotonic() - began,
+        argv=argv,
+    )
+    complete = all(run.status != "unfinished" for run in schedule.runs.values())
+    return kind.result(document, complete=complete)
+
+
+def _splits_anew(question: Question) -> bool:
+    """Whether folds can be drawn again; a splitter without a seed would give others."""
+    return question.cv is None or isinstance(question.cv, int)
+
+
+def _journal(kind: Kind, methods: list[Method], scheme: Scheme) -> Journal | None:
+    asked = kind.question
+    if asked.journal is None:
+        return None
+    cuts = [(fold.train, fold.test) for fold in scheme.folds]
+    settings = (asked.scale, traits(asked.scoring), asked.random_state, cuts)
+    compared = [identity(method) for method in methods]
+    fingerprint = joblib.hash((kind.identity(), settings, compared, versions()))
+    return Journal(Path(asked.journal), str(fingerprint)).read()
 
 
 def compare(
@@ -183,327 +213,9 @@ def compare(
     >>> compare(X, methods="isomap", repeats=1, isolate=False, verbose=False).best
     'pca'
     """
+    given = dict(locals())
     progress = PlainProgress() if verbose else Progress()
-    if isinstance(X, Sets) and y is None:
-        if X.labels is None:
-            raise ValueError("y is None, and the sets have no labels: sets are compared by them.")
-        y = X.labels
-    if y is None:
-        for name, given in {
-            "groups": groups,
-            "time": time,
-            "test": test,
-            "scoring": scoring,
-            "tuning": tuning,
-        }.items():
-            if given is not None:
-                raise ValueError(f"{name} needs labels, and y is None.")
-        result = compare_unlabelled(
-            as_table(X, None),
-            methods=methods,
-            cv=cv,
-            scale=scale,
-            repeats=repeats,
-            time_budget=time_budget,
-            min_gain=min_gain,
-            keep=keep,
-            drop=drop,
-            color=color,
-            n_components=n_components,
-            random_state=random_state,
-            context=context,
-            n_jobs=n_jobs,
-            isolate=isolate,
-            journal=journal,
-            progress=progress,
-            show_rows=show_rows,
-        )
-        if journal is not None and result.complete:
-            Path(journal).unlink(missing_ok=True)
-        return result
-    if color is not None or n_components != 2:
-        raise ValueError("color and n_components are for data without labels, and y is given.")
-    result = compare_tables(
-        as_table(X, y, groups, time),
-        fixed_test(test),
-        methods=methods,
-        cv=cv,
-        scoring=scoring,
-        scale=scale,
-        repeats=repeats,
-        time_budget=time_budget,
-        tuning=tuning,
-        min_gain=min_gain,
-        keep=keep,
-        drop=drop,
-        random_state=random_state,
-        context=context,
-        n_jobs=n_jobs,
-        isolate=isolate,
-        journal=journal,
-        progress=progress,
-        show_rows=show_rows,
-    )
+    result = answer(Question.of(given), progress=progress)
     if journal is not None and result.complete:
         Path(journal).unlink(missing_ok=True)
     return result
-
-
-def compare_unlabelled(
-    table: Table,
-    *,
-    repeats: int | None = None,
-    time_budget: float | None = None,
-    context: bool = True,
-    n_jobs: int | None = None,
-    isolate: bool = True,
-    **options: Any,
-) -> Comparison:
-    """:func:`nearfar.app.compare.unlabelled.compare_embeddings` with the defaults of here."""
-    if time_budget is None and repeats is None:
-        time_budget = DEFAULT_BUDGET
-    return compare_embeddings(
-        table,
-        repeats=repeats,
-        time_budget=time_budget,
-        baseline=context,
-        n_jobs=_n_jobs(n_jobs) if isolate else 1,
-        isolate=isolate,
-        **options,
-    )
-
-
-def compare_tables(
-    table: Table,
-    test: Table | None = None,
-    *,
-    methods: Any = None,
-    cv: Any = None,
-    scoring: Any = None,
-    scale: Scale = "auto",
-    repeats: int | None = None,
-    time_budget: float | None = None,
-    tuning: Tuning | None = None,
-    min_gain: float = 0.05,
-    keep: Sequence[Any] | None = None,
-    drop: Sequence[Any] | None = None,
-    random_state: int = 0,
-    context: bool = True,
-    n_jobs: int | None = None,
-    isolate: bool = True,
-    journal: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    began: float | None = None,
-    argv: Sequence[str] | None = None,
-    show_rows: bool = True,
-) -> Comparison:
-    """:func:`compare` for data read from files; the command line calls it."""
-    began = monotonic() if began is None else began
-    progress = Progress() if progress is None else progress
-    check_numbers(
-        repeats=repeats,
-        time_budget=time_budget,
-        min_gain=min_gain,
-        random_state=random_state,
-        n_jobs=n_jobs,
-    )
-    if tuning not in (None, *TUNINGS):
-        raise ValueError(f"tuning={tuning!r} must be one of {', '.join(TUNINGS)}.")
-    if time_budget is None and repeats is None:
-        time_budget = DEFAULT_BUDGET
-    seed, cv = int(random_state), folds_given(cv)
-    keep, drop = names_asked(keep), names_asked(drop)
-    of_sets = isinstance(table.X, Sets)
-    if of_sets:
-        columns = set_columns(table, keep, drop)
-        compared = [*set_baselines(), *set_learners(methods, scale, seed)]
-        compared += set_context(seed) if context else []
-    else:
-        columns = choose_columns(
-            table.X, feature_names=table.feature_names, keep=keep, drop=drop, show_cells=show_rows
-        )
-        compared = [*baselines(), *learners(methods, scale)]
-        compared += context_methods(seed) if context else []
-    problem, columns = _problem(table, test, columns, scoring)
-    n_test = 0 if test is None else len(test.X)
-    scheme_for = partial(_scheme, problem, n_test=n_test, seed=seed, cv=cv)
-    once = scheme_for(1)
-    if cv is not None and not isinstance(cv, int):
-        scheme_for = partial(_same, once)  # a splitter without a seed would give others
-    # Few groups are split once, however often it is asked for.
-    repeated = test is None and len(scheme_for(2).folds) > len(once.folds)
-    if not repeated:
-        repeats = 1
-    warned = _warnings(problem, columns, once, table, show_rows)
-    data = describe(table, test, columns, _class_names(table, problem.classes), problem.codes)
-    data["unit"] = problem.noun
-    data["sets"] = facts_of_sets(problem.X) if of_sets else None
-    left_out = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
-    for line in [
-        data_line(data),
-        *data["messages"],
-        *left_out,
-        *(f"Warning: {trap.text}" for trap in warned),
-        problem.measure.note,
-        *once.notes,
-    ]:
-        progress.say(line)
-    book = None
-    if journal is not None:
-        cuts = [(fold.train, fold.test) for fold in once.folds]
-        methods_run = [identity(method) for method in compared]
-        settings = (scale, traits(scoring), seed, cuts, methods_run, versions())
-        book = _open_journal(journal, problem, settings)
-    schedule = Schedule(
-        problem,
-        compared,
-        scheme_for,
-        began=began,
-        time_budget=None if time_budget is None else float(time_budget),
-        tuning=tuning if book is None else book.agreed(tuning),  # type: ignore[arg-type]
-        repeats=None if repeats is None else int(repeats),
-        max_repeats=MAX_REPEATS if repeated else 1,
-        n_jobs=_n_jobs(n_jobs) if isolate else 1,
-        isolate=isolate,
-        journal=book,
-        progress=progress,
-    )
-    schedule.run()
-    progress.close()
-    assert schedule.plan is not None
-    summary = Summary(problem, schedule.runs, schedule.scheme, min_gain=float(min_gain))
-    lines = repeat_lines(
-        table,
-        test,
-        columns,
-        summary.rows[summary.best].method,
-        schedule.scheme,
-        schedule.plan.tuning,
-        problem,
-        seed=seed,
-        keep=keep,
-        drop=drop,
-    )
-    document = make_document(
-        data,
-        warned,
-        schedule,
-        summary,
-        code=lines,
-        seed=seed,
-        seconds=monotonic() - began,
-        argv=argv,
-    )
-    if show_rows:
-        document |= contents(document, problem.X, columns, table.image_shape)
-    if of_sets:
-        document["sets"] = _picture(problem, summary, seed, show_rows, document["warnings"])
-    complete = all(run.status != "unfinished" for run in schedule.runs.values())
-    return Comparison(document, complete=complete)
-
-
-def _picture(
-    problem: Problem, summary: Summary, seed: int, show_rows: bool, warned: list[dict[str, str]]
-) -> dict[str, Any] | None:
-    """The picture of sets, by the dissimilarity of the method that the answer speaks of."""
-    told = summary.rows[summary.judgement.method or summary.best]
-    shown = shown_dissimilarity(told.method, told.results)
-    try:
-        found = picture_of_sets(problem.X, shown, seed, show_rows=show_rows)
-    except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
-        # What was compared stands, with or without a picture.
-        warned.append({"kind": "picture", "text": f"The sets could not be drawn: {error}"})
-        return None
-    return found | {"method": None if shown is None else told.method.label}
-
-
-def _problem(
-    table: Table, test: Table | None, columns: Columns, scoring: Any
-) -> tuple[Problem, Columns]:
-    """The rows of training and test set, prepared for comparison."""
-    classes, codes = traps.check_target(
-        all_labels(table, test), table.target or "y", noun=noun_of(table.X)
-    )
-    if isinstance(table.X, Sets):
-        rows = all_sets(table, test)
-    else:
-        rows = all_rows(table, test, columns)
-        columns = columns.knowing(rows)
-    # Two rows of each class, to try the scorer on.
-    firsts = np.unique(codes, return_index=True)[1]
-    lasts = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
-    some = np.concatenate([firsts, lasts])
-    measure = choose_measure(
-        scoring,
-        classes,
-        np.bincount(codes, minlength=len(classes)),
-        (rows.iloc[some] if hasattr(rows, "iloc") else rows[some], codes[some]),
-        noun=noun_of(rows),
-    )
-    problem = Problem(
-        rows,
-        classes,
-        codes,
-        "passthrough" if isinstance(rows, Sets) else columns.preprocessor(),
-        measure,
-        all_groups(table, test),
-        table.time if test is None else None,
-        columns.origins,
-        len(columns.names),
-    )
-    if isinstance(rows, Sets):
-        problem.plainest = plain_setting()
-    return problem, columns
-
-
-def _scheme(problem: Problem, repeats: int, *, n_test: int, seed: int, cv: Any) -> Scheme:
-    return make_scheme(
-        problem.codes,
-        repeats=repeats,
-        seed=seed,
-        groups=problem.groups,
-        time=problem.time,
-        n_test_rows=n_test,
-        cv=cv,
-        X=problem.X,
-        noun=problem.noun,
-    )
-
-
-def _same(scheme: Scheme, repeats: int) -> Scheme:
-    return scheme
-
-
-def _warnings(
-    problem: Problem, columns: Columns, scheme: Scheme, table: Table, show_rows: bool
-) -> list[traps.Trap]:
-    if isinstance(problem.X, Sets):
-        return set_warnings(problem, scheme, show_rows=show_rows)
-    classes = problem.classes.tolist()
-    counts = np.bincount(problem.codes, minlength=len(classes))
-    folds = [(fold.train, fold.test) for fold in scheme.folds]
-    found = [
-        *traps.duplicates(problem.X, problem.codes, folds),
-        *traps.telling_columns(problem.X, columns, problem.codes),
-        *traps.small_classes(classes, counts.tolist(), scheme.n_splits),
-        *traps.untrained_classes(classes, problem.codes, folds),
-    ]
-    if not hasattr(problem.X, "iloc"):
-        found += traps.id_like(problem.X, table.feature_names)
-    return found
-
-
-def _class_names(table: Table, classes: NDArray[Any]) -> list[str]:
-    if table.class_names is not None and len(table.class_names) == len(classes):
-        return [str(name) for name in table.class_names]
-    return [str(label) for label in classes.tolist()]
-
-
-def _open_journal(path: Any, problem: Problem, settings: Any) -> Journal:
-    sides = (problem.X, problem.codes, problem.groups, problem.time, settings)
-    book = Journal(Path(path), str(joblib.hash(sides)))
-    return book.read()
-
-
-def _n_jobs(n_jobs: int | None) -> int:
-    return max(1, int(joblib.effective_n_jobs(-1 if n_jobs is None else n_jobs)))

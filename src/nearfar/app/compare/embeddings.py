@@ -22,9 +22,9 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.folds import map_through
-from nearfar.app.compare.methods import Method, Role, Scale, Setting, by_name
+from nearfar.app.compare.methods import Method, Role, Scale, Setting, by_name, label_of, of_rows
 from nearfar.arrays import Indices, Matrix
-from nearfar.base import Learner
+from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
 
 REFERENCE = "pca"
@@ -73,6 +73,7 @@ def embedding_methods(
     seed: int = 0,
     scaler: Any = "passthrough",
     baseline: bool = True,
+    image_shape: tuple[int, ...] | None = None,
 ) -> list[Method]:
     """PCA, a random projection, and the embeddings to compare with them.
 
@@ -89,6 +90,8 @@ def embedding_methods(
         Before every method, and before what is measured.
     baseline : bool
         Add the random projection.
+    image_shape : tuple of int, optional
+        Shape of a row, for embeddings of tensors.
     """
     made = partial(_made, n_components=n_components, seed=seed)
     given = default_names(n_train) if methods is None else methods
@@ -115,11 +118,12 @@ def embedding_methods(
             raise ValueError(f"methods[{name!r}] is an empty list.")
         for i, estimator in enumerate(several):
             own = name if len(several) == 1 else f"{name} {i + 1}"
+            estimator = of_rows(own, estimator, image_shape)
             result.append(_method(own, estimator, scaler, "learner"))
     return result
 
 
-def _made(learner: type[Learner], *, n_components: int, seed: int) -> tuple[Learner]:
+def _made(learner: type[Estimator], *, n_components: int, seed: int) -> tuple[Estimator]:
     """A learner that was only named; a tuple, to be told from one that was given."""
     known = signature(learner.__init__).parameters
     parameters: dict[str, Any] = {}
@@ -146,10 +150,8 @@ def _method(name: str, estimator: Any, scaler: Any, role: Role) -> Method:
             f"methods[{name!r}] learns from labels, and there are none. Give labels, or name "
             "embeddings only (see: nearfar methods)."
         )
-    label = type(estimator).__name__
-    if label.lower() != name.lower():
-        label = name
-    return Method(name, label, role, (Setting(_words(estimator), scaler, estimator),))
+    setting = Setting(_words(estimator), scaler, estimator)
+    return Method(name, label_of(name, estimator), role, (setting,))
 
 
 def _words(estimator: Any) -> str:
@@ -229,11 +231,7 @@ class Embeddings:
     scaler: Any
     n_neighbors: int
     looked_at: tuple[int, ...]
-
-    @property
-    def noun(self) -> str:
-        """What a row is called."""
-        return "row"
+    noun: str = "row"
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""

@@ -20,7 +20,6 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.shared_embeddings import SharedEmbeddings
 from nearfar.app.compare.splits import Tuning, inner_splits
-from nearfar.app.tables.inputs import noun_of
 from nearfar.arrays import Indices
 from nearfar.base.voter import vote, vote_shares
 from nearfar.evaluation.measures import Measure
@@ -36,9 +35,8 @@ MAX_MAPPED = 1000
 class Work(Protocol):
     """What is compared, as the processes of the methods see it."""
 
-    @property
-    def noun(self) -> str:
-        """What a row is called."""
+    #: What a row is called.
+    noun: str
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
         """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
@@ -64,13 +62,12 @@ class Problem:
     #: For each output of a fitted ``prepare``, the raw column it comes from; None if one to one.
     origins: Callable[[Any], list[int]] | None = None
     n_columns: int = 0
+    #: What a row is called.
+    noun: str = "row"
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
-
-    @property
-    def noun(self) -> str:
-        """What a row is called."""
-        return noun_of(self.X)
+    #: Made of settings, what they can share while they are tuned.
+    shares: Callable[[tuple[Setting, ...]], SharedEmbeddings] | None = None
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
@@ -219,7 +216,7 @@ def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Ch
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
     if not inside or idle:
         return Choice(settings[0], 1 if settings[0].votes else None, None, ())
-    shared = SharedEmbeddings(settings) if problem.noun == "set" and len(settings) > 1 else None
+    shared = problem.shares(settings) if problem.shares and len(settings) > 1 else None
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None
     failures: list[tuple[Setting, Exception]] = []

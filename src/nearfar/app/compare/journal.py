@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import joblib
 
 from nearfar.app.compare.methods import Method
-from nearfar.app.compare.splits import INNER_SPLITS
+from nearfar.app.compare.splits import INNER_SPLITS, Tuning
 
 _FORMAT = 1
 
@@ -36,7 +36,7 @@ class Journal:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path, self.fingerprint = path, fingerprint
-        self.tuning: str | None = None
+        self.tuning: Tuning | None = None
         self.results: dict[str, dict[int, dict[str, Any]]] = {}
         #: What must be said of it.
         self.notes: list[str] = []
@@ -88,9 +88,9 @@ class Journal:
             )
         if not isinstance(tuning, str) or tuning not in INNER_SPLITS:
             raise ValueError(f"{self.path} names the tuning {tuning!r}, which is not known.")
-        self.tuning = tuning
+        self.tuning = cast(Tuning, tuning)
 
-    def agreed(self, tuning: str | None) -> str | None:
+    def agreed(self, tuning: Tuning | None) -> Tuning | None:
         """The tuning to go on with; another than that of the results so far is refused."""
         if self.tuning is None:
             return tuning

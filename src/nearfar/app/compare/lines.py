@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -12,10 +11,11 @@ import numpy as np
 from sklearn.compose import ColumnTransformer
 
 from nearfar.app.compare.folds import MAX_K, Problem
+from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import Method
+from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import N_SPLITS, Scheme, Tuning, inner_splits, inner_splitter
-from nearfar.app.tables.columns import Columns
-from nearfar.datasets.tables import EMBEDDED, Table
+from nearfar.datasets.tables import EMBEDDED
 
 # What the lines use besides the estimators of the method.
 _TOOLS = {
@@ -40,25 +40,15 @@ _TOOLS = {
 }
 
 
-def repeat_lines(
-    table: Table,
-    test: Table | None,
-    columns: Columns,
-    method: Method,
-    scheme: Scheme,
-    tuning: Tuning,
-    problem: Problem,
-    *,
-    seed: int,
-    keep: Sequence[Any],
-    drop: Sequence[Any],
-) -> str:
+def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedule) -> str:
     """Lines that tune and test the method as the comparison did, and fit it on all rows.
 
     None for a reference without a plain distance that could be run.
     """
     if not method.settings:
         return ""
+    assert schedule.plan is not None
+    scheme, tuning = schedule.scheme, schedule.plan.tuning
     settings = (
         method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
     )
@@ -70,7 +60,7 @@ def repeat_lines(
     if votes:
         steps.append(("knn", "KNNClassifier()"))
     train = scheme.folds[0].train
-    if test is not None or scheme.code is not None:
+    if kind.test is not None or scheme.code is not None:
         groups = None if problem.groups is None else problem.groups[train]
         inside = inner_splits(tuning, problem.codes[train], groups)
         most = min([MAX_K, *(len(part) for part, _ in inside)])
@@ -88,33 +78,23 @@ def repeat_lines(
         "]",
     ]
     body = [
-        *_data_lines(table, test, keep, drop),
-        *_given_lines(table, problem, scheme),
+        *_data_lines(kind),
+        *_given_lines(problem, scheme),
         "pipeline = Pipeline([",
         *(f"    ({name!r}, {text})," for name, text in steps),
         "], memory=mkdtemp())",
-        *_search_lines(problem, scheme, tuning, grid, test is not None, seed),
+        *_search_lines(kind, problem, scheme, tuning, grid),
     ]
-    text = "\n".join(body)
     used = [prepare, *(part for s in settings for part in (s.scale, s.estimator))]
-    imports = ["from tempfile import mkdtemp", ""]
-    imports += ["import numpy as np"] * ("np." in text) + _imports(text, used)
-    return "\n".join([*imports, "", text]) + "\n"
+    return "from tempfile import mkdtemp\n\n" + _with_imports(body, used)
 
 
 def embedding_lines(
-    table: Table,
-    columns: Columns,
-    method: Method,
-    scheme: Scheme,
-    *,
-    n_neighbors: int,
-    measured: int,
-    keep: Sequence[Any],
-    drop: Sequence[Any],
+    kind: Kind, method: Method, schedule: Schedule, *, n_neighbors: int, measured: int
 ) -> str:
     """Lines that measure an embedding as the comparison did, and fit it to all rows."""
-    setting, prepare = method.settings[0], columns.preprocessor()
+    table, scheme = kind.table, schedule.scheme
+    setting, prepare = method.settings[0], kind.columns.preprocessor()
     steps = [] if isinstance(prepare, str) else [_prepare(prepare)]
     steps += [] if isinstance(setting.scale, str) else [code_of(setting.scale)]
     rows = "X.iloc" if hasattr(table.X, "iloc") else "X"
@@ -136,7 +116,7 @@ def embedding_lines(
         )
     own = _own_folds(scheme)
     body = [
-        *_data_lines(table, None, keep, drop, labels=False),
+        *_data_lines(kind, labels=False),
         *(["# cv: the folds that were given, as pairs of row numbers"] if own else []),
         *ready,
         "shares = []",
@@ -149,13 +129,12 @@ def embedding_lines(
         "print(np.mean(shares))  # the share of neighbours kept",
         f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of all rows, for use",
     ]
+    return _with_imports(body, [prepare, setting.scale, setting.estimator])
+
+
+def _with_imports(body: list[str], estimators: list[Any]) -> str:
+    """Lines, behind those that import what they use."""
     text = "\n".join(body)
-    homes = _imports(text, [prepare, setting.scale, setting.estimator])
-    return "\n".join(["import numpy as np", *homes, "", text]) + "\n"
-
-
-def _imports(text: str, estimators: list[Any]) -> list[str]:
-    """Lines that import what the text uses."""
     homes: dict[str, set[str]] = {
         home: {name for name in names if re.search(rf"\b{name}\b", text)}
         for home, names in _TOOLS.items()
@@ -163,11 +142,13 @@ def _imports(text: str, estimators: list[Any]) -> list[str]:
     for part in estimators:
         for name, home in _homes(part):
             homes.setdefault(home, set()).add(name)
-    return [
+    imports = ["import numpy as np"] * ("np." in text)
+    imports += [
         f"from {home} import {', '.join(sorted(homes[home]))}"
         for home in sorted(homes)
         if homes[home]
     ]
+    return "\n".join([*imports, "", text]) + "\n"
 
 
 def _homes(value: Any) -> list[tuple[str, str]]:
@@ -187,7 +168,7 @@ def _homes(value: Any) -> list[tuple[str, str]]:
     return [(type(value).__name__, home), *inside]
 
 
-def _given_lines(table: Table, problem: Problem, scheme: Scheme) -> list[str]:
+def _given_lines(problem: Problem, scheme: Scheme) -> list[str]:
     """What the lines take from the user as it is, and cannot write down."""
     lines = []
     if not isinstance(problem.measure.scoring, str):
@@ -202,19 +183,15 @@ def _own_folds(scheme: Scheme) -> bool:
 
 
 def _search_lines(
-    problem: Problem,
-    scheme: Scheme,
-    tuning: Tuning,
-    grid: list[str],
-    fixed_test: bool,
-    seed: int,
+    kind: Kind, problem: Problem, scheme: Scheme, tuning: Tuning, grid: list[str]
 ) -> list[str]:
+    seed = kind.question.random_state
     train = scheme.folds[0].train
     scoring = problem.measure.scoring
     scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"
     search = f"GridSearchCV(pipeline, settings, scoring={scoring_text}, cv="
     fit = f"search.fit(X, y)  # on all {problem.noun}s, for use"
-    if fixed_test:
+    if kind.test is not None:
         groups = None if problem.groups is None else problem.groups[train]
         inner = code_of(inner_splitter(tuning, problem.codes[train], groups))
         also = "" if groups is None else ", groups=groups"
@@ -262,15 +239,9 @@ def _search_lines(
     ]
 
 
-def _data_lines(
-    table: Table,
-    test: Table | None,
-    keep: Sequence[Any],
-    drop: Sequence[Any],
-    *,
-    labels: bool = True,
-) -> list[str]:
+def _data_lines(kind: Kind, *, labels: bool = True) -> list[str]:
     """Lines that bring X, y and what goes with them; without ``labels`` X alone."""
+    table, test, keep, drop = kind.table, kind.test, kind.keep, kind.drop
     if table.name in EMBEDDED and table.source is not None and not drop:
         load = f"load_{table.name}(return_X_y=True)"
         return [

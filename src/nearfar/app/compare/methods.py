@@ -1,7 +1,9 @@
 """What is compared: baselines, learners, and classifiers for context, each with its settings.
 
 Every method has at most :data:`MAX_SETTINGS` settings, and all share the same values of k: so each
-learner may try as much as the reference, which is the best of four baselines.
+learner may try as much as the reference, which is the best of four baselines. Classifiers whose
+neighbours vote by a distance of their own are tuned and judged like learners; the others get the
+same scalings, and stand for context.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, Literal
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.base import Learner, all_learners
+from nearfar.base import Estimator, NeighborVoter, all_estimators
 from nearfar.notices import warn
 from nearfar.words import did_you_mean
 
@@ -39,15 +41,17 @@ class Setting:
         First step.
     estimator : learner, classifier or "passthrough"
         What learns. One that predicts by itself gets no vote of neighbours after it.
-    neighbours : bool
-        Whether the neighbours that vote are those that its ``kneighbors`` finds, ``n_neighbors`` of
-        them; otherwise those that are nearest after its map.
     """
 
     label: str
     scale: Any
     estimator: Any
-    neighbours: bool = False
+
+    @property
+    def neighbours(self) -> bool:
+        """Whether those vote that the estimator finds, not those that are nearest after its map."""
+        voter = isinstance(self.estimator, NeighborVoter) and self.estimator.votes
+        return voter and "n_neighbors" in self.estimator.get_params(deep=False)
 
     @property
     def votes(self) -> bool:
@@ -125,63 +129,102 @@ def context_methods(seed: int = 0) -> list[Method]:
     ]
 
 
-def learners(methods: Any = None, scale: Scale = "auto") -> list[Method]:
+def learners(
+    methods: Any = None, scale: Scale = "auto", *, image_shape: tuple[int, ...] | None = None
+) -> list[Method]:
     """The learners to compare.
 
     Parameters
     ----------
     methods : mapping, sequence, str, learner or None
         A mapping from name to a learner, a classifier, or a sequence of up to four of them (its
-        settings); or learners, named after their class, and names of learners of the library or of
-        the entry point group ``nearfar.learners``, or names of rooms ("discriminant") for all
-        their learners; None is a small set that suits most data.
+        settings); or these, named after their class, and names of those of the library or of the
+        entry point group ``nearfar.learners``, or names of rooms ("discriminant") for all of a
+        room; None is a small set that suits most data.
     scale : {"auto", "none", "standard", "unit"}
         How features are scaled before a learner; "auto" tries what there is.
+    image_shape : tuple of int, optional
+        Shape of a row, for estimators of tensors.
     """
     if scale not in ("auto", *_SCALE_WORDS):
         raise ValueError(f"scale={scale!r} must be one of auto, none, standard, unit.")
     if methods is None:
         methods = DEFAULT
     if not isinstance(methods, Mapping):
-        methods = by_name(methods, _presets)
+        methods = by_name(methods, presets)
     if not methods:
         raise ValueError(
             f"methods is empty: name a learner at least, or give None for {', '.join(DEFAULT)}."
         )
-    taken = {method.name for method in [*baselines(), *context_methods()]} | {"reference"}
     found = []
     for name, given in methods.items():
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"methods has the name {name!r}; names must be text.")
-        if name in taken:
-            raise ValueError(
-                f"methods has the name {name!r}, which a baseline has; choose another."
-            )
         estimators = list(given) if isinstance(given, list | tuple) else [given]
+        check_estimators(name, estimators)
+        estimators = [of_rows(name, one, image_shape) for one in estimators]
         found.append(_method(name, estimators, scale))
+    refuse_taken(found, [*baselines(), *context_methods()])
     return found
 
 
-def by_name(methods: Any, made: Callable[[type[Learner]], Any]) -> dict[str, Any]:
-    """Learners by their names; ``made`` says what to compare of a class that is only named."""
+def listed_methods(methods: Any) -> list[Any]:
+    """Names and estimators one by one, however they were given."""
     if isinstance(methods, str):
-        methods = [part.strip() for part in methods.split(",") if part.strip()]
-    elif not isinstance(methods, Iterable) or hasattr(methods, "fit"):
-        methods = [methods]
+        return [part.strip() for part in methods.split(",") if part.strip()]
+    if not isinstance(methods, Iterable) or hasattr(methods, "fit"):
+        return [methods]
+    return list(methods)
+
+
+def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, Any]:
+    """Estimators by their names; ``made`` says what to compare of a class that is only named."""
     found: dict[str, Any] = {}
-    for given in methods:
+    for given in listed_methods(methods):
         if isinstance(given, str):
             for name in family(given) or [given]:
-                found[name.lower()] = made(find_learner(name))
-            continue
-        kind = given if isinstance(given, type) else type(given)
-        name = base = kind.__name__.lower()
-        n = 1
-        while name in found:
-            n += 1
-            name = f"{base} {n}"
-        found[name] = given
+                found[name.lower()] = made(find_estimator(name))
+        else:
+            found[new_name(given, found)] = given
     return found
+
+
+def new_name(given: Any, taken: Iterable[str]) -> str:
+    """A name after the class, with a number where that is taken."""
+    kind = given if isinstance(given, type) else type(given)
+    name = base = kind.__name__.lower()
+    n = 1
+    while name in taken:
+        n += 1
+        name = f"{base} {n}"
+    return name
+
+
+def refuse_taken(found: Iterable[Method], beside: Iterable[Method]) -> None:
+    """Refuse names of methods that are compared anyway."""
+    taken = {method.name for method in beside} | {"reference"}
+    for method in found:
+        if method.name in taken:
+            raise ValueError(
+                f"methods has the name {method.name!r}, which a baseline has; choose another."
+            )
+
+
+def of_rows(name: str, estimator: Any, image_shape: tuple[int, ...] | None) -> Any:
+    """The estimator for flat rows: one of tensors is told their shape, one of sets is refused."""
+    tags = getattr(estimator, "learner_tags", None)
+    if tags is None or tags.input == "vectors":
+        return estimator
+    if tags.input != "tensors":
+        raise ValueError(f"methods[{name!r}] takes {tags.input}, and these are rows.")
+    if estimator.tensor_shape is not None:
+        return estimator
+    if image_shape is None:
+        raise ValueError(
+            f"methods[{name!r}] takes tensors, and these rows have no shape: save them as an array "
+            "of shape (n, height, width), or give an object with tensor_shape."
+        )
+    return clone(estimator).set_params(tensor_shape=tuple(image_shape))
 
 
 def check_estimators(name: str, estimators: list[Any]) -> None:
@@ -206,8 +249,7 @@ def check_estimators(name: str, estimators: list[Any]) -> None:
 
 
 def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
-    check_estimators(name, estimators)
-    own_scaling = any(isinstance(e, Pipeline) or hasattr(e, "predict") for e in estimators)
+    own_scaling = any(isinstance(estimator, Pipeline) for estimator in estimators)
     if own_scaling and scale == "auto":
         pairs: list[tuple[str, Any]] = [("none", estimator) for estimator in estimators]
     elif scale == "auto":
@@ -218,58 +260,75 @@ def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
         pairs = [pairs[0], *pairs[1 : MAX_SETTINGS - len(others)], *others]
     else:
         pairs = [(scale, estimator) for estimator in estimators]
-    label = type(estimators[0]).__name__
-    if label.lower() != name.lower():
-        label = name
-    return Method(name, label, "learner", tuple(_setting(way, e) for way, e in pairs))
+    role: Role = "learner" if any(map(_by_distance, estimators)) else "context"
+    settings = tuple(_setting(way, estimator) for way, estimator in pairs)
+    return Method(name, label_of(name, estimators[0]), role, settings)
+
+
+def _by_distance(estimator: Any) -> bool:
+    """Whether it says what is near: by a map, or by neighbours that vote."""
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    voter = isinstance(last, NeighborVoter) and last.votes
+    return voter or not hasattr(estimator, "predict")
+
+
+def label_of(name: str, estimator: Any) -> str:
+    """The name of the class, unless the user has another."""
+    label = type(estimator).__name__
+    return label if label.lower() == name.lower() else name
 
 
 def _setting(scale: str, estimator: Any) -> Setting:
     from sklearn.preprocessing import Normalizer, StandardScaler
 
     scaler = {"none": "passthrough", "standard": StandardScaler(), "unit": Normalizer()}[scale]
-    text = " ".join(repr(estimator).split())
-    inside = text[text.find("(") + 1 : -1] if len(text) < 120 else ""
+    inside = parameters_of(estimator)
     label = f"{_SCALE_WORDS[scale]}, {inside}" if inside else _SCALE_WORDS[scale]
     return Setting(label, scaler, estimator)
 
 
-def _presets(learner: type[Learner]) -> list[Learner]:
-    """A learner at its default and with the settings it declares."""
-    return [learner(**parameters) for parameters in ({}, *learner.settings)]
+def parameters_of(estimator: Any) -> str:
+    """What stands between the brackets of its text, if that is short."""
+    text = " ".join(repr(estimator).split())
+    return text[text.find("(") + 1 : -1] if len(text) < 120 else ""
+
+
+def presets(kind: type[Estimator]) -> list[Estimator]:
+    """An estimator at its default and with the settings it declares."""
+    return [kind(**parameters) for parameters in ({}, *kind.settings)]
 
 
 def family(room: str) -> list[str]:
-    """Names of the learners of vectors in a room; none if there is no such room.
+    """Names of the estimators of vectors in a room; none if there is no such room.
 
     >>> "RCA" in family("Mahalanobis"), family("lmnn")
     (True, [])
     """
     return [
         name
-        for name, learner in all_learners().items()
-        if learner.__module__.split(".")[1] == room.lower()
-        and learner.learner_tags.input == "vectors"
+        for name, kind in known_estimators().items()
+        if kind.__module__.split(".")[:2] == ["nearfar", room.lower()]
+        and kind.learner_tags.input == "vectors"
     ]
 
 
-def find_learner(name: str) -> type[Learner]:
-    """A learner by name, whatever the case; from other packages by entry point.
+def find_estimator(name: str) -> type[Estimator]:
+    """An estimator by name, whatever the case; from other packages by entry point.
 
-    >>> find_learner("lmnn").__name__
+    >>> find_estimator("lmnn").__name__
     'LMNN'
     """
-    known = known_learners()
-    by_name = {key.lower(): item for key, item in known.items()}
+    by_name = {key.lower(): item for key, item in known_estimators().items()}
     if name.lower() in by_name:
         return by_name[name.lower()]
     hint = did_you_mean(name, by_name).replace("'", "")
     raise ValueError(f"There is no method {name!r}.{hint} Known: {', '.join(sorted(by_name))}.")
 
 
-def known_learners() -> dict[str, type[Learner]]:
-    """Learners of the library, and those that installed packages offer."""
-    found = dict(all_learners())
+def known_estimators() -> dict[str, type[Estimator]]:
+    """What can be compared of the library, and what installed packages offer."""
+    found = all_estimators(role="map") | all_estimators(role="classifier")
+    found = dict(sorted(found.items()))
     for point in entry_points(group="nearfar.learners"):
         try:
             found.setdefault(point.name, point.load())

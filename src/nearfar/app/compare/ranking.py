@@ -8,15 +8,16 @@ from the first are named with it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from nearfar.app.compare.answer import Answer, Row
 from nearfar.app.compare.embeddings import REFERENCE, Embeddings, drawn_rows
 from nearfar.app.compare.judgement import FEW_LEARNERS, LEAST_DEGREES, Judgement, judge
-from nearfar.app.compare.schedule import Run
-from nearfar.app.compare.splits import Scheme
-from nearfar.app.compare.summary import Row, bounds, median_of, not_converged
+from nearfar.app.compare.schedule import Schedule
+from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, holm
 from nearfar.words import count, listed, p_text, percent, points, seconds_text
 
@@ -30,38 +31,21 @@ BESIDE = (
     "gap",
     "residual",
 )
-_LARGE = {"map", "spectrum"}
 # Gaps of an unfolding above which it is said not to be solved to the end.
 _WIDE_GAP = 0.05
 
 
-class Ranking:
-    """Statistics over the folds that all ranked methods share.
+class Ranking(Answer):
+    """PCA is the reference; a random projection is seen and not judged."""
 
-    Parameters
-    ----------
-    runs : dict
-        How far each method came.
-    scheme : Scheme
-        The folds.
-    """
+    problem: Embeddings
+    large = frozenset({"map", "spectrum"})
 
-    def __init__(
-        self,
-        problem: Embeddings,
-        runs: dict[str, Run],
-        scheme: Scheme,
-        *,
-        min_gain: float,
-        confidence: float = 0.95,
-    ) -> None:
-        self.problem, self.scheme = problem, scheme
-        self.min_gain, self.confidence = min_gain, confidence
-        rows = [Row(r.method, r.results, r.status, r.reason, r.peak) for r in runs.values()]
-        self.rows = {row.method.name: row for row in rows}
-        going = [row for row in rows if row.status != "failed" and row.results]
+    def __init__(self, problem: Embeddings, schedule: Schedule, *, min_gain: float) -> None:
+        super().__init__(problem, schedule, min_gain=min_gain)
+        going = [row for row in self.rows.values() if row.status != "failed" and row.results]
         # Ranked is what tested every row once, or came as far as any in a short run.
-        least = min(scheme.n_splits, max((len(row.results) for row in going), default=1))
+        least = min(self.scheme.n_splits, max((len(row.results) for row in going), default=1))
         ranked = [row for row in going if len(row.results) >= least]
         shared = [set(row.results) for row in ranked]
         self.common = sorted(set.intersection(*shared)) if shared else []
@@ -70,16 +54,19 @@ class Ranking:
         self.judged = [row for row in self.ranked if row.method.role != "baseline"]
         self.reference = next((r for r in self.judged if r.method.name == REFERENCE), None)
         self.judgement = self._judge()
-        self.verdict, self.best = self._decide()
+        self.verdict, self._best = self._decide()
+
+    @property
+    def best(self) -> str | None:
+        """The method to use: PCA unless another keeps clearly more."""
+        return self._best
+
+    @property
+    def chosen(self) -> Row:
+        """The method to use, PCA where none was tested."""
+        return self.rows[self.best or REFERENCE]
 
     # Numbers
-
-    def errors(self, row: Row, folds: list[int]) -> Any:
-        """Shares of neighbours lost on some folds."""
-        return np.array([row.results[fold]["error"] for fold in folds])
-
-    def _error(self, row: Row) -> float:
-        return float(self.errors(row, self.common).mean())
 
     def _kept(self, row: Row) -> float:
         return 1.0 - self._error(row)
@@ -143,20 +130,17 @@ class Ranking:
     def _share(self, name: str) -> str:
         return percent(self._kept(self.rows[name]))
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
         if self.best is None:
-            failed = [row for row in self.rows.values() if row.status == "failed"]
-            why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
-            text = f"Cannot tell: no method was tested on one fold in the time given{why}."
-            return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+            return self._cannot_tell("no method was", self.rows.values())
         notes = [
             *self._tie_notes(),
             *self._fitted_notes(),
             *self._count_notes(),
             *self._dimension_notes(),
             *self._certificate_notes(),
-            *self._unjudged_notes(),
+            *self._unjudged_notes(self.rows.values()),
         ]
         method = self.best if self.verdict == "use" else self.judgement.method or self.best
         return {"verdict": self.verdict, "method": method, "text": self._text(), "notes": notes}
@@ -185,7 +169,7 @@ class Ranking:
                     f"Cannot tell which: {name} keeps {share} of {counted}, {gain}, but cannot be "
                     f"told from {self._shares(tied)}."
                 )
-            seconds = median_of(self.rows[self.best], "fit_seconds") or 0.0
+            seconds = self.rows[self.best].median("fit_seconds") or 0.0
             n_train = len(self.scheme.folds[0].train)
             return (
                 f"Use {name}: it keeps {share} of {counted}, {gain}. Cost: "
@@ -219,8 +203,8 @@ class Ranking:
         better = [name for name, found in self.judgement.comparands.items() if found.recommended]
         tied = self.ties(self.best)
         alike = [self.best, *(name for name in tied if name in better or not better)]
-        quick = min(alike, key=lambda n: median_of(self.rows[n], "fit_seconds") or 0.0)
-        cost = seconds_text(median_of(self.rows[quick], "fit_seconds") or 0.0)
+        quick = min(alike, key=lambda n: self.rows[n].median("fit_seconds") or 0.0)
+        cost = seconds_text(self.rows[quick].median("fit_seconds") or 0.0)
         also = " that keep clearly more than PCA" if better else ""
         return [f"The quickest of these{also} is {self._label(quick)} ({cost} a fit)."]
 
@@ -292,19 +276,6 @@ class Ranking:
                 )
         return notes
 
-    def _unjudged_notes(self) -> list[str]:
-        notes = []
-        for row in self.rows.values():
-            if row.status == "failed":
-                notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
-            elif row not in self.ranked:
-                notes.append(
-                    f"{row.method.label} did not finish ({len(row.results)} of "
-                    f"{len(self.scheme.folds)} folds) and was not judged; more time may change the "
-                    "answer."
-                )
-        return notes
-
     def _mean(self, row: Row, key: str) -> float | None:
         found = [result.get(key) for result in row.results.values()]
         values = [value for value in found if value is not None]
@@ -312,77 +283,60 @@ class Ranking:
 
     # The document
 
-    def table(self) -> list[dict[str, Any]]:
-        """A row for each method, what keeps most first; what did not finish comes last."""
-        entries = [self._entry(row) for row in self.rows.values()]
-        return sorted(
-            entries,
-            key=lambda e: (
-                ["done", "unfinished", "failed"].index(e["status"]),
-                np.inf if e["error"] is None else e["error"],
-            ),
+    def _numbers(self, row: Row) -> tuple[Estimate | None, Estimate | None]:
+        folds = self.common if row in self.ranked else sorted(row.results)
+        paired = []
+        if self.reference is not None and row is not self.reference:
+            paired = [fold for fold in folds if fold in self.reference.results]
+        return (
+            self._estimate(row, None, folds) if folds else None,
+            self._estimate(row, self.reference, paired) if paired else None,
         )
 
     def _entry(self, row: Row) -> dict[str, Any]:
-        folds = self.common if row in self.ranked else sorted(row.results)
-        estimate = self._estimate(row, None, folds) if folds else None
-        difference = None
-        if self.reference is not None and row is not self.reference:
-            paired = [fold for fold in folds if fold in self.reference.results]
-            difference = self._estimate(row, self.reference, paired) if paired else None
-        judged = self.judgement.comparands.get(row.method.name)
-        if judged is not None and not judged.difference.degrees > 0:
-            judged = None  # one fold gives no p
-        name = row.method.name
-        chosen = self.best is not None and (
-            name == self.best
-            or (
-                self.verdict == "unsure"
-                and self.best != REFERENCE
-                and name in self.ties(self.best)
-                and (judged is None or judged.recommended)
-            )
-        )
-        warned: dict[str, int] = {}
-        for result in row.results.values():
-            for text in result["warnings"]:
-                warned[text] = warned.get(text, 0) + 1
-        first = next(iter(row.results.values()), {})
-        return {
-            "name": name,
-            "label": row.method.label,
-            "role": row.method.role,
-            "status": row.status,
-            "reason": row.reason,
+        """As for errors, but in shares kept: the higher, the better."""
+        entry = super()._entry(row)
+        results = row.results.values()
+        warned = [text for result in results for text in result["warnings"]]
+        lost, less = entry["error"], entry["difference"]
+        return entry | {
             "setting": row.method.settings[0].label,
-            "n_components": first.get("n_components"),
-            "folds_done": len(row.results),
-            "error": None if estimate is None else estimate.mean,
-            "kept": None if estimate is None else 1.0 - estimate.mean,
-            "interval": _turned(bounds(estimate, self.confidence, is_error=True), 1.0),
-            "difference": None if difference is None else 0.0 - difference.mean,
-            "difference_interval": _turned(bounds(difference, self.confidence), 0.0),
-            "p": None if judged is None else judged.p,
-            "p_holm": None if judged is None else judged.p_holm,
-            "recommended": bool(chosen and row in self.ranked),
+            "n_components": next(iter(results), {}).get("n_components"),
+            "kept": None if lost is None else 1.0 - lost,
+            "interval": _turned(entry["interval"], 1.0),
+            "difference": None if less is None else 0.0 - less,
+            "difference_interval": _turned(entry["difference_interval"], 0.0),
+            "recommended": row in self.ranked and self._is_recommended(row, entry),
             **{key: self._mean(row, key) for key in BESIDE},
             "by_neighbors": {
-                str(number): float(
-                    np.mean([r["by_neighbors"][str(number)] for r in row.results.values()])
-                )
+                str(number): float(np.mean([r["by_neighbors"][str(number)] for r in results]))
                 for number in self.problem.looked_at
-                if row.results
+                if results
             },
-            "fit_seconds": median_of(row, "fit_seconds"),
-            "predict_seconds": median_of(row, "predict_seconds"),
-            "peak_mb": row.peak,
-            "not_converged": sum(not_converged(r) for r in row.results.values()),
-            "warnings": [{"text": text, "folds": times} for text, times in warned.items()],
-            "results": [
-                {key: value for key, value in row.results[fold].items() if key not in _LARGE}
-                for fold in sorted(row.results)
+            "warnings": [
+                {"text": text, "folds": warned.count(text)} for text in dict.fromkeys(warned)
             ],
         }
+
+    def _is_recommended(self, row: Row, entry: dict[str, Any]) -> bool:
+        """Whether it is the first, or cannot be told from it."""
+        name = row.method.name
+        if self.best is None or name == self.best:
+            return name == self.best
+        tied = self.verdict == "unsure" and self.best != REFERENCE and name in self.ties(self.best)
+        return tied and (entry["p"] is None or entry["recommended"])
+
+    def warnings(self) -> list[Trap]:
+        """What the learners warned of, each text once with who said it."""
+        said: dict[str, list[str]] = {}
+        for row in self.rows.values():
+            texts = dict.fromkeys(text for r in row.results.values() for text in r["warnings"])
+            for text in list(texts)[:1]:
+                kind, _, rest = text.partition(": ")
+                words = rest if kind.endswith("Warning") and rest else text
+                label = row.method.label
+                said.setdefault(words.removeprefix(f"{label}: "), []).append(label)
+        return [Trap(", ".join(labels), text) for text, labels in said.items()]
 
     def pictures(self) -> dict[str, Any]:
         """What the report draws: places of rows of the first fold, and spectra."""

@@ -14,6 +14,7 @@ from nearfar.app.compare.folds import Work
 from nearfar.app.compare.journal import Journal
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.pool import LocalPool, ProcessPool
+from nearfar.app.compare.question import Question
 from nearfar.app.compare.splits import INNER_SPLITS, Scheme, Tuning
 from nearfar.app.progress import Progress
 from nearfar.words import seconds_text
@@ -64,10 +65,11 @@ class Schedule:
     ----------
     scheme_for : callable
         Folds for a number of repeats; fewer repeats are the first folds of more.
-    time_budget : float or None
-        Seconds from ``began``; what runs then is killed.
-    tuning, repeats : str and int, or None
-        What the user fixed; otherwise the pilot decides.
+    question : Question
+        Its ``budget`` in seconds from ``began``, when what runs is killed; its ``repeats``,
+        ``workers`` and ``isolate``.
+    tuning : str or None
+        As the user fixed it; otherwise the pilot decides, as for the repeats.
     """
 
     def __init__(
@@ -75,23 +77,24 @@ class Schedule:
         problem: Work,
         methods: list[Method],
         scheme_for: Callable[[int], Scheme],
+        question: Question,
         *,
-        began: float,
-        time_budget: float | None,
         tuning: Tuning | None,
-        repeats: int | None,
-        max_repeats: int,
-        n_jobs: int,
-        isolate: bool,
+        began: float,
         journal: Journal | None,
         progress: Progress,
     ) -> None:
         self.problem, self.scheme_for = problem, scheme_for
         self.runs = {method.name: Run(method) for method in methods}
-        self.began, self.budget = began, time_budget
-        self.tuning, self.repeats, self.max_repeats = tuning, repeats, max_repeats
-        self.n_jobs = n_jobs
-        self.pool: ProcessPool | LocalPool = (ProcessPool if isolate else LocalPool)(problem)
+        self.began, self.budget = began, question.budget
+        self.scheme = scheme_for(1)
+        # Few groups are split once, however often it is asked for.
+        anew = len(scheme_for(2).folds) > len(self.scheme.folds)
+        self.tuning, self.max_repeats = tuning, MAX_REPEATS if anew else 1
+        self.repeats = question.repeats if anew else 1
+        self.n_jobs = question.workers
+        pool = ProcessPool if question.isolate else LocalPool
+        self.pool: ProcessPool | LocalPool = pool(problem)
         self.journal, self.progress = journal, progress
         if journal is not None:
             for name, run in self.runs.items():
@@ -101,7 +104,6 @@ class Schedule:
             for line in journal.notes:
                 progress.say(line)
         self.plan: Plan | None = None
-        self.scheme = scheme_for(1)
         self.status = "complete"
 
     def run(self) -> None:

@@ -8,7 +8,7 @@ inside the training sets of a fold: k, ridge, dimension, number of words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,13 @@ from nearfar.app.compare.methods import (
     Setting,
     check_estimators,
     context_methods,
-    find_learner,
+    find_estimator,
+    label_of,
+    listed_methods,
+    new_name,
+    parameters_of,
+    presets,
+    refuse_taken,
 )
 from nearfar.app.compare.set_neighbors import VectorDistanceNeighbors
 from nearfar.distributions.bag_of_words import BagOfWords
@@ -53,8 +59,6 @@ class SetMethod:
     label: str
     text: str
     make: Callable[[int], list[tuple[str, Any]]]
-    #: Whether neighbours vote that the estimator itself finds.
-    neighbours: bool = False
     #: Module and extra without which it cannot run.
     needs: tuple[str, str] | None = None
 
@@ -73,9 +77,7 @@ def _dissimilarity(metric: str) -> SetMethod:
             ("raw", knn()),
         ]
 
-    return SetMethod(
-        f"k-NN, {words}", f"k nearest sets by the dissimilarity {metric}", make, neighbours=True
-    )
+    return SetMethod(f"k-NN, {words}", f"k nearest sets by the dissimilarity {metric}", make)
 
 
 def _embeddings(seed: int) -> list[tuple[str, Any]]:
@@ -161,14 +163,12 @@ SET_METHODS |= {
         "k-NN, earth mover",
         "k nearest sets by the earth mover's distance (slow; needs nearfar[ot])",
         _by_vectors("emd"),
-        neighbours=True,
         needs=("ot", "ot"),
     ),
     "dtw": SetMethod(
         "k-NN, time warping",
         "k nearest sequences by dynamic time warping (slow; needs nearfar[dtw])",
         _by_vectors("dtw"),
-        neighbours=True,
         needs=("tslearn", "dtw"),
     ),
 }
@@ -187,7 +187,7 @@ def plain_setting(standardize: bool = False) -> Setting:
     """The plainest way: neighbours by the means of the sets."""
     knn = SetKNeighborsClassifier(metric="mean", standardize=standardize)
     words = "standardised" if standardize else "raw"
-    return Setting(words, "passthrough", knn, neighbours=True)
+    return Setting(words, "passthrough", knn)
 
 
 def set_context(seed: int = 0) -> list[Method]:
@@ -201,9 +201,10 @@ def set_learners(methods: Any = None, scale: Scale = "auto", seed: int = 0) -> l
     Parameters
     ----------
     methods : mapping, sequence, str, estimator or None
-        Names of :data:`SET_METHODS`, "distributions" for all that need no extra package,
-        estimators that take ``Sets``, or a mapping from names to estimators or up to four of them
-        (settings to tune); None is a selection that suits most data.
+        Names of :data:`SET_METHODS` or of other estimators that take ``Sets``, "distributions" for
+        all of the first that need no extra package; such estimators; or a mapping from names to
+        estimators or up to four of them (settings to tune). None is a selection that suits most
+        data.
     scale : {"auto", "none", "standard"}
         Whether features are divided by their standard deviations over all training vectors; "auto"
         tries both.
@@ -214,27 +215,23 @@ def set_learners(methods: Any = None, scale: Scale = "auto", seed: int = 0) -> l
         raise ValueError(f"scale={scale!r}: for sets it is auto, none or standard.")
     if methods is None:
         methods = DEFAULT
-    if isinstance(methods, str):
-        methods = [part.strip() for part in methods.split(",") if part.strip()]
-    elif not isinstance(methods, Iterable) or hasattr(methods, "fit"):
-        methods = [methods]
+    named = isinstance(methods, Mapping)
+    given = methods.items() if named else ((None, one) for one in listed_methods(methods))
     found: dict[str, Method] = {}
-    given = methods.items() if isinstance(methods, Mapping) else ((None, one) for one in methods)
     for name, one in given:
         if isinstance(one, str):
             for key in _names(one):
-                found[name or key] = _named(name or key, SET_METHODS[key], scale, seed)
+                if key in SET_METHODS:
+                    found[name or key] = _named(name or key, SET_METHODS[key], scale, seed)
+                else:
+                    found[name or key] = _given(name or key, presets(find_estimator(key)))
             continue
-        method = _given(name, one, found)
-        found[method.name] = method
+        several = list(one) if isinstance(one, list | tuple) else [one]
+        own = new_name(several[0] if several else one, found) if name is None else name
+        found[own] = _given(own, several)
     if not found:
         raise ValueError(f"methods is empty: name one at least, of {', '.join(SET_METHODS)}.")
-    taken = {method.name for method in [*set_baselines(), *set_context()]} | {"reference"}
-    for name in found:
-        if name in taken:
-            raise ValueError(
-                f"methods has the name {name!r}, which a baseline has; choose another."
-            )
+    refuse_taken(found.values(), [*set_baselines(), *set_context()])
     return list(found.values())
 
 
@@ -248,11 +245,13 @@ def _names(text: str) -> list[str]:
     if key is not None:
         return [key]
     try:
-        learner = find_learner(text)
+        kind = find_estimator(text)
     except ValueError:
         hint = did_you_mean(name, SET_METHODS).replace("'", "")
     else:
-        hint = f" {learner.__name__} takes {learner.learner_tags.input}, and these are sets."
+        if kind.learner_tags.input == "sets":
+            return [kind.__name__.lower()]
+        hint = f" {kind.__name__} takes {kind.learner_tags.input}, and these are sets."
     raise ValueError(
         f"There is no method {text!r} for sets.{hint} Known: {', '.join(SET_METHODS)}."
     )
@@ -270,11 +269,8 @@ def _named(name: str, method: SetMethod, scale: Scale, seed: int) -> Method:
             (f"{words}, raw", e.set_params(**dict.fromkeys(_switches(e), fixed)))
             for words, e in made
         ]
-    settings = [
-        Setting(words, "passthrough", estimator, neighbours=method.neighbours)
-        for words, estimator in made
-    ]
-    return Method(name, method.label, "learner", tuple(settings))
+    settings = tuple(Setting(words, "passthrough", estimator) for words, estimator in made)
+    return Method(name, method.label, "learner", settings)
 
 
 def _switches(estimator: Any) -> dict[str, bool]:
@@ -286,23 +282,8 @@ def _switches(estimator: Any) -> dict[str, bool]:
     }
 
 
-def _given(name: Any, given: Any, found: Mapping[str, Method]) -> Method:
-    """A method of the user's own."""
-    estimators = list(given) if isinstance(given, list | tuple) else [given]
-    label = type(estimators[0]).__name__ if estimators else ""
-    if name is None:
-        name = base = label.lower()
-        n = 1
-        while name in found:
-            n += 1
-            name = f"{base} {n}"
+def _given(name: str, estimators: list[Any]) -> Method:
+    """A method that has no entry above: the user's own, or one that the registry knows."""
     check_estimators(name, estimators)
-    settings = []
-    for estimator in estimators:
-        text = " ".join(repr(estimator).split())
-        inside = text[text.find("(") + 1 : -1] if len(text) < 120 else ""
-        own = isinstance(estimator, SetKNeighborsClassifier | VectorDistanceNeighbors)
-        settings.append(Setting(inside, "passthrough", estimator, neighbours=own))
-    return Method(
-        name, label if label.lower() == name.lower() else name, "learner", tuple(settings)
-    )
+    settings = tuple(Setting(parameters_of(one), "passthrough", one) for one in estimators)
+    return Method(name, label_of(name, estimators[0]), "learner", settings)

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.arrays import Indices, Matrix
+from nearfar.arrays import Matrix
 from nearfar.base.voter import nearest
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
-from nearfar.words import percent
 
 #: Neighbours of a set whose ellipses are shown beside its own.
 SHOWN_NEIGHBOURS = 5
@@ -142,27 +141,10 @@ def principal_plane(rows: Matrix) -> tuple[Matrix, Matrix]:
     return axes * np.where(signs == 0, 1.0, signs), shares
 
 
-def pairs_of(neighbors: Indices) -> Indices:
-    """Edges from each set to its neighbours, each once."""
-    n, k = neighbors.shape
-    ends = np.column_stack([np.repeat(np.arange(n), k), neighbors.ravel()])
-    return np.asarray(np.unique(np.sort(ends, axis=1), axis=0))
-
-
 def symmetric_pairs(gaussians: Gaussians, metric: str) -> Matrix:
     """Dissimilarities of all pairs; of one that is not symmetric, the mean of both ways."""
     D = dissimilarity(gaussians, metric=metric, n_jobs=-1)
     return np.asarray((D + D.T) / 2) if metric.endswith("kl") else D
-
-
-def plane_words(shares: list[float], standardized: bool) -> str:
-    """What plane the ellipses lie in."""
-    units = "standardised " if standardized else ""
-    return (
-        "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
-        f"the plane of the first two principal directions of all {units}vectors, which hold "
-        f"{percent(sum(shares))} of their variance."
-    )
 
 
 def _affordable(sets: Sets, metric: str) -> int:

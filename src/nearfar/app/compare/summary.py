@@ -1,63 +1,36 @@
-"""From the results of folds to the document: every number that is shown, as plain data."""
+"""Learners held against the best plain distance, by the errors of held-out rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearfar.app.compare.answer import Answer, Results, Row, bounds
 from nearfar.app.compare.folds import Problem, shown_rows
 from nearfar.app.compare.judgement import Judgement, context_notes, judge, sentence
 from nearfar.app.compare.methods import Method
-from nearfar.app.compare.schedule import Run
-from nearfar.app.compare.splits import Scheme
+from nearfar.app.compare.schedule import Schedule
+from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
 
-Results = dict[int, dict[str, Any]]
 REFERENCE = "reference"
 
 
-@dataclass
-class Row:
-    """A method's results, ready to be ranked."""
+class Summary(Answer):
+    """The reference is, in each training fold, the plain distance that did best inside it."""
 
-    method: Method
-    results: Results
-    status: str
-    reason: str | None
-    peak: float | None
+    problem: Problem
+    large = frozenset({"predicted", "neighbors", "map", "history", "weights"})
 
-
-class Summary:
-    """Statistics over the folds that all ranked methods share.
-
-    Parameters
-    ----------
-    runs : dict
-        How far each method came.
-    scheme : Scheme
-        The folds.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        runs: dict[str, Run],
-        scheme: Scheme,
-        *,
-        min_gain: float,
-        confidence: float = 0.95,
-    ) -> None:
-        self.problem, self.scheme = problem, scheme
-        self.min_gain, self.confidence = min_gain, confidence
-        rows = [Row(r.method, r.results, r.status, r.reason, r.peak) for r in runs.values()]
-        self.rows = {row.method.name: row for row in rows}
+    def __init__(self, problem: Problem, schedule: Schedule, *, min_gain: float) -> None:
+        super().__init__(problem, schedule, min_gain=min_gain)
         reference = self._reference()
         self.rows = {REFERENCE: reference, **self.rows}
         # Ranked is what tested every row once, or came as far as the reference in a short run.
-        least = max(1, min(scheme.n_splits, len(reference.results)))
+        least = max(1, min(self.scheme.n_splits, len(reference.results)))
         self.ranked = [
             row
             for row in self.rows.values()
@@ -91,10 +64,6 @@ class Summary:
     def fixed(self) -> bool:
         """Whether there is one test set and no other fold."""
         return len(self.scheme.folds) == 1
-
-    def errors(self, row: Row, folds: list[int]) -> NDArray[np.float64]:
-        """Errors of a method on some folds."""
-        return np.array([row.results[fold]["error"] for fold in folds])
 
     def _estimate(self, rows: list[Row], folds: list[int]) -> Estimate:
         """Mean error of the first method, minus that of the second if there are two."""
@@ -130,11 +99,10 @@ class Summary:
         learners = [row for row in self.ranked if row.method.role == "learner"]
         if not self.common:
             return Judgement("unsure", None, float("nan"))
-        errors = {r.method.name: float(self.errors(r, self.common).mean()) for r in learners}
+        errors = {row.method.name: self._error(row) for row in learners}
         differences = {r.method.name: self._estimate([r, reference], self.common) for r in learners}
-        base = float(self.errors(reference, self.common).mean())
         return judge(
-            base,
+            self._error(reference),
             errors,
             differences,
             min_gain=self.min_gain,
@@ -171,16 +139,16 @@ class Summary:
         # Its error is that of no single row where the choice differed from fold to fold.
         return label if len(set(names)) == 1 else f"the best plain distance (mostly {label})"
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
+        caution = []
+        if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
+            caution = ["See the warnings first: if they are right, every error above is too low."]
         if not self.common:
-            failed = [row for row in self._of_role("baseline") if row.status == "failed"]
-            why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
-            text = (
-                "Cannot tell: not even the plain distances were tested on one fold in the time "
-                f"given{why}."
+            found = self._cannot_tell(
+                "not even the plain distances were", self._of_role("baseline")
             )
-            return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+            return found | {"notes": caution}
         nested = self.nested()
         judgement = self.judgement
         label = self.reference_label()
@@ -191,9 +159,7 @@ class Summary:
             measure=self.problem.measure.name,
             n_rows=len(self.scheme.folds[0].test) if self.fixed else len(self.problem.codes),
             fixed=self.fixed,
-            fit_seconds={
-                name: median_of(row, "fit_seconds") or 0.0 for name, row in self.rows.items()
-            },
+            fit_seconds={name: row.median("fit_seconds") or 0.0 for name, row in self.rows.items()},
             n_train=int(np.median([len(self.scheme.folds[fold].train) for fold in self.common])),
             min_gain=self.min_gain,
             nested_error=None if nested is None else nested["error"],
@@ -204,7 +170,17 @@ class Summary:
             "verdict": judgement.verdict,
             "method": judgement.method,
             "text": text,
-            "notes": [*self._context_notes(), *self._reference_notes(), *self._unjudged_notes()],
+            "notes": [
+                *caution,
+                *self._context_notes(),
+                *self._reference_notes(),
+                *(
+                    f"{row.method.label} failed and is not among the plain distances: {row.reason}"
+                    for row in self._of_role("baseline")
+                    if row.status == "failed"
+                ),
+                *self._unjudged_notes(self._of_role("learner")),
+            ],
         }
 
     def _context_notes(self) -> list[str]:
@@ -232,23 +208,6 @@ class Summary:
             notes.append(f"Also clearly better than the plain distance: {', '.join(others)}.")
         return notes
 
-    def _unjudged_notes(self) -> list[str]:
-        notes = [
-            f"{row.method.label} failed and is not among the plain distances: {row.reason}"
-            for row in self._of_role("baseline")
-            if row.status == "failed"
-        ]
-        for row in self._of_role("learner"):
-            if row.status == "failed":
-                notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
-            elif row not in self.ranked:
-                notes.append(
-                    f"{row.method.label} did not finish ({len(row.results)} of "
-                    f"{len(self.scheme.folds)} folds) and was not judged; more time may change the "
-                    "answer."
-                )
-        return notes
-
     def _clearly_better(self, used: Row) -> list[tuple[str, float]]:
         """Classifiers for context whose errors are clearly fewer."""
         found = []
@@ -270,56 +229,25 @@ class Summary:
         chosen = self.judgement.method if self.judgement.verdict == "use" else None
         return REFERENCE if chosen is None else chosen
 
+    @property
+    def chosen(self) -> Row:
+        """The method to use."""
+        return self.rows[self.best]
+
     # The document
 
-    def table(self) -> list[dict[str, Any]]:
-        """A row for each method, by error; what did not finish comes last."""
-        entries = [self._entry(row) for row in self.rows.values()]
-        return sorted(
-            entries,
-            key=lambda e: (
-                ["done", "unfinished", "failed"].index(e["status"]),
-                np.inf if e["error"] is None else e["error"],
-            ),
+    def _numbers(self, row: Row) -> tuple[Estimate | None, Estimate | None]:
+        ranked = row in self.ranked
+        folds = [f for f in self.common if f in row.results] if ranked else sorted(row.results)
+        reference = self.rows[REFERENCE]
+        paired = [fold for fold in folds if fold in reference.results]
+        return (
+            self._estimate([row], folds) if folds else None,
+            self._to_reference(row, paired) if row is not reference and paired else None,
         )
 
     def _entry(self, row: Row) -> dict[str, Any]:
-        ranked = row in self.ranked
-        folds = [f for f in self.common if f in row.results] if ranked else sorted(row.results)
-        estimate = self._estimate([row], folds) if folds else None
-        reference = self.rows[REFERENCE]
-        paired = [fold for fold in folds if fold in reference.results]
-        difference = None
-        if row is not reference and paired:
-            difference = self._to_reference(row, paired)
-        judged = self.judgement.comparands.get(row.method.name)
-        if judged is not None and not judged.difference.degrees > 0:
-            judged = None  # one fold gives no p
-        warned = [r for r in row.results.values() if not_converged(r)]
-        return {
-            "name": row.method.name,
-            "label": row.method.label,
-            "role": row.method.role,
-            "status": row.status,
-            "reason": row.reason,
-            "folds_done": len(row.results),
-            "error": None if estimate is None else estimate.mean,
-            "interval": bounds(estimate, self.confidence, is_error=True),
-            "difference": None if difference is None else difference.mean,
-            "difference_interval": bounds(difference, self.confidence),
-            "p": None if judged is None else judged.p,
-            "p_holm": None if judged is None else judged.p_holm,
-            "recommended": judged is not None and judged.recommended,
-            "fit_seconds": median_of(row, "fit_seconds"),
-            "tune_seconds": median_of(row, "tune_seconds"),
-            "predict_seconds": median_of(row, "predict_seconds"),
-            "peak_mb": row.peak,
-            "not_converged": len(warned),
-            "results": [
-                {key: value for key, value in row.results[fold].items() if key not in _LARGE}
-                for fold in sorted(row.results)
-            ],
-        }
+        return super()._entry(row) | {"tune_seconds": row.median("tune_seconds")}
 
     def pictures(self) -> dict[str, Any]:
         """What the report draws: held-out predictions and neighbours, maps, weights, histories."""
@@ -376,34 +304,9 @@ class Summary:
         }
 
 
-# Kept out of the table: shown as pictures.
-_LARGE = {"predicted", "neighbors", "map", "history", "weights"}
-
-
 def _inner(result: dict[str, Any]) -> float:
     return np.inf if result["inner_error"] is None else float(result["inner_error"])
 
 
 def _all_settings(rows: list[Row]) -> tuple[Any, ...]:
     return tuple(setting for row in rows for setting in row.method.settings)
-
-
-def median_of(row: Row, key: str) -> float | None:
-    """Median of a number over the folds."""
-    values = [result[key] for result in row.results.values()]
-    return float(np.median(values)) if values else None
-
-
-def bounds(
-    estimate: Estimate | None, confidence: float, *, is_error: bool = False
-) -> list[float] | None:
-    """Both ends of an estimate's interval; None where there is none."""
-    if estimate is None or not estimate.degrees > 0:
-        return None
-    low, high = estimate.interval(confidence)
-    return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
-
-
-def not_converged(result: dict[str, Any]) -> bool:
-    """Whether a learner warned that it stopped before the end."""
-    return any(text.startswith("ConvergenceWarning") for text in result["warnings"])

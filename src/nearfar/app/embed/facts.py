@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearfar.base import Learner
 from nearfar.evaluation.quality import embedding_quality, pairs_quality, rank_trustworthiness
 from nearfar.manifold.mvu import intrinsic_dimension
-from nearfar.words import count, percent
+from nearfar.words import count, percent, small_percent
 
 Floats = NDArray[Any]
 
@@ -30,20 +30,6 @@ _NEIGHBORS = 15
 _MOST_ROWS, _MOST_RANKED = 10_000, 5_000
 # Eigenvalues that are kept for the page.
 _MOST_VALUES = 20
-
-
-def small_percent(share: float) -> str:
-    """A share in percent, with a digit that means something however small it is.
-
-    >>> small_percent(0.0041), small_percent(0.00042), small_percent(3e-9), small_percent(0.5)
-    ('0.4 %', '0.04 %', 'less than 0.0001 %', '50 %')
-    """
-    if abs(share) < 1e-6:
-        return "less than 0.0001 %"
-    if abs(share) >= 0.0995:
-        return f"{100 * share:,.0f} %"
-    digits = max(1, -math.floor(math.log10(abs(100 * share))))
-    return f"{100 * share:.{digits}f} %"
 
 
 # The certificate

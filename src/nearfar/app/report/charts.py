@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nearfar.app.report.markup import Markup, join, tag
 from nearfar.app.report.words import MINUS
 
@@ -239,6 +242,14 @@ def swatch(code: int) -> Markup:
     mark = marker(code, 5, 5)
     size = {"viewBox": "0 0 10 10", "width": 14, "height": 14}
     return tag("svg", mark, class_="swatch", aria_hidden="true", **size)
+
+
+def fitted(spots: NDArray[np.float64], size: float, edge: float = 10.0) -> NDArray[np.float64]:
+    """Places in a square, y upwards; one unit on both axes, since distances are what it shows."""
+    low, high = spots.min(axis=0), spots.max(axis=0)
+    span = float((high - low).max()) or 1.0
+    within = (spots - (low + high) / 2) / span * (size - 2 * edge)
+    return np.asarray(size / 2 + within * [1, -1])
 
 
 def scatter(marks: list[Markup], label: str, number: int, size: float) -> Markup:

@@ -7,30 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from nearfar.app.embed.embedding import FORMAT, describe_fitted
-from nearfar.app.embed.facts import small_percent
-from nearfar.app.embed.set_embeddings import describe_fitted_sets
+from nearfar.app.compare.shown import FORMAT
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import is_picture
 from nearfar.app.report.ellipses import ellipses_for_script, ellipses_view, packed
 from nearfar.app.report.markup import Markup, script_json, tag
-from nearfar.app.report.page import render_page, write_page
+from nearfar.app.report.page import figure, frame, render_page, write_page
 from nearfar.app.report.words import (
     SPACE,
     cut,
     cut_lines,
     cut_list,
-    moment,
     number,
     percent,
     seconds,
     significant,
     unbroken,
 )
-from nearfar.summaries.sets import Sets
-from nearfar.words import count
+from nearfar.words import count, small_percent
 
 #: Shades from the least number to the largest, as many as the style sheet has.
 SHADES = 16
@@ -43,111 +39,20 @@ TURN, TILT = 0.6, 0.35
 HOVER_BYTES = 3_000_000
 
 
-def write_embedding(
-    learner: Any,
-    X: ArrayLike,
-    path: str | os.PathLike[str],
-    *,
-    color: ArrayLike | None = None,
-    color_name: str | None = None,
-    name: str = "data",
-    image_shape: tuple[int, ...] | None = None,
-    show_rows: bool = True,
-    force: bool = False,
-) -> Path:
-    """Write the page of a fitted embedding.
-
-    It shows the picture in two or three dimensions, coloured, with the neighbour graph's edges on
-    demand and the row or the image where you point; below it the certificate, how well
-    neighbourhoods are kept, and the spectrum. The page needs no network, and no script for the
-    picture itself. Needs jinja2.
-
-    Parameters
-    ----------
-    learner : learner or Pipeline
-        Fitted to X: any with ``embedding_`` or ``transform``. Of a Pipeline the last step is the
-        learner.
-    X : array-like or DataFrame of shape (n_samples, n_features), or Sets
-        What it was fitted to. Of sets the page shows the ellipses too, and the learner is a
-        ``SetEmbedding``.
-    path : path-like
-        Where the page goes.
-    color : array-like of shape (n_samples,), optional
-        Labels, or numbers, to colour by.
-    color_name : str, optional
-        What they are; by default the name of a Series, or "label".
-    name : str, default="data"
-        Of the data, for the title.
-    image_shape : tuple of int, optional
-        (height, width) or (height, width, 3) if each row is an image.
-    show_rows : bool, default=True
-        Whether the page may hold values, or images, of rows.
-    force : bool, default=False
-        Replace a file that is there. Otherwise that raises ``FileExistsError``.
-
-    Returns
-    -------
-    Path
-        Where the page is.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from sklearn.datasets import load_iris
-    >>> from nearfar import Isomap
-    >>> from nearfar.app.report import write_embedding
-    >>> X, y = load_iris(return_X_y=True)
-    >>> isomap = Isomap(n_neighbors=30).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_embedding(isomap, X, Path(folder) / "iris.html", color=y)
-    ...     "Isomap drew 150 rows in 2 dimensions" in page.read_text("utf-8")
-    True
-    """
-    options: dict[str, Any] = {
-        "color": color,
-        "color_name": color_name,
-        "name": name,
-        "show_rows": show_rows,
-    }
-    if isinstance(X, Sets):
-        if image_shape is not None:
-            raise ValueError("image_shape is for rows that are images, and X are sets.")
-        document = describe_fitted_sets(learner, X, **options)
-    else:
-        document = describe_fitted(learner, X, image_shape=image_shape, **options)
-    return write_embedding_document(document, path, force=force)
-
-
 def write_embedding_document(
     document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False
 ) -> Path:
-    """Write the page of what is known of an embedding.
-
-    Parameters
-    ----------
-    document : dict
-        What ``nearfar.app.embed.embedding.describe`` returned.
-    path : path-like
-        Where the page goes.
-    force : bool, default=False
-        Replace a file that is there.
-    """
+    """Write the page of what ``nearfar.app.embed.embedding.describe`` returned."""
     return write_page(
         lambda: render_embedding(document), path, force=force, example="embedding.html"
     )
 
 
 def render_embedding(document: dict[str, Any]) -> str:
-    """Draw the page of what is known of an embedding.
-
-    Parameters
-    ----------
-    document : dict
-        What ``nearfar.app.embed.embedding.describe`` returned.
-    """
+    """Draw the page of what ``nearfar.app.embed.embedding.describe`` returned."""
     if document.get("format") != FORMAT or "coordinates" not in document:
         raise ValueError("document should be what describe() of an embedding returned.")
-    script = ["embedding.js", *(["ellipses.js"] if document.get("sets") else [])]
+    script = ["embedding.js", *(["ellipses.js"] if document["sets"] else [])]
     return render_page(
         "embedding.html.jinja", _page(document), style="embedding.css", script=script
     )
@@ -157,12 +62,8 @@ def _page(document: dict[str, Any]) -> dict[str, Any]:
     """Everything the template asks for."""
     told = document["answer"]
     lead = told["lead"]
-    return {
-        "name": cut(document["name"], 60) or "data",
-        "made": moment(document["created"]),
-        "version": cut(document["versions"].get("nearfar"), 40),
-        "command": "embed",
-        "first": "picture",
+    around = frame(document["name"], document["created"], document["versions"], "embed", "picture")
+    return around | {
         "answer": {
             "verdict": told["verdict"],
             "word": told["word"],
@@ -191,7 +92,7 @@ def _page(document: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
-        ("Sets" if document.get("sets") else "Rows", f"{document['n_rows']:,}"),
+        (f"{document['unit'].capitalize()}s", f"{document['n_rows']:,}"),
         ("Features", f"{document['n_features']:,}"),
         ("Method", f"{document['method']}({cut(document['parameters'], 200)})"),
     ]
@@ -203,37 +104,20 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
 def _figures(document: dict[str, Any]) -> list[dict[str, str]]:
     """Large numbers below the picture."""
     figures = []
-    proof, values = document["certificate"], document["spectrum"]
+    proof, values, judged = document["certificate"], document["spectrum"], document["quality"]
     if proof["gap"] is not None:
-        gap = max(proof["gap"], 0.0)
-        figures.append(
-            {
-                "title": "Gap to the best possible",
-                "value": _fine_percent(gap),
-                "note": f"residual {_fine_percent(proof['residual'])}",
-            }
-        )
+        gap, note = max(proof["gap"], 0.0), f"residual {_fine_percent(proof['residual'])}"
+        figures.append(figure("Gap to the best possible", _fine_percent(gap), note))
     if values["drawn"] is not None and values["dimension"] is not None:
-        figures.append(
-            {
-                "title": "Dimensions by the spectrum",
-                "value": str(values["dimension"]),
-                "note": f"those drawn hold {percent(min(values['drawn'], 1.0))}",
-            }
-        )
-    for measure in document["quality"]["measures"]:
-        if measure["name"] in ("intersection", "trust", "trustworthiness"):
-            figures.append(
-                {
-                    "title": measure["label"],
-                    "value": percent(measure["value"])
-                    if measure["name"] == "intersection"
-                    else f"{measure['value']:.3f}",
-                    "note": f"of the {document['quality']['n_neighbors']} nearest"
-                    if measure["name"] == "intersection"
-                    else "1 is the best",
-                }
-            )
+        note = f"those drawn hold {percent(min(values['drawn'], 1.0))}"
+        figures.append(figure("Dimensions by the spectrum", str(values["dimension"]), note))
+    for measure in judged["measures"]:
+        label, value = measure["label"], measure["value"]
+        if measure["name"] == "intersection":
+            note = f"of the {judged['n_neighbors']} nearest"
+            figures.append(figure(label, percent(value), note))
+        elif measure["name"] in ("trust", "trustworthiness"):
+            figures.append(figure(label, f"{value:.3f}", "1 is the best"))
     return figures[:4]
 
 
@@ -309,8 +193,7 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
     edges = document["edges"]
     total = document["n_rows"]
     by = "" if color is None else f", coloured by {cut(color['name'], 40)}"
-    sets = document.get("sets")
-    noun = "row" if sets is None else "set"
+    noun = document["unit"]
     label = f"{document['method']}: {count(n, noun)} in {q} dimensions{by}"
     return {
         "label": label,
@@ -328,7 +211,7 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
         "images": bool(_images(document)),
         "hidden": document["contents"] is None,
         "noun": noun,
-        "ellipses": None if sets is None else ellipses_view(sets),
+        "ellipses": ellipses_view(document["sets"]),
         "data": script_json(_for_script(document, places, codes)),
     }
 
@@ -475,13 +358,11 @@ def _for_script(
         "n_ids": (document["contents"] or {}).get("n_ids", 0),
         "images": _images(document),
         "shapes": list(charts.SHAPES),
-        "noun": "Row",
+        "noun": document["unit"].capitalize(),
         "titles": None,
         "ellipses": None,
+        **ellipses_for_script(document["sets"]),
     }
-    sets = document.get("sets")
-    if sets is not None:
-        found |= ellipses_for_script(sets)
     if color is not None and color["kind"] == "classes":
         found["names"] = [cut(name, 40) for name in color["classes"]]
     elif color is not None:

@@ -9,18 +9,14 @@ import numpy as np
 from nearfar.app.report import charts, sections
 from nearfar.app.report.comparison import Comparison, Method
 from nearfar.app.report.markup import Markup, tag
+from nearfar.app.report.page import figure
 from nearfar.app.report.words import (
     NONE,
     cut,
-    interval,
     listed,
-    megabytes,
     number,
-    p_value,
     pair,
     percent,
-    points,
-    seconds,
 )
 
 View = dict[str, Any]
@@ -28,7 +24,6 @@ View = dict[str, Any]
 PICTURES = 12
 LEGEND = 20
 SIZE = 240.0
-EDGE = 10.0
 STEPS = 9
 SPECTRA = 6
 
@@ -60,40 +55,23 @@ def _answer(comparison: Comparison) -> View:
 
 def _figures(comparison: Comparison) -> list[View]:
     """Up to four numbers: the best, PCA, the difference, and chance."""
-    level = comparison.confidence
     named = comparison.by_name.get(comparison["answer"]["method"])
     reference = comparison.reference
-    figures = []
-    for method in dict.fromkeys(m["name"] for m in (named, reference) if m is not None):
-        found = comparison.by_name[method]
-        if number(found.get("kept")) is not None:
-            ends = interval(found["interval"])
-            figures.append(
-                {
-                    "title": f"{comparison.label(method)} keeps",
-                    "value": percent(found["kept"]),
-                    "note": f"{level} interval {ends}" if ends else "no interval yet",
-                }
-            )
-    if named is not None and named is not reference and number(named["difference"]) is not None:
-        ends = interval(named["difference_interval"], points)
-        known = number(named["p_holm"]) is not None
-        figures.append(
-            {
-                "title": "Difference",
-                "value": points(named["difference"], unit=True),
-                "note": (f"{level} interval {ends}" if ends else "no interval yet")
-                + (f"; p {p_value(named['p_holm'])} after Holm" if known else ""),
-            }
+    figures = [
+        figure(
+            f"{comparison.label(method['name'])} keeps",
+            percent(method["kept"]),
+            sections.said_interval(comparison, method["interval"]),
         )
-    if number(comparison.protocol["chance"]) is not None:
-        figures.append(
-            {
-                "title": "By chance",
-                "value": percent(comparison.protocol["chance"]),
-                "note": "what rows thrown at random would keep",
-            }
-        )
+        for method in ((named,) if named is reference else (named, reference))
+        if method is not None and number(method.get("kept")) is not None
+    ]
+    if named is not reference:
+        figures += sections.difference_figure(comparison, named)
+    chance = comparison.protocol["chance"]
+    if number(chance) is not None:
+        note = "what rows thrown at random would keep"
+        figures.append(figure("By chance", percent(chance), note))
     return figures
 
 
@@ -102,81 +80,31 @@ def leaderboard_view(comparison: Comparison) -> View:
     if not comparison.methods:
         return {"empty": "No method was run."}
     shown = comparison.methods[: sections.METHODS]
-    others = [m for m in shown if m["role"] == "learner"] or shown
-    values = [end for m in others for end in pair(m["difference_interval"]) or ()]
-    values += [m["difference"] for m in others if number(m["difference"]) is not None]
-    scale = charts.difference_scale(values)
-    reference = comparison.reference
-    gain = number(comparison.protocol["min_gain"])
-    lost = number(reference["error"]) if reference else None
-    threshold = None if gain is None or lost is None else gain * lost
-    return {
-        "rows": [_row(comparison, m, scale, threshold) for m in shown],
-        "more": len(comparison.methods) - len(shown),
-        "axis": charts.axis(scale, 3),
-        "measure_note": cut(comparison.protocol["measure_note"], 600),
-        "confidence": comparison.confidence,
-        "threshold": None if threshold is None else points(threshold, unit=True),
+    return sections.board(comparison, _cells, ticks=3, note=600) | {
         "certified": any(number(m.get("gap")) is not None for m in shown),
         "neighbours": comparison.protocol["n_neighbors"],
     }
 
 
-def _row(
-    comparison: Comparison, method: Method, scale: charts.Scale, threshold: float | None
-) -> View:
-    label = comparison.label(method["name"])
-    value, ends = number(method["difference"]), pair(method["difference_interval"])
-    kind = "unclear"
-    if ends is not None:
-        kind = "better" if ends[0] > 0 else "worse" if ends[1] < 0 else "unclear"
-    forest = None
-    if method["role"] == "reference":
-        forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
-    elif value is not None and method["status"] != "failed":
-        said = f"{label}: {points(value, unit=True)}, interval {interval(ends, points)}"
-        forest = charts.forest(scale, value, ends, kind, said, threshold)
-    planned = len(comparison["folds"]) or method["folds_done"]
-    numbers = {
-        key: number(method.get(key))
-        for key in ("kept", "kept_fitted", "trust", "continuity", "rank_trust", "gap")
-    }
+def _cells(method: Method) -> View:
     return {
-        "label": label,
-        "role": method["role"],
-        "status": method["status"],
-        "reason": cut(method["reason"], 400),
         "setting": cut(method.get("setting"), 80),
-        "recommended": bool(method["recommended"]),
-        "kept": percent(numbers["kept"]),
-        "interval": interval(method["interval"]),
-        "difference": points(value),
-        "difference_interval": interval(ends, points),
-        "kind": kind,
-        "forest": forest,
-        "fitted": percent(numbers["kept_fitted"]),
-        "trust": _decimals(numbers["trust"]),
-        "continuity": _decimals(numbers["continuity"]),
-        "unstretched": _decimals(number(method.get("continuity_without_stretched"))),
-        "ranks": _decimals(numbers["rank_trust"]),
-        "gap": _gap(numbers["gap"]),
-        "folds": f"{method['folds_done']:,} of {planned:,}",
-        "fit": seconds(method["fit_seconds"]),
-        "mb": megabytes(method["peak_mb"]),
-        "not_converged": method["not_converged"] or 0,
-        "sort": {
-            "label": label.casefold(),
-            **{key: "" if value is None else repr(value) for key, value in numbers.items()},
-            "difference": "" if value is None else repr(value),
-            "folds": repr(method["folds_done"]),
-            "fit": _sortable(method["fit_seconds"]),
-            "mb": _sortable(method["peak_mb"]),
-        },
+        "kept": percent(method.get("kept")),
+        "fitted": percent(method.get("kept_fitted")),
+        "trust": _decimals(method.get("trust")),
+        "continuity": _decimals(method.get("continuity")),
+        "unstretched": _decimals(method.get("continuity_without_stretched")),
+        "ranks": _decimals(method.get("rank_trust")),
+        "gap": _gap(number(method.get("gap"))),
+        "sort": sections.sort_keys(
+            method, "kept", "kept_fitted", "trust", "continuity", "rank_trust", "gap"
+        ),
     }
 
 
-def _decimals(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+def _decimals(value: Any) -> str:
+    found = number(value)
+    return NONE if found is None else f"{found:.3f}"
 
 
 def _gap(value: float | None) -> str:
@@ -184,11 +112,6 @@ def _gap(value: float | None) -> str:
     if value is None:
         return ""
     return "< 0.01 %" if value < 1e-4 else f"≤ {100 * value:.2g} %"
-
-
-def _sortable(value: Any) -> str:
-    found = number(value)
-    return "" if found is None else repr(found)
 
 
 # Pictures
@@ -253,19 +176,14 @@ def _turned(spots: Any, model: Any) -> Any:
 
 
 def _picture(spots: Any, codes: list[Any], kind: str, n_fitted: int, label: str) -> Markup:
-    low, high = spots.min(axis=0), spots.max(axis=0)
-    # One unit on both axes: distances are what the picture shows.
-    span = float((high - low).max()) or 1.0
-    spots = (spots - (low + high) / 2) / span * (SIZE - 2 * EDGE) + SIZE / 2
+    spots = charts.fitted(spots, SIZE)
     radius = 2.4 if len(spots) > 200 else 3.2
     marks = []
     for i, (x, y) in enumerate(spots.tolist()):
         code = codes[i]
         name = "none" if not isinstance(code, int) else f"{_prefix(kind)}{code % _wheel(kind)}"
         held = " held" if i >= n_fitted else ""
-        marks.append(
-            tag("circle", class_=name + held, cx=round(x, 1), cy=round(SIZE - y, 1), r=radius)
-        )
+        marks.append(tag("circle", class_=name + held, cx=round(x, 1), cy=round(y, 1), r=radius))
     said = f"{label}: where it places {len(spots):,} rows"
     return tag(
         "svg",

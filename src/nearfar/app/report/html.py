@@ -9,11 +9,10 @@ from typing import Any
 from nearfar.app.report import sections
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.embeddings import embeddings_view
-from nearfar.app.report.maps import chosen_points, maps_view
-from nearfar.app.report.neighbours import neighbours_view, sampled_rows
-from nearfar.app.report.page import render_page, write_page
+from nearfar.app.report.maps import maps_view
+from nearfar.app.report.neighbours import neighbours_view
+from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.sets import sets_view
-from nearfar.app.report.words import cut, moment
 
 
 def render(document: dict[str, Any]) -> str:
@@ -49,7 +48,10 @@ def render(document: dict[str, Any]) -> str:
     style, script = ["report.css"], ["report.js"]
     if comparison["sets"]:
         style, script = [*style, "embedding.css"], [*script, "embedding.js", "ellipses.js"]
-    return render_page(template, _frame(comparison) | view, style=style, script=script)
+    around = frame(
+        comparison.data["name"], comparison["created"], comparison["versions"], "compare", "answer"
+    )
+    return render_page(template, around | view, style=style, script=script)
 
 
 def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -82,33 +84,6 @@ def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool
     return write_page(lambda: render(document), path, force=force, example="report.html")
 
 
-def rows_to_show(document: dict[str, Any]) -> list[int]:
-    """The rows whose contents the report of this document can show.
-
-    A comparison asks for them before it fills ``document["rows"]`` and ``document["images"]``,
-    which may then leave out all others.
-
-    Parameters
-    ----------
-    document : dict
-        The document, with ``held_out`` and ``maps``.
-
-    Returns
-    -------
-    list of int
-        Row numbers; those of the sampled neighbours first, then those that a hover shows.
-
-    Examples
-    --------
-    >>> rows_to_show({"format": 1})
-    []
-    """
-    comparison = Comparison(document)
-    rows = comparison["maps"]["rows"]
-    drawn = [rows[i] for i in chosen_points(comparison)]
-    return list(dict.fromkeys([*sampled_rows(comparison), *drawn]))
-
-
 def _report(comparison: Comparison) -> dict[str, Any]:
     """Everything the template of labelled data asks for."""
     return {
@@ -124,15 +99,4 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "weights": sections.weights_view(comparison),
         "cost": sections.cost_view(comparison),
         "protocol": sections.protocol_view(comparison),
-    }
-
-
-def _frame(comparison: Comparison) -> dict[str, Any]:
-    """What the pages of both kinds have."""
-    return {
-        "name": cut(comparison.data["name"], 60) or "data",
-        "made": moment(comparison["created"]),
-        "version": cut(comparison["versions"].get("nearfar"), 40),
-        "command": "compare",
-        "first": "answer",
     }

@@ -6,20 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from nearfar.app.compare.shown import chosen_points, map_names
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.markup import Markup, script_json
 from nearfar.app.report.words import cut, number, percent
 from nearfar.words import count
 
-POINTS = 4000  # in all maps together; the folds of the strips are counted apart
-MAPS = 12
 LEGEND = 40
 # Columns and characters that a hover shows, the first pair that fits into so many bytes.
 HOVER = ((8, 24), (6, 18), (4, 12), (2, 10))
 HOVER_BYTES = 900_000
 IMAGE_BYTES = 900_000
-EDGE = 10.0
 
 
 def maps_view(comparison: Comparison) -> dict[str, Any]:
@@ -32,7 +30,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         }
     chosen = chosen_points(comparison)
     classes = [comparison["maps"]["classes"][i] for i in chosen]
-    predicted = {name: _predictions(comparison, name) for name in names}
+    predicted = {name: comparison.predicted(name) for name in names}
     size = 220.0 if len(chosen) <= 100 else 300.0 if len(chosen) <= 600 else 400.0
     maps, hover_maps = [], []
     for position, name in enumerate(names):
@@ -77,34 +75,6 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def map_names(comparison: Comparison) -> list[str]:
-    """Reference, best learner, then the others in their order."""
-    methods = comparison["maps"]["methods"]
-    first = [m["name"] for m in (comparison.reference, comparison.best) if m is not None]
-    ordered = [*first, *(m["name"] for m in comparison.methods), *methods]
-    return [name for name in dict.fromkeys(ordered) if name in methods][:MAPS]
-
-
-def chosen_points(comparison: Comparison) -> list[int]:
-    """Positions in the map's lists: all, or a seeded subsample that every map shares."""
-    names = map_names(comparison)
-    total = min(len(comparison["maps"]["rows"]), len(comparison["maps"]["classes"]))
-    most = POINTS // max(len(names), 1)
-    if total <= most:
-        return list(range(total))
-    return np.sort(comparison.random().choice(total, most, replace=False)).tolist()
-
-
-def _predictions(comparison: Comparison, name: str) -> dict[int, int]:
-    held_out = comparison.held_out
-    guesses = held_out["predicted"].get(name) or []
-    return {
-        row: guess
-        for row, guess in zip(held_out["rows"], guesses, strict=False)
-        if guess is not None
-    }
-
-
 def _marks(
     places: dict[str, Any],
     chosen: list[int],
@@ -112,7 +82,7 @@ def _marks(
     guesses: list[Any],
     size: float,
 ) -> list[Markup]:
-    """One mark a point; both axes have one unit, since distances are what the map shows."""
+    """One mark a point."""
     xs, ys = places.get("x") or [], places.get("y") or []
     found = [
         (index, x, y)
@@ -123,15 +93,11 @@ def _marks(
     ]
     if not found:
         return []
-    spots = np.array([(x, y) for _, x, y in found])
-    low, high = spots.min(axis=0), spots.max(axis=0)
-    span = float((high - low).max()) or 1.0
-    spots = (spots - (low + high) / 2) / span * (size - 2 * EDGE)
+    spots = charts.fitted(np.array([(x, y) for _, x, y in found]), size)
     marks = []
     for (index, _, _), (x, y) in zip(found, spots.tolist(), strict=True):
         wrong = guesses[index] is not None and guesses[index] != classes[index]
-        place = (size / 2 + x, size / 2 - y)
-        marks.append((wrong, charts.marker(_code(classes[index]), *place, index, wrong)))
+        marks.append((wrong, charts.marker(_code(classes[index]), x, y, index, wrong)))
     # Misclassified rows on top.
     return [mark for _, mark in sorted(marks, key=lambda pair: pair[0])]
 

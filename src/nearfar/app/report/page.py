@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.report.markup import Markup, breakable
+from nearfar.app.report.words import cut, moment
 from nearfar.extras import require
 
 
@@ -43,6 +44,24 @@ def render_page(
     page = environment.get_template(template).render(content | inside)
     # Last of all: no half of a surrogate pair may reach the file.
     return str(page).encode("utf-8", "replace").decode("utf-8")
+
+
+def frame(
+    name: Any, created: Any, versions: dict[str, Any], command: str, first: str
+) -> dict[str, Any]:
+    """What every page has around its sections; ``first`` is where the page begins."""
+    return {
+        "name": cut(name, 60) or "data",
+        "made": moment(created),
+        "version": cut(versions.get("nearfar"), 40),
+        "command": command,
+        "first": first,
+    }
+
+
+def figure(title: str, value: str, note: str) -> dict[str, str]:
+    """A large number with what it is."""
+    return {"title": title, "value": value, "note": note}
 
 
 def _each(first: str, others: str | list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.stats import rankdata
 
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison, Method, shares_by_fold
+from nearfar.app.report.page import figure
 from nearfar.app.report.words import (
     NONE,
     SPACE,
@@ -56,6 +58,15 @@ VERDICTS = {
     "keep": "Keep the distance you have",
     "unsure": "Cannot tell yet",
 }
+# Keys of a method by the columns that show them.
+_KEYS = {
+    "p": "p_holm",
+    "folds": "folds_done",
+    "tune": "tune_seconds",
+    "fit": "fit_seconds",
+    "predict": "predict_seconds",
+    "mb": "peak_mb",
+}
 STATUSES = {
     "time budget reached": "The time budget was reached before all was done.",
     "interrupted": "The comparison was interrupted before all was done.",
@@ -89,40 +100,20 @@ def answer_view(comparison: Comparison) -> View:
 
 def _figures(comparison: Comparison) -> list[View]:
     """Up to four numbers: before, after, the difference, and after selection."""
-    figures = []
+    figures: list[View] = []
     reference, best, nested = comparison.reference, comparison.best, comparison["nested"]
-    level = comparison.confidence
     for method, title in ((reference, "Reference"), (best, "Best learner")):
         if method is not None and number(method["error"]) is not None:
             label = comparison.label(method["name"])
-            figures.append(
-                {
-                    "title": f"{title}: {label}" if label != title else title,
-                    "value": percent(method["error"]),
-                    "note": f"{comparison.measure.lower()}, "
-                    f"{_said_interval(level, interval(method['interval']))}",
-                }
-            )
-    if best is not None and number(best["difference"]) is not None:
-        known = number(best["p_holm"]) is not None
-        p = f"; p {p_value(best['p_holm'])}".replace(" ", SPACE).replace(SPACE, " ", 1)
-        p = f"{p} after Holm" if known else ""
-        figures.append(
-            {
-                "title": "Difference",
-                "value": points(best["difference"], unit=True),
-                "note": _said_interval(level, interval(best["difference_interval"], points)) + p,
-            }
-        )
+            title = f"{title}: {label}" if label != title else title
+            note = f"{comparison.measure.lower()}, {said_interval(comparison, method['interval'])}"
+            figures.append(figure(title, percent(method["error"]), note))
+    figures += difference_figure(comparison, best)
     if nested:
-        figures.append(
-            {
-                "title": f"After choosing inside {_inside(comparison)}",
-                "value": percent(nested.get("error")),
-                "note": "what to expect of the choice itself, "
-                f"{_said_interval(level, interval(nested.get('interval')))}",
-            }
-        )
+        title = f"After choosing inside {_inside(comparison)}"
+        said = said_interval(comparison, nested.get("interval"))
+        note = f"what to expect of the choice itself, {said}"
+        figures.append(figure(title, percent(nested.get("error")), note))
     return figures
 
 
@@ -130,23 +121,36 @@ def _inside(comparison: Comparison) -> str:
     return f"the training {comparison.noun}s" if comparison.fixed else "each fold"
 
 
-def _said_interval(level: str, ends: str) -> str:
-    return f"{level} interval {ends}" if ends else "no interval yet"
+def difference_figure(comparison: Comparison, method: Method | None) -> list[View]:
+    """The difference of a method to the reference, where it is known."""
+    if method is None or number(method["difference"]) is None:
+        return []
+    note = said_interval(comparison, method["difference_interval"], points)
+    if number(method["p_holm"]) is not None:
+        p = f"p {p_value(method['p_holm'])}".replace(" ", SPACE)
+        note += f"; {p} after Holm"
+    return [figure("Difference", points(method["difference"], unit=True), note)]
+
+
+def said_interval(comparison: Comparison, ends: Any, write: Any = percent) -> str:
+    """An interval with its level."""
+    text = interval(ends, write)
+    return f"{comparison.confidence} interval {text}" if text else "no interval yet"
 
 
 def data_view(comparison: Comparison) -> View:
     """Size, columns left out, messages and warnings."""
     data = comparison.data
-    sets, noun = data["sets"], comparison.noun
+    vectors, noun = data["sets"], comparison.noun
     facts = [
         (f"{noun.capitalize()}s", _whole(data["n_rows"])),
         ("Features", _whole(data["n_features"])),
         ("Classes", _whole(len(data["classes"]) or None)),
         ("Target", cut(data["target"]) or NONE),
     ]
-    if sets is not None:
-        facts.insert(1, ("Vectors", _whole(sets["n_vectors"])))
-        facts.insert(2, ("Of a set", f"{_whole(sets['least'])} to {_whole(sets['most'])}"))
+    if vectors is not None:
+        size = f"{_whole(vectors['least'])} to {_whole(vectors['most'])}"
+        facts[1:1] = [("Vectors", _whole(vectors["n_vectors"])), (f"Of a {noun}", size)]
     if data["groups"]:
         facts.append(("Groups", f"{cut(data['groups']['name'])} ({_whole(data['groups']['n'])})"))
     if data["time"]:
@@ -194,67 +198,76 @@ def leaderboard_view(comparison: Comparison) -> View:
     """All methods, finished or not."""
     if not comparison.methods:
         return {"empty": "No method was run."}
+    nested, methods = comparison["nested"], comparison.methods[:METHODS]
+    return board(comparison, _leaderboard_cells, ticks=4, note=400) | {
+        "measure": comparison.measure,
+        "nested": None if not nested else _nested(comparison, nested),
+        "inside": _inside(comparison),
+        "any_not_converged": any(m["not_converged"] for m in methods),
+        "any_context": any(m["role"] == "context" for m in methods),
+    }
+
+
+def _leaderboard_cells(method: Method) -> View:
+    return {
+        "stopped": method["status"] == "failed",
+        "setting": _usual_setting(method) if method["role"] == "reference" else "",
+        "error": percent(method["error"]),
+        "p": p_value(method["p_holm"]),
+        "sort": sort_keys(method, "error", "p"),
+    }
+
+
+def board(
+    comparison: Comparison, cells: Callable[[Method], View], *, ticks: int, note: int
+) -> View:
+    """A leaderboard: what those of all comparisons have, and the cells of one's own."""
     compared = [m for m in comparison.methods if m["role"] != "context"]
     scale = _difference_scale([m for m in compared if m["role"] == "learner"] or compared)
     threshold = _smallest_gain(comparison)
     shown = comparison.methods[:METHODS]
-    nested = comparison["nested"]
+    rows = []
+    for method in shown:
+        row, own = _board_row(comparison, method, scale, threshold), cells(method)
+        rows.append(row | own | {"sort": row["sort"] | own["sort"]})
     return {
-        "rows": [_leaderboard_row(comparison, m, scale, threshold) for m in shown],
+        "rows": rows,
         "more": len(comparison.methods) - len(shown),
-        "axis": charts.axis(scale, 4),
-        "measure": comparison.measure,
-        "measure_note": cut(comparison.protocol["measure_note"], 400),
+        "axis": charts.axis(scale, ticks),
+        "measure_note": cut(comparison.protocol["measure_note"], note),
         "confidence": comparison.confidence,
-        "nested": None if not nested else _nested(comparison, nested),
-        "inside": _inside(comparison),
         "threshold": None if threshold is None else points(threshold, unit=True),
-        "any_not_converged": any(m["not_converged"] for m in shown),
-        "any_context": any(m["role"] == "context" for m in shown),
     }
 
 
-def _leaderboard_row(
+def _board_row(
     comparison: Comparison, method: Method, scale: charts.Scale, threshold: float | None
 ) -> View:
-    label = comparison.label(method["name"])
+    label, kind = comparison.label(method["name"]), _kind(comparison, method)
     value, ends = number(method["difference"]), pair(method["difference_interval"])
-    stopped = method["status"] == "failed"
     forest = None
     if method["role"] == "reference":
         forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
-    elif value is not None and not stopped:
+    elif value is not None and method["status"] != "failed":
         said = f"{label}: {points(value, unit=True)}, interval {interval(ends, points)}"
-        forest = charts.forest(scale, value, ends, _kind(method), said, threshold)
+        forest = charts.forest(scale, value, ends, kind, said, threshold)
     planned = len(comparison["folds"]) or method["folds_done"]
     return {
         "label": label,
         "role": method["role"],
         "status": method["status"],
         "reason": cut(method["reason"], 400),
-        "stopped": stopped,
         "recommended": bool(method["recommended"]),
-        "setting": _usual_setting(method) if method["role"] == "reference" else "",
-        "error": percent(method["error"]),
         "interval": interval(method["interval"]),
         "difference": points(value),
         "difference_interval": interval(ends, points),
-        "kind": _kind(method),
+        "kind": kind,
         "forest": forest,
-        "p": p_value(method["p_holm"]),
         "folds": f"{method['folds_done']:,} of {planned:,}",
         "fit": seconds(method["fit_seconds"]),
         "mb": megabytes(method["peak_mb"]),
         "not_converged": method["not_converged"] or 0,
-        "sort": {
-            "label": label.casefold(),
-            "error": _sortable(method["error"]),
-            "difference": _sortable(value),
-            "p": _sortable(method["p_holm"]),
-            "folds": _sortable(method["folds_done"]),
-            "fit": _sortable(method["fit_seconds"]),
-            "mb": _sortable(method["peak_mb"]),
-        },
+        "sort": {"label": label.casefold()} | sort_keys(method, "difference", "folds", "fit", "mb"),
     }
 
 
@@ -312,7 +325,7 @@ def paired_view(comparison: Comparison) -> View:
         "folds": f"{len(comparison['common_folds']):,} of {count(len(comparison['folds']), 'fold')}"
         if len(comparison["common_folds"]) < len(comparison["folds"])
         else "",
-        "more": len(comparison.learners) - min(len(comparison.learners), LEARNERS),
+        "more": max(0, len(comparison.learners) - LEARNERS),
         "hidden": any(row["hidden"] for row in rows),
         "outside": any(not scale.holds(dot.value) for row in rows for dot in row["dots"]),
     }
@@ -353,7 +366,7 @@ def _paired_row(
         "lanes": lanes,
         "mean": mean,
         "ends": ends,
-        "kind": _kind(method),
+        "kind": _kind(comparison, method),
         "mean_text": points(mean, unit=True),
         "interval": interval(ends, points),
         "tally": tally,
@@ -615,13 +628,8 @@ def _cost_row(comparison: Comparison, method: Method) -> View:
         "k": k or NONE,
         "settings": _counted(settings, 3),
         "warnings": _counted(warned, 3),
-        "sort": {
-            "label": comparison.label(method["name"]).casefold(),
-            "tune": _sortable(method["tune_seconds"]),
-            "fit": _sortable(method["fit_seconds"]),
-            "predict": _sortable(method["predict_seconds"]),
-            "mb": _sortable(method["peak_mb"]),
-        },
+        "sort": {"label": comparison.label(method["name"]).casefold()}
+        | sort_keys(method, "tune", "fit", "predict", "mb"),
     }
 
 
@@ -715,15 +723,15 @@ def _smallest_gain(comparison: Comparison) -> float | None:
     """The difference that a recommendation needs: relative to the reference's error."""
     reference, gain = comparison.reference, number(comparison.protocol["min_gain"])
     error = number(reference["error"]) if reference else None
-    return None if gain is None or error is None else -gain * error
+    return None if gain is None or error is None else comparison.sense * gain * error
 
 
-def _kind(method: Method) -> str:
+def _kind(comparison: Comparison, method: Method) -> str:
     """What the interval says: better, worse or unclear."""
     ends = pair(method["difference_interval"])
-    if ends is None:
+    if ends is None or ends[0] <= 0 <= ends[1]:
         return "unclear"
-    return "better" if ends[1] < 0 else "worse" if ends[0] > 0 else "unclear"
+    return "better" if ends[0] * comparison.sense > 0 else "worse"
 
 
 def _usual_setting(method: Method) -> str:
@@ -732,10 +740,10 @@ def _usual_setting(method: Method) -> str:
     return listed([f"{text} in {n} of {total}" for text, n in settings.most_common()], 3)
 
 
-def _sortable(value: Any) -> str:
-    """A number for the script that sorts; empty ones go last."""
-    found = number(value)
-    return "" if found is None else repr(found)
+def sort_keys(method: Method, *names: str) -> dict[str, str]:
+    """Numbers of columns for the script that sorts; empty ones go last."""
+    found = {name: number(method.get(_KEYS.get(name, name))) for name in names}
+    return {name: "" if value is None else repr(value) for name, value in found.items()}
 
 
 def _whole(value: Any) -> str:

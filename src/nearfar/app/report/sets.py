@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.app.compare.set_pictures import pairs_of
 from nearfar.app.report.comparison import Comparison
-from nearfar.app.report.ellipses import metric_words
+from nearfar.app.report.ellipses import metric_words, pairs_of
 from nearfar.app.report.embedding import picture_view
 from nearfar.words import count
 
@@ -18,56 +17,52 @@ _MOST_CLASSES = 254
 
 def sets_view(comparison: Comparison) -> dict[str, Any] | None:
     """Each set a mark, and the ellipses; None where no sets were compared."""
-    sets = comparison["sets"]
-    if not sets:
+    found = comparison["sets"]
+    if not found:
         return None
-    rows = sets["rows"]
+    rows = found["rows"]
     classes = comparison.data["classes"]
-    held = comparison.held_out
-    known = {int(row): code for row, code in held["labels"].items()}
-    known |= dict(zip(held["rows"], held["true"], strict=False))
-    codes = np.array([known.get(row, -1) for row in rows])
-    columns = {"vectors": [f"{size:,}" for size in sets["sizes"]], **_predicted(comparison, rows)}
+    codes = np.array([comparison.labels.get(row, -1) for row in rows])
+    columns = {"vectors": [f"{size:,}" for size in found["sizes"]], **_predicted(comparison, rows)}
     color = None
     if len(classes) <= _MOST_CLASSES:
         name = comparison.data["target"] or "label"
         color = {"name": name, "kind": "classes", "classes": classes, "codes": codes}
-    neighbors = np.asarray(sets["neighbors"])
+    neighbors = np.asarray(found["neighbors"])
     document = {
         "method": "Sets",
-        "coordinates": np.asarray(sets["coordinates"]),
+        "unit": comparison.noun,
+        "coordinates": np.asarray(found["coordinates"]),
         "color": color,
         "edges": pairs_of(neighbors),
         "n_neighbors": int(neighbors.shape[1]),
-        "n_rows": sets["n_sets"],
+        "n_rows": found["n_sets"],
         "drawn": np.asarray(rows),
         "contents": {"columns": columns, "n_ids": 0} if comparison.shows_rows else None,
-        "sets": sets,
+        "sets": found,
     }
-    whose = f", the dissimilarity of {sets['method']}" if sets.get("method") else ""
+    whose = f", the dissimilarity of {found['method']}" if found.get("method") else ""
     rule = (
-        f"Each mark is a set, placed so that distances in the picture are near to {_by(sets)}"
+        f"Each mark is a set, placed so that distances in the picture are near to {_by(found)}"
         f"{whose}. Labels colour it and place nothing; no error of this report was measured on it."
     )
-    few = len(rows) < sets["n_sets"]
+    few = len(rows) < found["n_sets"]
     if few:
-        rule += f" A random {len(rows):,} of {count(sets['n_sets'], 'set')} are drawn."
+        rule += f" A random {len(rows):,} of {count(found['n_sets'], 'set')} are drawn."
     return {"rule": rule, "picture": picture_view(document)}
 
 
-def _by(sets: dict[str, Any]) -> str:
-    return metric_words(sets["metric"]) + (
-        " of standardised vectors" if sets["standardized"] else ""
-    )
+def _by(found: dict[str, Any]) -> str:
+    units = " of standardised vectors" if found["standardized"] else ""
+    return metric_words(found["metric"]) + units
 
 
 def _predicted(comparison: Comparison, rows: list[int]) -> dict[str, list[str]]:
     """What held-out sets were taken for, by the reference and by the best method."""
-    held, found = comparison.held_out, {}
+    found = {}
     for method in (comparison.reference, comparison.best):
-        guesses = None if method is None else held["predicted"].get(method["name"])
+        guesses = {} if method is None else comparison.predicted(method["name"])
         if method is not None and guesses:
-            by_row = dict(zip(held["rows"], guesses, strict=False))
-            texts = [comparison.class_name(by_row.get(row)) for row in rows]
+            texts = [comparison.class_name(guesses.get(row)) for row in rows]
             found[f"by {comparison.label(method['name'])}"] = texts
     return found

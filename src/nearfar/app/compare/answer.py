@@ -1,0 +1,174 @@
+"""From the results of folds to numbers and words: what all answers share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.app.compare.judgement import Judgement
+from nearfar.app.compare.methods import Method
+from nearfar.app.compare.schedule import Schedule
+from nearfar.app.tables.traps import Trap
+from nearfar.evaluation.inference import Estimate
+
+Results = dict[int, dict[str, Any]]
+
+
+@dataclass
+class Row:
+    """A method's results, ready to be ranked."""
+
+    method: Method
+    results: Results
+    status: str
+    reason: str | None
+    peak: float | None
+
+    def median(self, key: str) -> float | None:
+        """Median of a number over the folds."""
+        values = [result[key] for result in self.results.values()]
+        return float(np.median(values)) if values else None
+
+
+class Answer(ABC):
+    """Statistics over the folds that all ranked methods share.
+
+    Parameters
+    ----------
+    problem : Work
+        What was compared.
+    schedule : Schedule
+        How far each method came, and by which folds.
+    """
+
+    #: What of a result is kept out of the table: it is shown as a picture.
+    large: ClassVar[frozenset[str]]
+    confidence = 0.95
+    #: Folds that all ranked methods have done.
+    common: list[int]
+    ranked: list[Row]
+    judgement: Judgement
+
+    def __init__(self, problem: Any, schedule: Schedule, *, min_gain: float) -> None:
+        self.problem, self.scheme, self.min_gain = problem, schedule.scheme, min_gain
+        runs = schedule.runs.values()
+        self.rows = {
+            run.method.name: Row(run.method, run.results, run.status, run.reason, run.peak)
+            for run in runs
+        }
+
+    @property
+    @abstractmethod
+    def best(self) -> str | None:
+        """Name of the method to use."""
+
+    @property
+    @abstractmethod
+    def chosen(self) -> Row:
+        """The method whose code is shown."""
+
+    @abstractmethod
+    def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
+        """Verdict, sentence and notes."""
+
+    @abstractmethod
+    def pictures(self) -> dict[str, Any]:
+        """What the report draws."""
+
+    @abstractmethod
+    def _numbers(self, row: Row) -> tuple[Estimate | None, Estimate | None]:
+        """A method's error, and its difference to the reference, as far as they are known."""
+
+    def nested(self) -> dict[str, Any] | None:
+        """The error when the method too is chosen inside each training fold."""
+        return None
+
+    def warnings(self) -> list[Trap]:
+        """What the methods warned of and all should read."""
+        return []
+
+    def errors(self, row: Row, folds: list[int]) -> NDArray[np.float64]:
+        """Errors of a method on some folds."""
+        return np.array([row.results[fold]["error"] for fold in folds])
+
+    def _error(self, row: Row) -> float:
+        return float(self.errors(row, self.common).mean())
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each method, by error; what did not finish comes last."""
+        return sorted(
+            (self._entry(row) for row in self.rows.values()),
+            key=lambda e: (
+                ["done", "unfinished", "failed"].index(e["status"]),
+                np.inf if e["error"] is None else e["error"],
+            ),
+        )
+
+    def _entry(self, row: Row) -> dict[str, Any]:
+        estimate, difference = self._numbers(row)
+        judged = self.judgement.comparands.get(row.method.name)
+        if judged is not None and not judged.difference.degrees > 0:
+            judged = None  # one fold gives no p
+        return {
+            "name": row.method.name,
+            "label": row.method.label,
+            "role": row.method.role,
+            "status": row.status,
+            "reason": row.reason,
+            "folds_done": len(row.results),
+            "error": None if estimate is None else estimate.mean,
+            "interval": bounds(estimate, self.confidence, is_error=True),
+            "difference": None if difference is None else difference.mean,
+            "difference_interval": bounds(difference, self.confidence),
+            "p": None if judged is None else judged.p,
+            "p_holm": None if judged is None else judged.p_holm,
+            "recommended": judged is not None and judged.recommended,
+            "fit_seconds": row.median("fit_seconds"),
+            "predict_seconds": row.median("predict_seconds"),
+            "peak_mb": row.peak,
+            "not_converged": sum(_not_converged(result) for result in row.results.values()),
+            "results": [
+                {key: value for key, value in row.results[fold].items() if key not in self.large}
+                for fold in sorted(row.results)
+            ],
+        }
+
+    def _cannot_tell(self, what: str, rows: Iterable[Row]) -> dict[str, Any]:
+        """The answer where nothing was done in time."""
+        failed = [row for row in rows if row.status == "failed"]
+        why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
+        text = f"Cannot tell: {what} tested on one fold in the time given{why}."
+        return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+
+    def _unjudged_notes(self, rows: Iterable[Row]) -> list[str]:
+        notes = []
+        for row in rows:
+            if row.status == "failed":
+                notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
+            elif row not in self.ranked:
+                notes.append(
+                    f"{row.method.label} did not finish ({len(row.results)} of "
+                    f"{len(self.scheme.folds)} folds) and was not judged; more time may change the "
+                    "answer."
+                )
+        return notes
+
+
+def bounds(
+    estimate: Estimate | None, confidence: float, *, is_error: bool = False
+) -> list[float] | None:
+    """Both ends of an estimate's interval; None where there is none."""
+    if estimate is None or not estimate.degrees > 0:
+        return None
+    low, high = estimate.interval(confidence)
+    return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
+
+
+def _not_converged(result: dict[str, Any]) -> bool:
+    """Whether a learner warned that it stopped before the end."""
+    return any(text.startswith("ConvergenceWarning") for text in result["warnings"])

@@ -1,0 +1,144 @@
+"""The steps of a comparison, which every kind of data takes its own way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from nearfar.app.compare.answer import Answer
+from nearfar.app.compare.comparison import Comparison, data_line
+from nearfar.app.compare.folds import Work
+from nearfar.app.compare.methods import Method
+from nearfar.app.compare.question import Question
+from nearfar.app.compare.schedule import Schedule
+from nearfar.app.compare.splits import Scheme, Tuning
+from nearfar.app.tables.columns import Columns
+from nearfar.app.tables.inputs import as_table, fixed_test
+from nearfar.app.tables.reading import read_data
+from nearfar.app.tables.traps import Trap
+from nearfar.datasets.tables import Table
+
+
+class Kind(ABC):
+    """The steps of a comparison, in the order in which the driver takes them.
+
+    Parameters
+    ----------
+    question : Question
+        What is asked.
+    """
+
+    #: What the result is.
+    result: ClassVar[type[Comparison]] = Comparison
+    #: The word for errors while they come.
+    progress_measure: ClassVar[str] = "error"
+    #: How much is tuned, where it is not the user's to say.
+    tuning: ClassVar[Tuning | None] = None
+    #: Set by ``read``.
+    table: Table
+    test: Table | None = None
+    #: Set by ``prepare``, with what was asked of them.
+    columns: Columns
+    keep: Sequence[Any]
+    drop: Sequence[Any]
+    problem: Work
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+
+    @abstractmethod
+    def read(self) -> None:
+        """The table, and that of a fixed test set."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Columns, and the work that all methods do."""
+
+    @abstractmethod
+    def splits(self, repeats: int) -> Scheme:
+        """Folds; fewer repeats are the first folds of more."""
+
+    @abstractmethod
+    def methods(self, scheme: Scheme) -> list[Method]:
+        """What is compared, the plain ways first."""
+
+    @abstractmethod
+    def warnings(self, scheme: Scheme) -> list[Trap]:
+        """What would make the comparison meaningless or too good to be true."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What is known of the data."""
+
+    @abstractmethod
+    def notes(self, scheme: Scheme) -> list[str]:
+        """What is said of measure and folds before the run."""
+
+    @abstractmethod
+    def identity(self) -> Any:
+        """What tells these data from others, for the journal."""
+
+    @abstractmethod
+    def answer(self, schedule: Schedule) -> Answer:
+        """The statistics of the results."""
+
+    @abstractmethod
+    def protocol(self, schedule: Schedule) -> dict[str, Any]:
+        """How it was measured, beyond what all kinds say."""
+
+    @abstractmethod
+    def code(self, found: Answer, schedule: Schedule) -> str:
+        """Lines of scikit-learn that repeat the chosen method."""
+
+    @abstractmethod
+    def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
+        """What the page draws beyond the numbers."""
+
+    def lines(self, data: dict[str, Any], warned: list[Trap], scheme: Scheme) -> list[str]:
+        """What is said before the run."""
+        return [
+            self.headline(data),
+            *data["messages"],
+            *self.left_out(),
+            *(f"Warning: {trap.text}" for trap in warned),
+            *self.notes(scheme),
+        ]
+
+    def headline(self, data: dict[str, Any]) -> str:
+        """The data in one line."""
+        return data_line(data)
+
+    def left_out(self) -> list[str]:
+        """The columns that are not used, and why."""
+        return [f"Left out: column {name!r}: {why}." for name, why in self.columns.dropped]
+
+    def _read_given(self) -> None:
+        """Arrays and frames, or the files that the question names."""
+        asked = self.question
+        if not asked.from_file:
+            self.table = as_table(asked.X, asked.y, asked.groups, asked.time)
+            self.test = fixed_test(asked.test)
+            return
+        own = {name: getattr(asked, name) for name in _OF_FILES}
+        self.table = read_data(
+            asked.X,
+            target=asked.target,
+            labels=asked.labels,
+            time=asked.time,
+            need_target=not asked.unlabelled,
+            **own,
+        )
+        if asked.test is None:
+            return
+        target = self.table.target if asked.labels is None else None
+        try:
+            self.test = read_data(asked.test, target=target, **own)
+        except ValueError as error:
+            hint = " A test file brings its own labels: a column, or the key y."
+            raise ValueError(f"--test: {error}{hint * bool(asked.labels)}") from error
+        self.table.messages += [f"{self.test.name}: {text}" for text in self.test.messages]
+
+
+#: What is asked of a test file as of the first.
+_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups")

@@ -1,0 +1,184 @@
+"""Rows of a table with labels: which distance tells the classes apart?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nearfar.app.compare.answer import Answer
+from nearfar.app.compare.document import contents, describe, kept_weights
+from nearfar.app.compare.folds import Problem
+from nearfar.app.compare.kinds.kind import Kind
+from nearfar.app.compare.lines import repeat_lines
+from nearfar.app.compare.methods import Method, baselines, context_methods, learners
+from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
+from nearfar.app.compare.splits import Scheme, make_scheme
+from nearfar.app.compare.summary import Summary
+from nearfar.app.tables import traps
+from nearfar.app.tables.columns import choose_columns
+from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
+from nearfar.app.tables.traps import Trap
+from nearfar.evaluation.measures import choose_measure
+
+
+class RowKind(Kind):
+    """Distances of rows, by the errors of their nearest neighbours."""
+
+    problem: Problem
+
+    def read(self) -> None:
+        """The table, and that of a fixed test set."""
+        asked = self.question
+        if asked.color is not None or asked.n_components != 2:
+            raise ValueError(
+                "--color and --components are for embeddings: add --unlabelled."
+                if asked.from_file
+                else "color and n_components are for data without labels, and y is given."
+            )
+        self._read_given()
+
+    def prepare(self) -> None:
+        """Columns, labels, and the measure of errors."""
+        self._choose_columns()
+        noun = self.table.noun
+        labels = all_labels(self.table, self.test)
+        classes, codes = traps.check_target(labels, self.table.target or "y", noun=noun)
+        X, prepare = self._inputs()
+        # Two rows of each class, to try the scorer on.
+        firsts = np.unique(codes, return_index=True)[1]
+        lasts = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
+        some = np.concatenate([firsts, lasts])
+        measure = choose_measure(
+            self.question.scoring,
+            classes,
+            np.bincount(codes, minlength=len(classes)),
+            (X.iloc[some] if hasattr(X, "iloc") else X[some], codes[some]),
+            noun=noun,
+        )
+        self.problem = Problem(
+            X,
+            classes,
+            codes,
+            prepare,
+            measure,
+            all_groups(self.table, self.test),
+            self.table.time if self.test is None else None,
+            self.columns.origins,
+            len(self.columns.names),
+            noun,
+        )
+
+    def _choose_columns(self) -> None:
+        self.keep, self.drop = self.question.keep, self.question.drop
+        self.columns = choose_columns(
+            self.table.X,
+            feature_names=self.table.feature_names,
+            keep=self.keep,
+            drop=self.drop,
+            show_cells=self.question.show_rows,
+        )
+
+    def _inputs(self) -> tuple[Any, Any]:
+        """All rows, those of the test set last, and the first step of every chain."""
+        rows = all_rows(self.table, self.test, self.columns)
+        self.columns = self.columns.knowing(rows)
+        return rows, self.columns.preprocessor()
+
+    def splits(self, repeats: int) -> Scheme:
+        """Stratified folds, by groups or in time; or the user's own."""
+        return make_scheme(
+            self.problem.codes,
+            repeats=repeats,
+            seed=self.question.random_state,
+            groups=self.problem.groups,
+            time=self.problem.time,
+            n_test_rows=0 if self.test is None else len(self.test.X),
+            cv=self.question.cv,
+            X=self.problem.X,
+            noun=self.problem.noun,
+        )
+
+    def methods(self, scheme: Scheme) -> list[Method]:
+        """Four plain distances, the learners, and classifiers for context."""
+        asked = self.question
+        found = learners(asked.methods, asked.scale, image_shape=self.table.image_shape)
+        beside = context_methods(asked.random_state) if asked.context else []
+        return [*baselines(), *found, *beside]
+
+    def warnings(self, scheme: Scheme) -> list[Trap]:
+        """Copies, columns that tell the class, small classes, numbers of rows."""
+        problem = self.problem
+        found = traps.duplicates(problem.X, problem.codes, cuts(scheme))
+        found += traps.telling_columns(problem.X, self.columns, problem.codes)
+        found += self._class_warnings(scheme)
+        if not hasattr(problem.X, "iloc"):
+            found += traps.id_like(problem.X, self.table.feature_names)
+        return found
+
+    def _class_warnings(self, scheme: Scheme) -> list[Trap]:
+        problem = self.problem
+        classes = problem.classes.tolist()
+        counts = np.bincount(problem.codes, minlength=len(classes)).tolist()
+        return [
+            *traps.small_classes(classes, counts, scheme.n_splits, noun=problem.noun),
+            *traps.untrained_classes(classes, problem.codes, cuts(scheme), noun=problem.noun),
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the data."""
+        names = self.table.class_names
+        if names is None or len(names) != len(self.problem.classes):
+            names = self.problem.classes.tolist()
+        texts = [str(name) for name in names]
+        known = describe(self.table, self.test, self.columns, texts, self.problem.codes)
+        return known | {"unit": self.problem.noun, "sets": None}
+
+    def notes(self, scheme: Scheme) -> list[str]:
+        """What an error is, and what was found of the folds."""
+        return [self.problem.measure.note, *scheme.notes]
+
+    def identity(self) -> Any:
+        """Rows, labels, groups and times."""
+        return (self.problem.X, self.problem.codes, self.problem.groups, self.problem.time)
+
+    def answer(self, schedule: Schedule) -> Summary:
+        """Learners against the best plain distance."""
+        return Summary(self.problem, schedule, min_gain=self.question.min_gain)
+
+    def protocol(self, schedule: Schedule) -> dict[str, Any]:
+        """The measure, and the words for tuning."""
+        assert schedule.plan is not None
+        plan, fixed = schedule.plan, self.test is not None
+        again = f"tuning={plan.tuning!r}, random_state={self.question.random_state}."
+        same = f"folds and settings again: repeats={plan.repeats}, {again}"
+        return {
+            "measure": self.problem.measure.name,
+            "measure_note": self.problem.measure.note,
+            "tuning_note": without_folds(TUNING_WORDS[plan.tuning], fixed, self.problem.noun),
+            "again": f"The same settings again: {again}" if fixed else f"The same {same}",
+        }
+
+    def code(self, found: Answer, schedule: Schedule) -> str:
+        """Lines that tune, test and fit."""
+        return repeat_lines(self, self.problem, found.chosen.method, schedule)
+
+    def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
+        """Weights of the columns, and the contents of the rows that the page names."""
+        shown: dict[str, Any] = {
+            "weights": kept_weights(document["weights"], list(self.columns.names)),
+            "rows": None,
+            "images": None,
+            "sets": None,
+        }
+        if self.question.show_rows:
+            shown |= self._contents(document | shown)
+        return shown
+
+    def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
+        return contents(document, self.problem.X, self.columns, self.table.image_shape)
+
+
+def cuts(scheme: Scheme) -> list[tuple[Any, Any]]:
+    """Rows to train on and to test, of each fold."""
+    return [(fold.train, fold.test) for fold in scheme.folds]

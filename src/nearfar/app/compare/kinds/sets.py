@@ -1,0 +1,183 @@
+"""Sets of vectors with labels: rows each of which is a set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from nearfar.app.compare.answer import Answer, Row
+from nearfar.app.compare.kinds.rows import RowKind, cuts
+from nearfar.app.compare.methods import Method
+from nearfar.app.compare.set_methods import plain_setting, set_baselines, set_context, set_learners
+from nearfar.app.compare.set_pictures import picture_of_sets
+from nearfar.app.compare.shared_embeddings import SharedEmbeddings
+from nearfar.app.compare.shown import rows_to_show
+from nearfar.app.compare.splits import Scheme
+from nearfar.app.tables.columns import Columns
+from nearfar.app.tables.reading import refuse_for_sets
+from nearfar.app.tables.traps import Trap, duplicates
+from nearfar.distributions.objects import fingerprints
+from nearfar.distributions.set_embedding import SetEmbedding
+from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
+from nearfar.summaries.sets import Sets
+from nearfar.words import count
+
+
+class SetKind(RowKind):
+    """Dissimilarities of sets, neighbours by the means alone being the reference."""
+
+    def read(self) -> None:
+        """The sets, whose labels may be their own."""
+        asked = self.question
+        if asked.unlabelled:
+            raise ValueError(
+                "--unlabelled compares embeddings of rows; sets of vectors are compared by their "
+                "labels, and drawn without them by nearfar embed."
+            )
+        if asked.from_file:
+            refuse_for_sets(time=asked.time, keep=asked.keep)
+        super().read()
+        if self.table.y is None:
+            self.table.y = self.table.X.labels
+        if self.table.y is None:
+            raise ValueError("y is None, and the sets have no labels: sets are compared by them.")
+
+    def prepare(self) -> None:
+        """The work on rows, with what sets can share while they are tuned."""
+        super().prepare()
+        self.problem.plainest, self.problem.shares = plain_setting(), SharedEmbeddings
+
+    def _choose_columns(self) -> None:
+        """The features of the vectors, all in use."""
+        for name in ("keep", "drop"):
+            given = getattr(self.question, name)
+            if given and not self.question.from_file:
+                raise ValueError(
+                    f"{name}={given!r}: features of sets are chosen when they are made; see "
+                    "nearfar.datasets.read_sets and Sets.from_frame."
+                )
+        self.keep, self.drop = [], []  # the reader has done it
+        p = self.table.X.n_features
+        names = self.table.feature_names or [f"column {i}" for i in range(p)]
+        self.columns = Columns(tuple(range(p)), (), (), False, tuple(names))
+
+    def _inputs(self) -> tuple[Any, Any]:
+        """The sets to train on, and after them those of the test set."""
+        table, test = self.table, self.test
+        if test is None:
+            return table.X, "passthrough"
+        if test.noun != table.noun:
+            raise ValueError(f"{test.name} holds rows, but {table.name} sets of vectors.")
+        if test.X.n_features != table.X.n_features:
+            raise ValueError(
+                f"The test data have {test.X.n_features} features, the training data "
+                f"{table.X.n_features}."
+            )
+        return Sets.concatenate([table.X, test.X]), "passthrough"
+
+    def methods(self, scheme: Scheme) -> list[Method]:
+        """Neighbours by the means, what sees more, and the majority class."""
+        asked, seed = self.question, self.question.random_state
+        found = set_learners(asked.methods, asked.scale, seed)
+        return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
+
+    def warnings(self, scheme: Scheme) -> list[Trap]:
+        """Copies, small classes, and sets too small for a covariance."""
+        problem, sets = self.problem, self.problem.X
+        names = sets.names if self.question.show_rows else None
+        found = duplicates(
+            fingerprints(sets), problem.codes, cuts(scheme), noun=problem.noun, names=names
+        )
+        return [*found, *self._class_warnings(scheme), *small_sets(sets)]
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the data, and the sizes of the sets."""
+        sizes = self.problem.X.sizes
+        return super().describe() | {
+            "sets": {
+                "n_vectors": self.problem.X.n_vectors,
+                "least": int(sizes.min()),
+                "median": float(np.median(sizes)),
+                "most": int(sizes.max()),
+            }
+        }
+
+    def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
+        """As of rows, and a picture of the sets."""
+        told = found.rows[found.judgement.method or found.chosen.method.name]
+        return super().show(document, found) | {"sets": self._picture(document, told)}
+
+    def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Names and sizes of the sets that the report shows."""
+        sets, chosen = self.problem.X, rows_to_show(document)
+        values = {str(row): [f"{sets.sizes[row]:,}"] for row in chosen}
+        names = {}
+        if sets.names is not None:
+            names = {str(row): str(sets.names[row])[:60] for row in chosen}
+        return {"rows": {"columns": ["vectors"], "values": values, "names": names}, "images": None}
+
+    def _picture(self, document: dict[str, Any], told: Row) -> dict[str, Any] | None:
+        """The sets by the dissimilarity of the method that the answer speaks of."""
+        shown = shown_dissimilarity(told.method, told.results)
+        seed, show_rows = self.question.random_state, self.question.show_rows
+        try:
+            found = picture_of_sets(self.problem.X, shown, seed, show_rows=show_rows)
+        except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
+            # What was compared stands, with or without a picture.
+            text = f"The sets could not be drawn: {error}"
+            document["warnings"].append({"kind": "picture", "text": text})
+            return None
+        return found | {"method": None if shown is None else told.method.label}
+
+
+def small_sets(sets: Sets) -> list[Trap]:
+    """Sets whose covariances say little."""
+    found = []
+    sizes, p = sets.sizes, sets.n_features
+    few = int((sizes < 2).sum())
+    if few:
+        found.append(
+            Trap(
+                "small sets",
+                f"{count(few, 'set')} of {len(sizes):,} "
+                f"{'has' if few == 1 else 'have'} a single vector: of these only the place counts, "
+                "no covariance.",
+            )
+        )
+    thin = int((sizes <= p).sum())
+    if thin > len(sizes) / 2:
+        found.append(
+            Trap(
+                "small sets",
+                f"{count(thin, 'set')} of {len(sizes):,} have no more vectors than the {p} "
+                "features: their covariances are singular but for the ridge, which then decides. "
+                "Fewer features, or longer sets, would say more.",
+            )
+        )
+    return found
+
+
+def shown_dissimilarity(
+    method: Method, results: dict[int, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Metric, ridge and scaling of a method as most folds chose them; None where it has no such."""
+    labels = Counter(result["setting"] for result in results.values())
+    most = labels.most_common(1)[0][0] if labels else None
+    settings = [s for s in method.settings if s.label == most] or list(method.settings)
+    if not settings:
+        return None
+    parts = [settings[0].estimator, *_steps(settings[0].estimator)]
+    for part in parts:
+        if isinstance(part, SetKNeighborsClassifier | SetEmbedding):
+            keys = ("metric", "ridge", "shrinkage", "standardize")
+            return {key: getattr(part, key) for key in keys}
+    return None
+
+
+def _steps(estimator: Any) -> list[Any]:
+    if not isinstance(estimator, BaseEstimator):
+        return []
+    return [v for v in estimator.get_params(deep=True).values() if isinstance(v, BaseEstimator)]

@@ -1,0 +1,123 @@
+"""What is asked of ``compare``: the only list of its options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import joblib
+
+from nearfar.app.compare.methods import Scale
+from nearfar.app.compare.splits import TUNINGS, Tuning
+from nearfar.app.tables.columns import names_asked
+from nearfar.app.tables.inputs import check_numbers, folds_given, noun_of
+from nearfar.app.tables.reading import noun_of_file
+from nearfar.datasets.tables import DataFile
+
+#: Seconds, where neither these nor the repeats are given.
+DEFAULT_BUDGET = 120.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """The data and all options, checked; the command line and Python make it alike.
+
+    :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
+    themselves; ``groups``, ``time`` and ``test`` are then names of columns and of a file, or
+    arrays. The options that only a file has are ``target``, ``labels``, ``set_id`` and
+    ``min_vectors``.
+    """
+
+    X: Any
+    y: Any = None
+    target: str | None = None
+    labels: str | None = None
+    set_id: str | None = None
+    min_vectors: int = 2
+    unlabelled: bool = False
+    groups: Any = None
+    time: Any = None
+    test: Any = None
+    methods: Any = None
+    cv: Any = None
+    scoring: Any = None
+    scale: Scale = "auto"
+    repeats: int | None = None
+    time_budget: float | None = None
+    tuning: Tuning | None = None
+    min_gain: float = 0.05
+    keep: Sequence[Any] = ()
+    drop: Sequence[Any] = ()
+    random_state: int = 0
+    context: bool = True
+    n_jobs: int | None = None
+    isolate: bool = True
+    journal: str | os.PathLike[str] | None = None
+    show_rows: bool = True
+    n_components: int = 2
+    color: Any = None
+
+    @classmethod
+    def of(cls, given: dict[str, Any], **more: Any) -> Self:
+        """The question in what was given, which may hold other things too."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: given[name] for name in known & set(given)} | more)
+
+    def __post_init__(self) -> None:
+        check_numbers(
+            repeats=self.repeats,
+            time_budget=self.time_budget,
+            min_gain=self.min_gain,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+        if self.tuning not in (None, *TUNINGS):
+            raise ValueError(f"tuning={self.tuning!r} must be one of {', '.join(TUNINGS)}.")
+        if isinstance(self.n_components, bool) or not (
+            isinstance(self.n_components, int) and self.n_components >= 1
+        ):
+            raise ValueError(
+                f"n_components={self.n_components!r} must be a whole number, 1 or more."
+            )
+        plain = {
+            "cv": folds_given(self.cv),  # a generator is read once
+            "keep": names_asked(self.keep),
+            "drop": names_asked(self.drop),
+            "repeats": None if self.repeats is None else int(self.repeats),
+            "min_gain": float(self.min_gain),
+            "random_state": int(self.random_state),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def from_file(self) -> bool:
+        """Whether the data are in a file; if not, they are given as they are."""
+        return isinstance(self.X, DataFile)
+
+    @cached_property
+    def noun(self) -> str:
+        """What is compared: "row" or "set"."""
+        return noun_of_file(self.X, self.set_id) if self.from_file else noun_of(self.X)
+
+    @property
+    def without_labels(self) -> bool:
+        """Whether no labels are used."""
+        return self.unlabelled or (not self.from_file and self.y is None)
+
+    @property
+    def budget(self) -> float | None:
+        """Seconds; None is no limit."""
+        if self.time_budget is None:
+            return DEFAULT_BUDGET if self.repeats is None else None
+        return float(self.time_budget)
+
+    @property
+    def workers(self) -> int:
+        """Processes at once."""
+        if not self.isolate:
+            return 1
+        return max(1, int(joblib.effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)))

@@ -1,0 +1,366 @@
+"""Which rows and methods a page shows of a document: the page and whoever fills it ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+Method = dict[str, Any]
+# Neighbours of a row, and rows of each kind in the sample.
+NEIGHBOURS = 5
+SAMPLE = 6  # rows of each kind
+POINTS = 4000  # in all maps together; the folds of the strips are counted apart
+MAPS = 12
+
+_EMPTY: dict[str, Any] = {
+    "kind": "distances",
+    "created": "",
+    "command": "",
+    "seconds": None,
+    "status": "complete",
+    "versions": {},
+    "machine": "",
+    "data": {
+        "name": "",
+        "n_rows": None,
+        "n_features": None,
+        "features": [],
+        "target": None,
+        "classes": [],
+        "class_counts": [],
+        "dropped": [],
+        "groups": None,
+        "time": None,
+        "test": None,
+        "image_shape": None,
+        "messages": [],
+        "unit": "row",
+        "sets": None,
+    },
+    "warnings": [],
+    "protocol": {
+        "scheme": "",
+        "n_splits": None,
+        "repeats": None,
+        "seed": 0,
+        "min_gain": None,
+        "confidence": 0.95,
+        "measure": "error",
+        "measure_note": "",
+        "tuning": "",
+        "tuning_note": "",
+        "n_neighbors": None,
+        "looked_at": [],
+        "chance": None,
+        "n_components": None,
+        "scaling": "",
+        "time_budget": None,
+        "plan": [],
+        "notes": [],
+    },
+    "folds": [],
+    "common_folds": [],
+    "methods": [],
+    "nested": None,
+    "answer": {"verdict": "unsure", "method": None, "text": "", "notes": []},
+    "best": None,
+    "code": "",
+    "held_out": {"rows": [], "true": [], "predicted": {}, "neighbors": {}, "labels": {}},
+    "maps": {"rule": "", "rows": [], "classes": [], "methods": {}},
+    "weights": {},
+    "histories": {},
+    "pictures": {"rows": [], "held_out": 0, "methods": {}},
+    "spectra": {},
+    "colour": {"name": None, "kind": "scale", "codes": [], "names": [], "ends": None},
+    "rows": None,
+    "images": None,
+    "sets": None,
+}
+_EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
+_EMPTY_METHOD: Method = {
+    "name": "",
+    "label": "",
+    "role": "learner",
+    "status": "done",
+    "reason": None,
+    "folds_done": 0,
+    "error": None,
+    "interval": None,
+    "difference": None,
+    "difference_interval": None,
+    "p_holm": None,
+    "fit_seconds": None,
+    "tune_seconds": None,
+    "predict_seconds": None,
+    "peak_mb": None,
+    "not_converged": 0,
+    "recommended": False,
+    "results": [],
+}
+
+
+class Document:
+    """Read access to a document; every key of the format is there, empty where unknown.
+
+    Parameters
+    ----------
+    document : dict
+        What a comparison produced, format 1. It is not changed.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        if not isinstance(document, dict):
+            raise TypeError(
+                f"document should be the dict of a comparison; got {type(document).__name__}."
+            )
+        if document.get("format") != FORMAT:
+            raise ValueError(
+                f"The document has format {repr(document.get('format'))[:40]}; this version "
+                f"of nearfar draws format {FORMAT}. Draw it with the nearfar that made it, or "
+                "compare again."
+            )
+        self.document = _filled(document, _EMPTY)
+        if self.document["rows"] is not None:
+            self.document["rows"] = _filled(self.document["rows"], _EMPTY_ROWS)
+        self.methods: list[Method] = [
+            _filled(method, _EMPTY_METHOD) for method in self.document["methods"]
+        ]
+        self.by_name = {method["name"]: method for method in self.methods}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.document[key]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is known of the data."""
+        return self.document["data"]
+
+    @property
+    def noun(self) -> str:
+        """What a row is called: "row" or "set"."""
+        return "set" if self.data["unit"] == "set" else "row"
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """How the methods were compared."""
+        return self.document["protocol"]
+
+    @property
+    def learners(self) -> list[Method]:
+        """The learners that have results, in the order of the document."""
+        return [m for m in self.methods if m["role"] == "learner" and _has_results(m)]
+
+    @cached_property
+    def reference(self) -> Method | None:
+        """The baseline that the others are compared with."""
+        return next((m for m in self.methods if m["role"] == "reference"), None)
+
+    @cached_property
+    def best(self) -> Method | None:
+        """The learner that is shown beside the reference: the one the answer speaks about."""
+        named = self.by_name.get(self.document["answer"]["method"])
+        return named if named is not None and named in self.learners else None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set instead of folds."""
+        return bool(self.data["test"])
+
+    @cached_property
+    def held_out(self) -> dict[str, Any]:
+        """What came of held-out rows, each once: folds of the user's own may test one again."""
+        found = self.document["held_out"]
+        first = {row: place for place, row in reversed(list(enumerate(found["rows"])))}
+        if len(first) == len(found["rows"]):
+            return found
+        places = sorted(first.values())
+
+        def once(values: Any) -> Any:
+            return values and [values[i] for i in places if i < len(values)]
+
+        return {
+            "rows": once(found["rows"]),
+            "true": once(found["true"]),
+            "labels": found["labels"],
+            **{
+                key: {name: once(values) for name, values in found[key].items()}
+                for key in ("predicted", "neighbors")
+            },
+        }
+
+    @cached_property
+    def labels(self) -> dict[int, Any]:
+        """Class codes by row; rows that are never held out are named apart."""
+        found = self.held_out
+        apart = {int(row): code for row, code in found["labels"].items()}
+        return apart | dict(zip(found["rows"], found["true"], strict=False))
+
+    def predicted(self, name: str) -> dict[int, Any]:
+        """What a method took held-out rows for, where that is known."""
+        guesses = self.held_out["predicted"].get(name) or []
+        by_row = zip(self.held_out["rows"], guesses, strict=False)
+        return {row: guess for row, guess in by_row if guess is not None}
+
+    @property
+    def tested_again(self) -> int:
+        """How many tests of rows are left out, since the rows were tested before."""
+        return len(self.document["held_out"]["rows"]) - len(self.held_out["rows"])
+
+    @property
+    def shows_rows(self) -> bool:
+        """False when the user asked that no contents of rows be shown."""
+        return self.document["rows"] is not None
+
+    def random(self) -> np.random.Generator:
+        """A generator seeded like the comparison: the same document gives the same report."""
+        seed = self.protocol["seed"]
+        return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
+
+
+def rows_to_show(found: dict[str, Any]) -> list[int]:
+    """The rows whose contents the page of this document can show.
+
+    A comparison asks for them before it fills ``rows`` and ``images``, which may then leave out all
+    others.
+
+    Parameters
+    ----------
+    found : dict
+        The document, with ``held_out`` and ``maps``.
+
+    Returns
+    -------
+    list of int
+        Row numbers; those of the sampled neighbours first, then those that a hover shows.
+
+    Examples
+    --------
+    >>> rows_to_show({"format": 1})
+    []
+    """
+    document = Document(found)
+    rows = document["maps"]["rows"]
+    drawn = [rows[i] for i in chosen_points(document)]
+    return list(dict.fromkeys([*sampled_rows(document), *drawn]))
+
+
+# Maps
+
+
+def map_names(document: Document) -> list[str]:
+    """Reference, best learner, then the others in their order."""
+    methods = document["maps"]["methods"]
+    first = [m["name"] for m in (document.reference, document.best) if m is not None]
+    ordered = [*first, *(m["name"] for m in document.methods), *methods]
+    return [name for name in dict.fromkeys(ordered) if name in methods][:MAPS]
+
+
+def chosen_points(document: Document) -> list[int]:
+    """Positions in the map's lists: all, or a seeded subsample that every map shares."""
+    names = map_names(document)
+    total = min(len(document["maps"]["rows"]), len(document["maps"]["classes"]))
+    most = POINTS // max(len(names), 1)
+    if total <= most:
+        return list(range(total))
+    return np.sort(document.random().choice(total, most, replace=False)).tolist()
+
+
+# Neighbours
+
+
+@dataclass(frozen=True)
+class Change:
+    """A held-out row and its neighbours with both distances, as (row, class code)."""
+
+    row: int
+    label: int
+    before: list[tuple[int, int]]
+    after: list[tuple[int, int]]
+
+    def share(self, found: list[tuple[int, int]]) -> float:
+        """The share of neighbours with the row's own label."""
+        return sum(code == self.label for _, code in found) / len(found)
+
+    @property
+    def gain(self) -> float:
+        """By how much that share grew."""
+        return self.share(self.after) - self.share(self.before)
+
+
+def find_changes(document: Document) -> list[Change]:
+    """Held-out rows whose neighbours, and their labels, are known for both distances."""
+    reference, best = document.reference, document.best
+    held_out = document.held_out
+    if reference is None or best is None:
+        return []
+    before = held_out["neighbors"].get(reference["name"]) or []
+    after = held_out["neighbors"].get(best["name"]) or []
+    labels, changes = document.labels, []
+    for row, label, old, new in zip(
+        held_out["rows"], held_out["true"], before, after, strict=False
+    ):
+        known_old, known_new = _with_labels(old, labels), _with_labels(new, labels)
+        if label is not None and known_old and known_new:
+            changes.append(Change(row, label, known_old, known_new))
+    return changes
+
+
+def sample(document: Document, changes: Sequence[Change]) -> list[Change]:
+    """A seeded sample; rows whose contents the document holds come first."""
+    shuffled = [changes[i] for i in document.random().permutation(len(changes))]
+    if not document.shows_rows:
+        return shuffled[:SAMPLE]
+    known = {**document["rows"]["values"], **(document["images"] or {})}
+    whole = (c for c in shuffled if all(str(row) in known for row in _rows_of(c)))
+    chosen = list(islice(whole, SAMPLE))
+    if len(chosen) < SAMPLE:
+        others = [c for c in shuffled if c not in chosen]
+        chosen += others[: SAMPLE - len(chosen)]
+    return chosen
+
+
+def sampled_rows(document: Document) -> list[int]:
+    """The rows that the sample shows, neighbours included."""
+    kinds = by_kind(find_changes(document))
+    chosen = [*sample(document, kinds["improved"]), *sample(document, kinds["worsened"])]
+    return sorted({row for change in chosen for row in _rows_of(change)})
+
+
+def by_kind(changes: list[Change]) -> dict[str, list[Change]]:
+    """Rows whose neighbours agree more than before, as much, and less."""
+    kinds: dict[str, list[Change]] = {"improved": [], "same": [], "worsened": []}
+    for change in changes:
+        gain = change.gain
+        kind = "improved" if gain > 1e-9 else "worsened" if gain < -1e-9 else "same"
+        kinds[kind].append(change)
+    return kinds
+
+
+def _with_labels(found: Any, labels: dict[int, int]) -> list[tuple[int, int]]:
+    """Neighbours with their labels; none at all when one is unknown, which would mislead."""
+    rows = (found or [])[:NEIGHBOURS]
+    return [(row, labels[row]) for row in rows] if all(row in labels for row in rows) else []
+
+
+def _rows_of(change: Change) -> list[int]:
+    return [change.row, *(row for row, _ in change.before), *(row for row, _ in change.after)]
+
+
+def _has_results(method: Method) -> bool:
+    return method["status"] in ("done", "unfinished") and bool(method["results"])
+
+
+def _filled(value: Any, default: Any) -> Any:
+    """``value`` with the keys it lacks; a shallow copy down to the keys of ``default``."""
+    if value is None:
+        return deepcopy(default)
+    if not isinstance(default, dict) or not isinstance(value, dict):
+        return value
+    return {**value, **{key: _filled(value.get(key), default[key]) for key in default}}

@@ -1,0 +1,135 @@
+"""The embedding learners by the names that the command takes."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Sequence
+from typing import Any
+
+from nearfar.base import Learner, all_estimators
+from nearfar.base.tags import Input
+from nearfar.distributions.set_embedding import SetEmbedding
+from nearfar.words import did_you_mean, listed
+
+#: What learners embed, by their input.
+EMBEDDED: dict[Input, str] = {"vectors": "rows of a table", "sets": "sets of vectors"}
+# Of sets, the one whose two parts the others are.
+_DRAWN: dict[Input, type[Learner]] = {"vectors": Learner, "sets": SetEmbedding}
+
+
+def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
+    """Maps by name that need no labels and take a number of dimensions, of "vectors" or "sets".
+
+    >>> embedders()["hessian-lle"].__name__, "lda" in embedders(), list(embedders("sets"))
+    ('HessianLLE', False, ['set-embedding'])
+    """
+    found = {
+        _hyphened(name): learner
+        for name, learner in all_estimators("map", input).items()
+        if issubclass(learner, _DRAWN[input])
+        and not learner.learner_tags.supervised
+        and "n_components" in learner().get_params(deep=False)
+    }
+    return dict(sorted(found.items()))
+
+
+def find_embedder(name: str, input: Input = "vectors") -> type[Learner]:
+    """An embedding learner by its name, whatever the case and the hyphens.
+
+    >>> find_embedder("VariationalMVU").__name__, find_embedder("landmark_isomap").__name__
+    ('VariationalMVU', 'LandmarkIsomap')
+    """
+    letters = re.sub(r"[-_ ]", "", name.lower())
+    by_letters = {
+        other: {key.replace("-", ""): learner for key, learner in embedders(other).items()}
+        for other in EMBEDDED
+    }
+    if letters in by_letters[input]:
+        return by_letters[input][letters]
+    known = embedders(input)
+    for other, learners in by_letters.items():
+        if letters in learners:
+            raise ValueError(
+                f"--method {name}: it embeds {EMBEDDED[other]}, and the data are "
+                f"{EMBEDDED[input]}. Known for them: {', '.join(known)}."
+            )
+    hint = did_you_mean(name.strip().replace("_", "-"), known).replace("'", "")
+    raise ValueError(
+        f"--method {name}: there is no such embedding.{hint} Known: {', '.join(known)}."
+    )
+
+
+def _hyphened(name: str) -> str:
+    """``HessianLLE`` as ``hessian-lle``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
+def make_embedder(
+    method: str,
+    n_components: int,
+    n_neighbors: int | None = None,
+    settings: Sequence[str] = (),
+    *,
+    input: Input = "vectors",
+) -> Learner:
+    """A learner as the options ask for.
+
+    Parameters
+    ----------
+    method : str
+        Its name.
+    n_components, n_neighbors : int
+        ``--components`` and ``--neighbors``.
+    settings : sequence of str
+        Further parameters as "name=value".
+    input : {"vectors", "sets"}
+        What it is to embed.
+    """
+    found = find_embedder(method, input)
+    name = _hyphened(found.__name__)
+    known = found().get_params(deep=False)
+    given: dict[str, Any] = {"n_components": n_components}
+    if n_neighbors is not None:
+        if "n_neighbors" not in known:
+            raise ValueError(f"--neighbors {n_neighbors}: {name} reads no neighbours.")
+        given["n_neighbors"] = n_neighbors
+    own = {key: value for key, value in known.items() if key not in ("verbose", "warm_start")}
+    for setting in settings:
+        key, sign, text = (part.strip() for part in setting.partition("="))
+        if not sign or not key:
+            raise ValueError(f"--set {setting}: write it as name=value.")
+        if key not in own:
+            hint = did_you_mean(key, own)
+            raise ValueError(
+                f"--set {setting}: {name} has no parameter '{key}'.{hint} It has {listed(own)}."
+            )
+        if key in ("n_components", "n_neighbors"):
+            option = key.replace("n_", "--")
+            raise ValueError(f"--set {setting}: say {option} {text}.")
+        given[key] = _value(text)
+    learner = found(**given)
+    learner._check_parameters()
+    return learner
+
+
+def _value(text: str) -> Any:
+    try:
+        return literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def in_options(text: str, *, all_of_them: bool = False) -> str:
+    """A message of a learner in terms of the command's options.
+
+    >>> in_options("n_neighbors=5 must be less than 4. Raise n_neighbors.")
+    '--neighbors 5 must be less than 4. Raise --neighbors.'
+    """
+    for name, option in (("n_neighbors", "--neighbors"), ("n_components", "--components")):
+        text = re.sub(rf"\b{name}=", f"{option} ", text)
+        text = re.sub(rf"\b{name}\b", option, text)
+    if all_of_them:
+        text = re.sub(r'\bconstraints="', '--set constraints="', text).replace('"', "")
+        text = re.sub(r"\bRaise (max_iter|bound_iter)", r"Raise --set \1=...", text)
+    return text

@@ -1,0 +1,66 @@
+"""The data of a command: a file opened once, and read as what it holds, rows or sets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from nearfar.datasets.set_tables import read_sets, refuse_unfolded
+from nearfar.datasets.tables import DataFile, Table, as_file, read_table
+
+__all__ = ["noun_of_file", "read_data", "refuse_for_sets"]
+
+
+def noun_of_file(file: DataFile, set_id: str | None = None) -> str:
+    """What it holds, before it is read: "set" where the user or the file says so, else "row"."""
+    return "set" if set_id is not None or file.holds_sets else "row"
+
+
+def read_data(
+    source: str | os.PathLike[str] | DataFile,
+    *,
+    set_id: str | None = None,
+    min_vectors: int = 2,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    time: str | None = None,
+    guess_target: bool | None = None,
+    **given: Any,
+) -> Table:
+    """The table of a file, each of whose rows is a set where the data are sets.
+
+    Parameters
+    ----------
+    source : str, path or DataFile
+        The file, opened already or not.
+    set_id : str, optional
+        The column whose equal values make one set of the rows of a long table.
+    min_vectors : int, default=2
+        Refuse a set of fewer vectors.
+    keep, drop : sequence of str
+        Columns that the user has spoken about. Of sets, ``drop`` are no features; of rows,
+        columns are chosen later.
+    features : sequence of str, optional
+        Of a long table of sets, the columns that are features.
+    time, guess_target
+        For :func:`nearfar.datasets.read_table`; sets have neither.
+    given
+        ``target``, ``labels``, ``groups`` and ``need_target`` of both readers.
+    """
+    file = as_file(source)
+    if noun_of_file(file, set_id) == "set":
+        return read_sets(
+            file, by=set_id, drop=tuple(drop), features=features, min_vectors=min_vectors, **given
+        )
+    table = read_table(file, time=time, guess_target=guess_target, **given)
+    refuse_unfolded(table, [*keep, *drop])
+    return table
+
+
+def refuse_for_sets(**options: Any) -> None:
+    """Refuse options, by name, that say nothing about sets."""
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"--{name} is for rows of a table, and the data are sets of vectors.")

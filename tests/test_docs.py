@@ -1,0 +1,52 @@
+"""The guide and the reference name every estimator, and are made of the registry."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nearfar import all_estimators
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import estimator_lists  # noqa: E402
+
+
+def names_in(text: str) -> set[str]:
+    """Classes that a page links to."""
+    return {
+        name.split(".")[-1].lstrip("~")
+        for name in re.findall(r":class:`[^`<]*?<?(~?[\w.]+)>?`", text)
+    }
+
+
+def test_each_estimator_is_in_one_row_of_the_table():
+    taken = Counter(name for row in estimator_lists.rows() for name in row.take)
+    assert taken == Counter(list(all_estimators()))
+
+
+def test_each_estimator_is_in_one_section_of_the_reference():
+    listed = Counter(re.findall(r"^   (\w+)$", estimator_lists.reference_text(), re.M))
+    assert listed == Counter(list(all_estimators()))
+
+
+@pytest.mark.parametrize("name", sorted(all_estimators()))
+def test_the_page_of_an_estimator_speaks_of_it(name):
+    page = estimator_lists.page_of(all_estimators()[name])
+    assert name in names_in((DOCS / "guide" / f"{page}.rst").read_text("utf-8"))
+
+
+def test_lists_of_estimators_are_not_typed():
+    index = (DOCS / "api" / "index.rst").read_text("utf-8")
+    assert not set(re.findall(r"^   (\w+)$", index, re.M)) & set(all_estimators())
+    assert ".. estimator-reference::" in index
+    assert ".. estimator-table::" in (DOCS / "guide" / "index.rst").read_text("utf-8")
+
+
+def test_every_page_of_the_guide_is_in_its_contents():
+    index = (DOCS / "guide" / "index.rst").read_text("utf-8")
+    contents = set(re.findall(r"^   ([\w-]+)$", index.partition(".. toctree::")[2], re.M))
+    assert contents == {path.stem for path in (DOCS / "guide").glob("*.rst")} - {"index"}
