@@ -6,25 +6,14 @@ import numpy as np
 import pytest
 from expected_failures import EXPECTED_FAILURES
 from near_twins import INHERITED, near_twins
+from quick import quick
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from nearfar import LMNN, all_estimators
+from nearfar import all_estimators
 from nearfar.contract import checks
 
-# Two fits instead of six, three starts instead of ten, and steps that end early show the same.
-ROUGH = LMNN(tol=1e-2, max_iter=30)
-QUICK = {
-    "BagOfWords": {"n_words": 20},
-    "KernelLMNN": {"estimator": ROUGH},
-    "MultiMetricLMNN": {"estimator": ROUGH, "patience": 2},
-    "MultiPassLMNN": {"estimator": ROUGH, "n_passes": 2},
-    "PARDA": {"n_init": 3},
-    "SetSpectralClustering": {"n_clusters": 3},
-    "VariationalMVU": {"max_iter": 20, "bound_iter": 5},
-    "LandmarkMVU": {"n_landmarks": 10, "bound_iter": 5},
-}
-ESTIMATORS = [kind(**QUICK.get(name, {})) for name, kind in all_estimators().items()]
+ESTIMATORS = [quick(name) for name in all_estimators()]
 
 
 def scikit_learn_checks():
@@ -71,7 +60,7 @@ def test_at_most_two_expected_failures_an_estimator():
 def test_digits_with_constant_pixels_give_no_nan(name):
     X, y = load_digits(return_X_y=True)
     assert (X.std(axis=0) == 0).sum() == 3
-    estimator = all_estimators()[name](**QUICK.get(name, {})).fit(X[:400], y[:400])
+    estimator = quick(name).fit(X[:400], y[:400])
     found = estimator.transform(X) if hasattr(estimator, "transform") else estimator.predict(X)
     assert np.isfinite(found).all()
     if hasattr(estimator, "get_mahalanobis_matrix"):

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.base.progress import report_of
 from nearfar.blocks import row_blocks
 from nearfar.discriminant.checks import check_classes, n_kept
 from nearfar.discriminant.searching import (
@@ -156,7 +157,7 @@ class PARDA(StatisticsLearner):
     random_state : int, RandomState or None, default=0
         For the starts and the drawn points.
     verbose : int, default=0
-        Print a line for each start.
+        1 prints a line for each iteration.
 
     Attributes
     ----------
@@ -345,9 +346,6 @@ class PARDA(StatisticsLearner):
             error = None if error_of is None else error_of(orthonormal(found.U))
             ends.append(found)
             errors.extend([] if error is None else [error])
-            if self.verbose:
-                what = "" if error is None else f", error {error:.4f}"
-                print(f"start {len(ends)}: objective {found.objective:.6g}{what}")
             return -scalarised.sign * found.objective if error is None else error
 
         def keep(found: SubspaceSearch) -> Matrix:
@@ -449,10 +447,9 @@ class PARDA(StatisticsLearner):
         )
 
     def _solver(self, scalarised: Scalarised) -> Callable[..., SubspaceSearch]:
+        report = report_of(self)
         if self.solver == "lbfgs":
-            return partial(
-                search_subspace, max_iter=self.max_iter, tol=self.tol, verbose=self.verbose > 1
-            )
+            return partial(search_subspace, max_iter=self.max_iter, tol=self.tol, report=report)
         # Watched is what has no offset: of a squared distance to a target far away, the first
         # step already changes too little to be seen.
         return partial(
@@ -462,6 +459,7 @@ class PARDA(StatisticsLearner):
             max_iter=self.max_iter,
             tol=self.tol,
             watched=lambda: scalarised.weighted_sum,
+            report=report,
         )
 
     def _error_of(
