@@ -49,6 +49,8 @@ class Estimator(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
+        tags.input_tags.two_d_array = self.learner_tags.input == "vectors"
+        tags.input_tags.three_d_array = self.learner_tags.input == "tensors"
         tags.target_tags.required = self.learner_tags.supervised
         return tags
 

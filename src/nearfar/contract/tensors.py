@@ -5,6 +5,7 @@ Scikit-learn knows tables only, and asks next to nothing of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -46,7 +47,7 @@ def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of tensors."""
-    own: list[Check] = [check_flat_rows, check_shapes]
+    own: list[Check] = [check_flat_rows, check_shapes, check_one_sample]
     return own + [check_dtypes_of_tensors] if estimator.learner_tags.role == "map" else own
 
 
@@ -93,6 +94,18 @@ def check_shapes(estimator: Any) -> None:
         raise AssertionError("tensors of another shape were accepted")
 
 
+def check_one_sample(estimator: Any) -> None:
+    """One is too few to learn from, and enough to be asked about."""
+    X, y = _data()
+    try:
+        clone(estimator).fit(X[:1], y[:1])
+    except ValueError as error:
+        assert re.search("1 sample|one class", str(error)), f"unclear: {error}"
+    else:
+        raise AssertionError("fit took one sample")
+    assert len(used(clone(estimator).fit(X, y), X[:1])) == 1
+
+
 def check_dtypes_of_tensors(learner: Any) -> None:
     """``transform`` returns the dtype of its tensors; float32 is accurate under an offset."""
     X, y = _data()
@@ -136,7 +149,6 @@ _CASES: dict[str, tuple[Change, bool]] = {
     "flat_rows_of_unknown_shape": (lambda X, y, Q: (X[:, 0], y, Q), False),
     "one_row": (lambda X, y, Q: (X[:, 0, 0], y, Q), False),
     "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
-    "one_sample": (lambda X, y, Q: (X[:1], y[:1], Q), False),
     "third_order": (lambda X, y, Q: (_third_order(X), y, _third_order(Q)), False),
     "constant_entries": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), False),
     "duplicate_rows": (lambda X, y, Q: (np.concatenate([X, X]), np.append(y, y), Q), True),
