@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
+from nearfar.base.progress import report_of
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
@@ -124,9 +125,9 @@ def search_components(
     rank = partial(_scouted, scout, maximize=maximize)
     starts = _starts(learner, statistics, basis, n_components, family, rank)
     solver: Callable[..., SubspaceSearch] = search_subspace
-    options: dict[str, Any] = {"max_iter": learner.max_iter}
+    options: dict[str, Any] = {"max_iter": learner.max_iter, "report": report_of(learner)}
     if learner.solver == "lbfgs":
-        options |= {"tol": learner.tol, "verbose": bool(learner.verbose)}
+        options |= {"tol": learner.tol}
     else:  # the published loop: fixed steps of a free matrix that starts with norm one
         if invariant:
             starts = (start / np.linalg.norm(start) for start in starts)
