@@ -63,7 +63,7 @@ def matrix(A, B):
     return np.array([[d_br(a, b) for b in B] for a in A])
 
 
-def centring(n):
+def centering(n):
     return np.eye(n) - np.ones((n, n)) / n
 
 
@@ -93,7 +93,7 @@ def test_anchors_of_three_gaussians():
     wanted = [[2.35414333, 0.61440429], [0.28842237, -1.04742817], [-2.6425657, 0.43302388]]
     wanted = np.array(wanted)
     np.testing.assert_allclose(up_to_signs(found.embedding_, wanted), wanted, atol=1e-8)
-    assert found.negative_mass_ == 0
+    assert found.negative_share_ == 0
 
 
 def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
@@ -101,7 +101,7 @@ def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
     with pytest.warns(UserWarning, match="only 1 of n_components=2"):
         found = EuclideanEmbedding().fit(gaussians)
     assert found.eigenvalues_[0] == pytest.approx(200)
-    assert found.negative_mass_ == pytest.approx(36.7606405 / 236.7606405)
+    assert found.negative_share_ == pytest.approx(36.7606405 / 236.7606405)
     assert (found.embedding_[:, 1] == 0).all()
     np.testing.assert_allclose(found.transform(gaussians), found.embedding_, atol=1e-12)
     with pytest.raises(ValueError, match="15.53% of the spectrum"):
@@ -112,12 +112,12 @@ def test_star_metric_is_no_euclidean_one():
     star = np.array([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]], dtype=float)
     found = EuclideanEmbedding(metric="precomputed").fit(star)
     np.testing.assert_allclose(found.eigenvalues_, [2, 2])
-    assert found.negative_mass_ == pytest.approx(0.25 / 4.25)
+    assert found.negative_share_ == pytest.approx(0.25 / 4.25)
 
 
 def test_embedding_is_that_of_the_formulas():
     n = len(TRAIN)
-    H = centring(n)
+    H = centering(n)
     values, V = np.linalg.eigh(-0.5 * H @ D_OLD**2 @ H)
     V, values = V[:, ::-1][:, :3], values[::-1]
     found = SetEmbedding(3, ridge=RIDGE).fit(TRAIN)
@@ -126,7 +126,7 @@ def test_embedding_is_that_of_the_formulas():
     signs = np.sign((found.embedding_ * wanted).sum(axis=0))
     np.testing.assert_allclose(found.embedding_ * signs, wanted, atol=1e-9)
     mass = -values[values < 0].sum() / np.abs(values).sum()
-    assert found.negative_mass_ == pytest.approx(mass)
+    assert found.negative_share_ == pytest.approx(mass)
     # Nyström's formula with squared dissimilarities.
     K = -0.5 * (D_NEW**2 @ H - np.ones((len(TEST), n)) @ D_OLD**2 @ H / n)
     np.testing.assert_allclose(
@@ -139,7 +139,7 @@ def test_embedding_is_that_of_the_formulas():
 
 def test_loss_is_the_sum_of_the_squares_of_the_other_eigenvalues():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="hellinger")
-    H = centring(len(D))
+    H = centering(len(D))
     K = -0.5 * H @ D**2 @ H
     Y4 = EuclideanEmbedding(4, metric="precomputed").fit_transform(D)
     loss = np.linalg.norm(Y4 @ Y4.T - K) ** 2
@@ -191,7 +191,7 @@ def test_negative_mass_of_neighbourhoods_is_that_of_the_table(X, masses):
         "bhattacharyya",
         "hellinger",
     ]
-    found = [EuclideanEmbedding(metric=m, ridge=1.0).fit(X).negative_mass_ for m in metrics]
+    found = [EuclideanEmbedding(metric=m, ridge=1.0).fit(X).negative_share_ for m in metrics]
     np.testing.assert_allclose(found, masses, atol=6e-4)
 
 
@@ -213,7 +213,7 @@ def test_components_by_number_share_or_all():
 
 def test_shift_makes_all_eigenvalues_positive_and_keeps_the_rest():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="jeffreys")
-    H = centring(40)
+    H = centering(40)
     K = -0.5 * H @ D**2 @ H
     least = np.linalg.eigvalsh(K)[0]
     assert least < -0.1
@@ -253,7 +253,7 @@ def test_many_sets_by_lanczos_give_what_all_eigenvalues_give():
     np.testing.assert_allclose(
         found.transform(found.gaussians_[:50]), found.embedding_[:50], atol=1e-8
     )
-    K = -0.5 * centring(1100) @ cdist(means, means, "cityblock") ** 2 @ centring(1100)
+    K = -0.5 * centering(1100) @ cdist(means, means, "cityblock") ** 2 @ centering(1100)
     shifted = EuclideanEmbedding(2, metric="precomputed", indefinite="shift")
     shifted.fit(cdist(means, means, "cityblock"))
     assert shifted.shift_ == pytest.approx(-2 * np.linalg.eigvalsh(K)[0], rel=1e-6)
@@ -501,9 +501,9 @@ def test_clusters_are_those_of_kmeans_on_unit_rows_of_the_eigenvectors():
     U = np.linalg.eigh(K / np.sqrt(np.outer(d, d)))[1][:, ::-1][:, :3]
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     np.testing.assert_allclose(up_to_signs(found.embedding_, U), U, atol=1e-7)
-    centres = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
-    np.testing.assert_allclose(found.cluster_centers_, centres, atol=1e-6)
-    np.testing.assert_array_equal(cdist(found.embedding_, centres).argmin(axis=1), found.labels_)
+    centers = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
+    np.testing.assert_allclose(found.cluster_centers_, centers, atol=1e-6)
+    np.testing.assert_array_equal(cdist(found.embedding_, centers).argmin(axis=1), found.labels_)
     again = clone(found).fit(X)
     np.testing.assert_array_equal(again.labels_, found.labels_)
 
@@ -769,7 +769,7 @@ def test_too_few_sets_and_singular_covariances():
         SetEmbedding().transform(TRAIN)
     with pytest.raises(ValueError, match="n_components must be an integer"):
         SetEmbedding("positive", embedding="laplacian").fit(TRAIN)
-    assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_mass_")
+    assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_share_")
 
 
 def test_more_neighbours_than_points_are_all_of_them():

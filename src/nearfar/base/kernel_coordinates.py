@@ -86,7 +86,7 @@ class KernelCoordinates:
         n_directions: Any = self.n_directions
         if self.n_directions == "auto":
             n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
-        values, vectors = descending_eigh(self._centred(K), n_directions)
+        values, vectors = descending_eigh(self._centered(K), n_directions)
         kept = values > max(_EMPTY * values[0], _LEAST)
         if not kept.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
@@ -162,12 +162,12 @@ class KernelCoordinates:
             values = pairwise_kernels(points, known, metric=self.kernel, **options)
         return np.asarray(values, np.float64)
 
-    def _centred(self, K: Matrix) -> Matrix:
+    def _centered(self, K: Matrix) -> Matrix:
         """Kernel values about the mean of the training points."""
         return K - K.mean(axis=1, keepdims=True) - self._means + self._mean
 
     def _coordinates(self, K: Matrix) -> Matrix:
-        return self._centred(K) @ self._basis
+        return self._centered(K) @ self._basis
 
 
 class LandmarkCoordinates(KernelCoordinates):
@@ -188,7 +188,7 @@ class LandmarkCoordinates(KernelCoordinates):
         """Ωk for the centred kernel values k of each point, in the dtype of the rows."""
         mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
         for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
-            mapped[block] = self._centred(self._kernel(rows[block])) @ self.coefficients_.T
+            mapped[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
         return mapped
 
     @property

@@ -66,7 +66,7 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
     estimator : MGMKLD, optional
         Its settings; None is ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -80,6 +80,10 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
         As in MGMKLD.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    MGMKLD, MultimodalKernelMGMKLD, KernelDA
 
     References
     ----------

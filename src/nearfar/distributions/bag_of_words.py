@@ -52,11 +52,11 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         What a histogram holds: shares that sum to one, numbers of vectors, or square roots of
         shares, whose distances are those of Hellinger.
     standardize : bool, default=True
-        Divide each feature by its standard deviation over the training vectors first.
+        Divide each feature by its standard deviation first: that over the training vectors.
     n_init : int, default=3
-        Starts of k-means, of which the best is kept.
-    random_state : int, RandomState instance or None, default=0
-        The seed of k-means.
+        Number of starts; the best is kept. They are those of k-means.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: the starts of k-means.
 
     Attributes
     ----------

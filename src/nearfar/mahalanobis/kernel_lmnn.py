@@ -68,6 +68,10 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    See Also
+    --------
+    LMNN, KernelDA, KernelPCA
+
     References
     ----------
     .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,

@@ -16,7 +16,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
-from nearfar.large_margin.energy import centre_costs, impostor_costs
+from nearfar.large_margin.energy import center_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
@@ -60,14 +60,15 @@ class MultiMetricLMNN(NeighborVoter):
     rule : {"knn", "energy"}, default="knn"
         How to predict.
     validation_fraction : float in [0, 0.9], default=0.3
-        Share of rows held out to stop early.
+        Share of the rows held out: to stop early.
     patience : int, default=10
-        So many looks, one every 10 iterations, without fewer errors end the fit.
+        So many looks without fewer errors end the fit; there is one every 10 iterations.
     refit : bool, default=True
-        Learn again from all rows, for as many iterations as were best. Without, the maps stay
-        those of the rows not held out.
+        Fit all rows again for as many iterations as early stopping found best. Without, the maps
+        stay those of the rows not held out.
     random_state : int, RandomState or None, default=0
-        For k-means and the rows held out; the default divides them alike every time.
+        The seed of what is drawn: k-means and the rows held out; the default divides them alike
+        every time.
 
     Attributes
     ----------
@@ -81,6 +82,10 @@ class MultiMetricLMNN(NeighborVoter):
         As in LMNN, of all metrics together.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    LMNN, MultiPassLMNN, EnergyClassifier
 
     References
     ----------
@@ -372,7 +377,7 @@ class MultiMetricLMNN(NeighborVoter):
             distances = np.empty_like(under[0])
             for cell, part in enumerate(under):
                 distances[:, cells == cell] = part[:, cells == cell]
-            energies[block] = centre_costs(distances, edges, k, mu)
+            energies[block] = center_costs(distances, edges, k, mu)
             if query_cells is None:
                 for c in range(n_classes):
                     costs = impostor_costs(under[c], edges, reach)

@@ -43,9 +43,9 @@ class MultiPassLMNN(LinearLearner):
     max_passes : int, default=5
         Most passes tried by validation.
     validation_fraction : float, default=0.3
-        Share of rows held out, by class, to choose the passes.
+        Share of the rows held out: by class, to choose the passes.
     random_state : int, RandomState or None, default=0
-        For the rows held out; the default gives the same rows every time.
+        The seed of what is drawn: the rows held out; the default gives the same rows every time.
 
     Attributes
     ----------
@@ -64,6 +64,10 @@ class MultiPassLMNN(LinearLearner):
         Of the last pass, in the space the pass before made.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    LMNN, MultiMetricLMNN
 
     References
     ----------

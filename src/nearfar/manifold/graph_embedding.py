@@ -207,7 +207,7 @@ def affinities(distances: sparse.csr_array, weights: str, width: float) -> spars
     return W
 
 
-def normalised_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
+def normalized_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
     """D^(-1/2) W D^(-1/2), and the square roots of the degrees."""
     roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
     scale = sparse.diags_array(1 / roots)

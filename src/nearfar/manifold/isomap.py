@@ -19,7 +19,7 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centred,
+    double_centered,
     first_solution,
     leading_spectrum,
     warn_of_empty,
@@ -126,7 +126,7 @@ class Isomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row; rows are joined if either is among the nearest of the other.
     on_disconnected : {"link", "raise"}, default="link"
@@ -145,6 +145,10 @@ class Isomap(_GeodesicEmbedding):
     residual_variance_ : float
         1 - r², r being the correlation of distances along the graph with those in the embedding,
         from 200 rows to all.
+
+    See Also
+    --------
+    LandmarkIsomap, MVU, ClassicalMDS
 
     References
     ----------
@@ -199,7 +203,7 @@ class Isomap(_GeodesicEmbedding):
         paths *= paths  # one array of this size, from here on another thing each time
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
-        B = double_centred(paths, in_place=True)
+        B = double_centered(paths, in_place=True)
         values, ordered, self.negative_share_ = leading_spectrum(B, self.n_components)
         vectors = np.empty_like(ordered)
         vectors[order] = ordered

@@ -20,7 +20,7 @@ from nearfar.manifold.graph_embedding import (
     affinities,
     edge_scale,
     neighbor_graph,
-    normalised_affinity,
+    normalized_affinity,
     reach,
 )
 from nearfar.parameters import integer, one_of, random_state
@@ -66,15 +66,16 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     n_neighbors : int, default=10
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
-        :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph falls into more parts than there are clusters: add the shortest
-        edges that connect it, with a warning, or raise. As many parts as clusters, or fewer, are
-        welcome.
+        What to do if the graph is not connected: where it has more parts than there are clusters,
+        add the shortest edges that connect it, with a warning, or raise. As many parts as clusters,
+        or fewer, are welcome.
     random_state : int, RandomState or None, default=0
-        Starts k-means, ten times.
+        The seed of what is drawn: ten starts of k-means.
 
     Attributes
     ----------
@@ -86,6 +87,10 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         In the coordinates of ``transform``.
     width_ : float
         The width used.
+
+    See Also
+    --------
+    LaplacianEigenmaps, AugmentedSpectralClustering, SetSpectralClustering
 
     References
     ----------
@@ -185,7 +190,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)
-        A, self._roots = normalised_affinity(W)
+        A, self._roots = normalized_affinity(W)
         self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
         means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
         labels = means.fit_predict(unit_rows(self._vectors))
@@ -288,8 +293,8 @@ def leading_of_parts(
         more = min(n_largest - 1, len(rows) - 1)
         if more:
             inner = A[rows][:, rows]
-            normalised = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
-            values, vectors = smallest_eigenpairs(normalised, more, vector[rows])
+            normalized = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
+            values, vectors = smallest_eigenpairs(normalized, more, vector[rows])
             for value, inside in zip(values, vectors.T, strict=True):
                 vector = np.zeros(n)
                 vector[rows] = inside

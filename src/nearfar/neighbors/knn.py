@@ -35,7 +35,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     n_neighbors : int, default=3
         How many points vote.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win, as scikit-learn's classifier does.
+        "first" lets the smallest label win; scikit-learn's classifier does so.
 
     Attributes
     ----------
@@ -43,6 +43,10 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         The labels.
     estimator_ : object or None
         The fitted learner.
+
+    See Also
+    --------
+    EnergyClassifier, MVEMClassifier, SetKNeighborsClassifier
 
     References
     ----------

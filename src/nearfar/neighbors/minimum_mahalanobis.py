@@ -22,7 +22,7 @@ from nearfar.summaries.whitening import (
     AUTO_SHRINKAGE,
     Shrinkage,
     rank_tolerance,
-    regularised_within,
+    regularized_within,
     total_range,
 )
 
@@ -67,8 +67,9 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     pooling : float in [0, 1], default=0
         The share :math:`\lambda` of all classes in the covariance of each.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        The number :math:`\gamma`. "auto" changes nothing but covariances that are singular: a
-        class of one row has the pooled one, 0.1 % of which is mixed into other singular ones.
+        What is mixed into covariances: the number :math:`\gamma`. "auto" changes nothing but
+        covariances that are singular: a class of one row has the pooled one, 0.1 % of which is
+        mixed into other singular ones.
     ddof : float, default=1
         Taken off the count of each class in the divisors: 1 as in [1], 0 as in [2].
 
@@ -82,6 +83,10 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         Class means after the map.
     precisions_ : ndarray of shape (n_classes, q, q)
         Inverse covariances. Where the training points do not vary they are zero.
+
+    See Also
+    --------
+    KNNClassifier, EnergyClassifier
 
     References
     ----------
@@ -203,7 +208,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     def _covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
         """Coordinates T (q, r), and the covariances (c, r, r) in them."""
         if self.shrinkage == "auto":
-            B, image, _, W = regularised_within(statistics, "auto", standardise=True)
+            B, image, _, W = regularized_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
             C = pooled_covariances(image, self.pooling, self.ddof)
             # The pooled covariance is the identity here; to mix it in depends on no units.
@@ -214,7 +219,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
                 if whitener(C[k], tolerance).shape[1] < T.shape[1]:
                     C[k] = (1 - AUTO_SHRINKAGE) * C[k] + AUTO_SHRINKAGE * np.eye(T.shape[1])
             return T, C
-        T, image = total_range(statistics, standardise=True)
+        T, image = total_range(statistics, standardize=True)
         C = pooled_covariances(image, self.pooling, self.ddof)
         # Features of unit variance: the identity of the mapped space is TT here.
         units = np.asarray(np.sum(T**2, axis=0))

@@ -368,36 +368,36 @@ class Gaussians(Immutable):
         check_parameter(owner, "form", form, [one_of("smoothed", "raw")])
         points = check_array(X, dtype=np.float64, input_name="X")
         if queries is None:
-            centres = points
+            centers = points
         else:
-            centres = check_array(queries, dtype=np.float64, input_name="queries")
-            if centres.shape[1] != points.shape[1]:
+            centers = check_array(queries, dtype=np.float64, input_name="queries")
+            if centers.shape[1] != points.shape[1]:
                 raise ValueError(
-                    f"queries have {count(centres.shape[1], 'feature')}, but X has "
+                    f"queries have {count(centers.shape[1], 'feature')}, but X has "
                     f"{points.shape[1]}."
                 )
         if neighbors is not None:
             near = check_indices(neighbors, "neighbors", len(points), np.shape(neighbors)[-1])
-            if len(near) != len(centres):
+            if len(near) != len(centers):
                 raise ValueError(
-                    f"neighbors must have a row for each of {len(centres)} points; got {len(near)}."
+                    f"neighbors must have a row for each of {len(centers)} points; got {len(near)}."
                 )
         else:
             check_parameter(owner, "n_neighbors", n_neighbors, [integer(1)])
-            near = _neighbors(points, None if queries is None else centres, n_neighbors, recognize)
+            near = _neighbors(points, None if queries is None else centers, n_neighbors, recognize)
         m = near.shape[1]
         if m < 1 or (form == "raw" and m < 2):
             raise ValueError(
                 f"n_neighbors must be at least {2 if form == 'raw' else 1} for the {form} form, "
                 f"whose divisor is n_neighbors{' - 1' * (form == 'raw')}; got {m}."
             )
-        n, p = centres.shape
+        n, p = centers.shape
         thin = _is_thin(storage, m, p, ridge)
-        means, stack = np.array(centres), np.empty((n, p, m) if thin else (n, p, p))
+        means, stack = np.array(centers), np.empty((n, p, m) if thin else (n, p, p))
         # Rows of a neighbourhood times this: as many directions as there are neighbours.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in row_blocks(n, 8 * (3 * m * p + p * p)):
-            spread = points[near[block]] - centres[block, None]
+            spread = points[near[block]] - centers[block, None]
             if form == "smoothed":
                 means[block] += spread.sum(axis=1) / (m + 1)
                 spread = helmert @ spread
@@ -577,9 +577,9 @@ def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     t, p = rows.shape
     if t == 1:
         return _Moments(mean, np.zeros((p, 0)))
-    centred = rows - mean
+    centered = rows - mean
     # t - 1 directions across the mean, which rounding left in the rows drops out of.
-    spread = linalg.helmert(t) @ centred if t <= p else linalg.qr(centred, mode="r")[0][:p]
+    spread = linalg.helmert(t) @ centered if t <= p else linalg.qr(centered, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 
 

@@ -134,8 +134,8 @@ class SecondMoment:
             return np.zeros((0, self.n_features))
         rows, roots = np.concatenate(self.rows), np.concatenate(self.roots)
         slots = np.concatenate(self.slots)
-        centres = means if len(means) == 1 else means[slots]
-        return roots[:, None] * (rows - centres)
+        centers = means if len(means) == 1 else means[slots]
+        return roots[:, None] * (rows - centers)
 
     def _weighted_rows(self) -> NDArray[np.float64]:
         return self.factor(np.zeros((1, self.n_features)))
