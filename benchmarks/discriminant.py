@@ -44,12 +44,12 @@ def gaussians(
     """Gaussian classes, each with a mean and a covariance of its own."""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.arange(n) % n_classes)
-    centres = 3 * rng.normal(size=(n_classes, p)) / np.sqrt(p)
+    centers = 3 * rng.normal(size=(n_classes, p)) / np.sqrt(p)
     X = np.empty((n, p), dtype)
     for code in range(n_classes):
         rows = np.flatnonzero(y == code)
         shape = np.eye(p) + rng.normal(size=(p, p)) / np.sqrt(p)
-        X[rows] = rng.normal(size=(len(rows), p)) @ shape + centres[code]
+        X[rows] = rng.normal(size=(len(rows), p)) @ shape + centers[code]
     return X, y
 
 
@@ -81,7 +81,7 @@ def mgmkld(job: Job) -> Iterator[Found]:
 
 def parda_gradient(job: Job) -> Iterator[Found]:
     from nearfar import ClassStatistics
-    from nearfar.discriminant.parda import Scalarised, class_objectives
+    from nearfar.discriminant.parda import Scalarized, class_objectives
     from nearfar.solvers.subspaces import orthonormal
 
     c, p, q, rows = (8, 128, 7, 42) if job.short else (68, 1024, 67, 42)
@@ -90,7 +90,7 @@ def parda_gradient(job: Job) -> Iterator[Found]:
     del X
     objectives = class_objectives(statistics, "one_vs_one", 1e-3)
     weights = np.full(c * (c - 1) // 2, 2 / (c * (c - 1)))
-    gradient = Scalarised(weights, None).objective(objectives)
+    gradient = Scalarized(weights, None).objective(objectives)
     U = orthonormal(np.random.default_rng(0).normal(size=(objectives.basis.shape[1], q)))
     title = f"PARDA one-vs-one, {c} classes of {rows} rows, {p} features, {q} components"
     yield {

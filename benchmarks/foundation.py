@@ -15,22 +15,22 @@ import numpy as np
 from common import RESULTS, best_of_three, in_fresh_process, megabytes_beyond, write_table
 
 
-def labelled(n, p, n_classes, dtype, seed=0):
+def labeled(n, p, n_classes, dtype, seed=0):
     """Gaussian classes; built in place, so that the peak is the data."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n)
-    centres = rng.normal(size=(n_classes, p)).astype(dtype)
+    centers = rng.normal(size=(n_classes, p)).astype(dtype)
     X = np.empty((n, p), dtype)
     for start in range(0, n, 10_000):
         block = slice(start, start + 10_000)
-        X[block] = rng.standard_normal(X[block].shape, dtype=dtype) + centres[y[block]]
+        X[block] = rng.standard_normal(X[block].shape, dtype=dtype) + centers[y[block]]
     return X, y
 
 
 def statistics(dtype):
     from nearfar import ClassStatistics
 
-    X, y = labelled(1_000_000, 64, 10, dtype)
+    X, y = labeled(1_000_000, 64, 10, dtype)
     memory = megabytes_beyond(lambda: ClassStatistics().partial_fit(X, y))
     return {
         "peer": "X.T @ X",
@@ -44,7 +44,7 @@ def statistics(dtype):
 def factored_statistics():
     from nearfar import ClassStatistics
 
-    X, y = labelled(68 * 40, 1024, 68, np.float64)
+    X, y = labeled(68 * 40, 1024, 68, np.float64)
     y = np.repeat(np.arange(68), 40)
     memory = megabytes_beyond(lambda: ClassStatistics().partial_fit(X, y))
     return {
@@ -59,7 +59,7 @@ def lda():
 
     from nearfar import LDA
 
-    X, y = labelled(200_000, 200, 10, np.float32)
+    X, y = labeled(200_000, 200, 10, np.float32)
     memory = megabytes_beyond(lambda: LDA().fit(X, y))
     return {
         "peer": "LinearDiscriminantAnalysis(solver='eigen')",
@@ -75,8 +75,8 @@ def knn():
 
     from nearfar import KNNClassifier
 
-    X, y = labelled(60_000, 50, 10, np.float32)
-    queries, _ = labelled(10_000, 50, 10, np.float32, seed=1)
+    X, y = labeled(60_000, 50, 10, np.float32)
+    queries, _ = labeled(10_000, 50, 10, np.float32, seed=1)
     ours = KNNClassifier().fit(X, y)
     theirs = KNeighborsClassifier(3, algorithm="brute").fit(X, y)
     memory = megabytes_beyond(lambda: ours.predict(queries))
@@ -94,7 +94,7 @@ def lmnn():
 
     from nearfar import LMNN
 
-    X, y = labelled(10_000, 50, 10, np.float64)
+    X, y = labeled(10_000, 50, 10, np.float64)
     warnings.simplefilter("ignore")
     start = time.perf_counter()
     learner = LMNN()

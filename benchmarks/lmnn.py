@@ -143,7 +143,7 @@ def generated() -> Data:
     return Data(X[:16_000], y[:16_000], X[16_000:], y[16_000:])
 
 
-def standardised(name: str) -> Data:
+def standardized(name: str) -> Data:
     X, y = uci(name)
     scale = X.std(axis=0)
     return Data((X - X.mean(axis=0)) / np.where(scale > 0, scale, 1), y)
@@ -177,13 +177,13 @@ CONTESTS = {
         "half the time of PyLMNN; error no worse",
     ),
     "segment": Contest(
-        "segment 2,310×19, 7 classes, standardised; five folds", lambda: standardised("segment")
+        "segment 2,310×19, 7 classes, standardised; five folds", lambda: standardized("segment")
     ),
     "satellite": Contest(
-        "satellite 6,435×36, 6 classes, standardised; five folds", lambda: standardised("satellite")
+        "satellite 6,435×36, 6 classes, standardised; five folds", lambda: standardized("satellite")
     ),
     "waveform21": Contest(
-        "waveform 5,000×21, 3 classes, standardised; five folds", lambda: standardised("waveform21")
+        "waveform 5,000×21, 3 classes, standardised; five folds", lambda: standardized("waveform21")
     ),
     "mnist-peers": Contest("MNIST 60,000×164; 10,000 to test", mnist_164, slow=True),
 }
@@ -318,11 +318,11 @@ def least_objective(
     if not reach.max() > 0:
         raise ValueError("The map takes all targets to their centres: no multiple matters.")
 
-    def best(centres: Labels, widest: float) -> tuple[float, float] | None:
+    def best(centers: Labels, widest: float) -> tuple[float, float] | None:
         gaps = np.concatenate(
-            [near_gaps(Z, y, reach, block, widest) for block in np.array_split(centres, chunks(n))]
+            [near_gaps(Z, y, reach, block, widest) for block in np.array_split(centers, chunks(n))]
         )
-        mine = reach[centres]
+        mine = reach[centers]
         pull = (1 - push_weight) * mine[np.isfinite(mine)].sum()
         closing = np.sort(gaps[gaps < 0])[::-1]  # a hinge of gap g < 0 closes at a = -1 / g
         slopes = pull + push_weight * (gaps[gaps > 0].sum() + np.cumsum(closing))
@@ -351,20 +351,20 @@ def chunks(n: int) -> int:
 
 
 def near_gaps(
-    Z: Matrix, y: Labels, reach: Matrix, centres: Labels, widest: float
+    Z: Matrix, y: Labels, reach: Matrix, centers: Labels, widest: float
 ) -> NDArray[np.float64]:
     """D_ij - D_il of all triplets of these centres where it is above ``-widest``."""
     squares = np.einsum("ij,ij->i", Z, Z)
-    distances = squares[centres, None] + squares - 2 * Z[centres] @ Z.T
-    distances[y[centres, None] == y] = np.inf
+    distances = squares[centers, None] + squares - 2 * Z[centers] @ Z.T
+    distances[y[centers, None] == y] = np.inf
     # A little more than asked, for the rounding; exact differences decide.
-    edge = reach[centres].max(axis=1) + widest + 1e-9 * squares.max()
+    edge = reach[centers].max(axis=1) + widest + 1e-9 * squares.max()
     i, others = np.nonzero(distances < edge[:, None])
     exact = np.empty(len(i))
     for start in range(0, len(i), 10**5):
         part = slice(start, start + 10**5)
-        exact[part] = ((Z[centres[i[part]]] - Z[others[part]]) ** 2).sum(axis=1)
-    gaps = (reach[centres][i] - exact[:, None]).ravel()
+        exact[part] = ((Z[centers[i[part]]] - Z[others[part]]) ** 2).sum(axis=1)
+    gaps = (reach[centers][i] - exact[:, None]).ravel()
     return gaps[gaps > -widest]
 
 
@@ -383,13 +383,13 @@ def embedded(
     axes, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(d, 2 * told)))
     if by_column:
         axes = np.eye(d)[:, : 2 * told]
-    centres = np.random.default_rng(2).normal(size=(n_classes, 3, told))
+    centers = np.random.default_rng(2).normal(size=(n_classes, 3, told))
     y = rng.integers(0, n_classes, n)
     X = np.empty((n, d), np.float32)
     for start in range(0, n, 5_000):
         block = slice(start, start + 5_000)
         labels = y[block]
-        inside = centres[labels, rng.integers(0, 3, len(labels))]
+        inside = centers[labels, rng.integers(0, 3, len(labels))]
         inside = inside + 0.7 * rng.normal(size=inside.shape)
         noise = 2.5 * rng.normal(size=(len(labels), told))
         X[block] = np.hstack([inside, noise]) @ axes.T

@@ -17,13 +17,13 @@ def deskew(image: NDArray[np.floating]) -> NDArray[np.floating]:
     if mass == 0:
         return image
     rows, columns = np.indices(image.shape)
-    centre = np.array([(rows * image).sum(), (columns * image).sum()]) / mass
-    rows, columns = rows - centre[0], columns - centre[1]
+    center = np.array([(rows * image).sum(), (columns * image).sum()]) / mass
+    rows, columns = rows - center[0], columns - center[1]
     vertical = (rows**2 * image).sum()
     shear = (rows * columns * image).sum() / vertical if vertical > 0 else 0.0
     matrix = np.array([[1.0, 0.0], [shear, 1.0]])  # from places of the result to places of image
     middle = (np.array(image.shape) - 1) / 2
-    return ndimage.affine_transform(image, matrix, centre - matrix @ middle, order=1)
+    return ndimage.affine_transform(image, matrix, center - matrix @ middle, order=1)
 
 
 def load(data: str | Path, n_components: int = 164) -> tuple[Floats, NDArray, Floats, NDArray]:

@@ -43,9 +43,9 @@ def best(work):
 def gaussian(n, p):
     """Ten Gaussian classes whose centres lie as far apart as the classes are wide."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(10, p))
+    centers = rng.normal(size=(10, p))
     y = rng.integers(0, 10, n + N_QUERIES)
-    X = rng.normal(size=(n + N_QUERIES, p)) + centres[y]
+    X = rng.normal(size=(n + N_QUERIES, p)) + centers[y]
     return X[:n], y[:n], X[n:]
 
 
@@ -59,7 +59,7 @@ def mnist(n):
     return X[:n].astype(np.float64), y[:n], X[60_000:].astype(np.float64)
 
 
-def neighbours(X, queries, skip):
+def neighbors(X, queries, skip):
     from sklearn.neighbors import BallTree
 
     from nearfar.search.early_abandon import early_abandon_kneighbors
@@ -115,7 +115,7 @@ def case(data, n):
     for p in dimensions:
         X, y, queries = gaussian(n, p) if whole is None else whole
         X, queries = np.ascontiguousarray(X[:, :p]), np.ascontiguousarray(queries[:, :p])
-        knn = neighbours(X, queries, slow_knn)
+        knn = neighbors(X, queries, slow_knn)
         knn.pop("result")
         rows.append({"work": "3-NN", "features": p} | knn)
         if p <= max(DIMENSIONS):

@@ -31,13 +31,13 @@ options = parser.parse_args()
 
 N_CLASSES, N_FEATURES, BLOCK = 10, 100, 50_000
 shape = np.random.default_rng(0)
-centres = 0.4 * shape.normal(size=(N_CLASSES, N_FEATURES))
+centers = 0.4 * shape.normal(size=(N_CLASSES, N_FEATURES))
 mixing = shape.normal(size=(N_FEATURES, N_FEATURES)) + 8 * np.eye(N_FEATURES)
 
 
 def place(noise, labels):
     """Points of a block: correlated noise around the centres of their classes."""
-    return (noise + centres[labels[:, 0]]) @ mixing
+    return (noise + centers[labels[:, 0]]) @ mixing
 
 
 rng = da.random.default_rng(1)
@@ -61,7 +61,7 @@ print(f"{time.perf_counter() - began:.1f} s: {lda.statistics_}")
 # What was asked of the data is right to the last row:
 
 assert lda.statistics_.counts.sum() == options.rows
-expected = centres @ mixing
+expected = centers @ mixing
 error = np.abs(lda.statistics_.means - expected).max() / np.abs(expected).max()
 print(f"class means are off the centres by {error:.1e} of the largest")
 

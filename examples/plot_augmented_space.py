@@ -46,7 +46,7 @@ ways = {
         2, n_neighbors=20, metric="riemann"
     ),
 }
-colours, marks = ["#0072B2", "#E69F00"], ["o", "s"]
+colors, marks = ["#0072B2", "#E69F00"], ["o", "s"]
 figure, axes = plt.subplots(4, 4, figsize=(9.5, 9), layout="constrained")
 for row, (title, (X, y)) in zip(axes, data.items(), strict=True):
     print(title)
@@ -57,7 +57,7 @@ for row, (title, (X, y)) in zip(axes, data.items(), strict=True):
         wrong = found != y
         for cluster in (0, 1):
             points = X[found == cluster].T
-            ax.scatter(*points, s=7, c=colours[cluster], marker=marks[cluster], linewidths=0)
+            ax.scatter(*points, s=7, c=colors[cluster], marker=marks[cluster], linewidths=0)
         ax.scatter(*X[wrong].T, s=22, facecolors="none", edgecolors="k", linewidths=0.6)
         ax.set(xticks=[], yticks=[])
         ax.set_aspect("equal", adjustable="datalim")

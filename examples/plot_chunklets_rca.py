@@ -18,7 +18,7 @@ from sklearn.datasets import make_spd_matrix
 
 from nearfar import RCA, Chunklets, KNNClassifier
 
-colours = ["#0072B2", "#D55E00", "#009E73"]  # told apart by all kinds of eyes
+colors = ["#0072B2", "#D55E00", "#009E73"]  # told apart by all kinds of eyes
 marks = ["o", "s", "^"]
 
 
@@ -53,8 +53,8 @@ for ax, points, title in [
     for members in chunklets.to_arrays(points):
         ring = np.vstack([members, members[:1]])
         ax.plot(*ring.T, color="k", linewidth=1, zorder=3)
-    for c, (colour, mark) in enumerate(zip(colours, marks, strict=True)):
-        ax.scatter(*points[y == c].T, s=22, c=colour, marker=mark, label=f"class {c + 1}", zorder=2)
+    for c, (color, mark) in enumerate(zip(colors, marks, strict=True)):
+        ax.scatter(*points[y == c].T, s=22, c=color, marker=mark, label=f"class {c + 1}", zorder=2)
     error = KNNClassifier(n_neighbors=3).fit(points, y).leave_one_out_error()
     ax.set_title(f"{title}: 3-NN leave-one-out error {error:.0%}", fontsize=11)
     ax.set(xlabel="first coordinate", ylabel="second coordinate")
@@ -95,7 +95,7 @@ for d in range(n_draws):
 
 figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 mean, spread = 100 * curve.mean(axis=0), 100 * curve.std(axis=0, ddof=1) / np.sqrt(n_draws)
-blue, orange, green = colours
+blue, orange, green = colors
 everything = 100 * full.mean()
 ax.axhline(100 * plain.mean(), color=orange, linestyle="--", label="Euclidean")
 ax.errorbar(counts, mean, spread, color=blue, marker="o", capsize=3, label="RCA, chunklets of 3")

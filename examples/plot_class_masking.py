@@ -37,27 +37,27 @@ learners = {
     "MGMKLD, eta=0": (MGMKLD(1, eta=0), "#B2479C", ":"),
     "MGMKLD": (MGMKLD(1), "#B2479C", "-"),
 }
-colours, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]
+colors, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]
 
 figure = plt.figure(figsize=(10.5, 6), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=[1, 1.15])
 plane = left.subplots()
 strips = right.subplots(len(learners), 1)
-centre = X.mean(axis=0)
+center = X.mean(axis=0)
 for label in range(3):
-    own, style = X[y == label], {"c": colours[label], "marker": marks[label]}
+    own, style = X[y == label], {"c": colors[label], "marker": marks[label]}
     plane.scatter(*own.T, s=12, alpha=0.6, linewidths=0, **style)
-for (name, (learner, colour, line)), strip in zip(learners.items(), strips, strict=True):
+for (name, (learner, color, line)), strip in zip(learners.items(), strips, strict=True):
     rule = MinimumMahalanobisClassifier(learner, rule="gaussian").fit(X, y)
     error = 1 - rule.score(X_new, y_new)
     print(f"{name:18} {error:6.1%} errors")
     direction = rule.estimator_.components_[0]
     direction = direction / np.linalg.norm(direction)
-    plane.axline(centre, centre + direction, color=colour, linestyle=line, label=name)
+    plane.axline(center, center + direction, color=color, linestyle=line, label=name)
     along = X @ direction * np.sign(direction[0])
     bins = np.linspace(along.min(), along.max(), 50)
     for label in range(3):
-        strip.hist(along[y == label], bins, color=colours[label], alpha=0.6)
+        strip.hist(along[y == label], bins, color=colors[label], alpha=0.6)
     strip.set_title(f"{name}: {error:.0%} errors", fontsize=10, loc="left")
     strip.set(xticks=[], yticks=[])
     strip.spines[["top", "left", "right"]].set_visible(False)
@@ -106,11 +106,11 @@ figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 ax.axhline(0, color="k", linewidth=1)
 ax.text(1.5, 0.15, "LDA", ha="center", va="bottom")
 shifts = np.linspace(-0.09, 0.09, len(family))  # beside each other
-for shift, (name, (learner, colour, mark)) in zip(shifts, family.items(), strict=True):
+for shift, (name, (learner, color, mark)) in zip(shifts, family.items(), strict=True):
     gain = lda - np.array([errors(learner, *draw) for draw in draws])
     spread = gain.std(axis=0, ddof=1) / np.sqrt(n_draws)
     ax.errorbar(
-        dimensions + shift, gain.mean(axis=0), spread, c=colour, marker=mark, capsize=3, label=name
+        dimensions + shift, gain.mean(axis=0), spread, c=color, marker=mark, capsize=3, label=name
     )
 ax.set(xlabel="dimensions kept", ylabel="gain over LDA (points)", xticks=dimensions)
 ax.legend(frameon=False)

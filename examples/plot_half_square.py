@@ -80,9 +80,9 @@ styles = {"Euclidean": (orange, "s", "--"), "LMNN": (blue, "o", "-"), "LDA": ("#
 figure, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
 print(f"{'n':>9}:", "  ".join(f"{n:4d} " for n in sizes))
 for name, values in error.items():
-    colour, mark, line = styles[name]
+    color, mark, line = styles[name]
     mean, spread = 100 * values.mean(axis=0), 100 * values.std(axis=0, ddof=1) / np.sqrt(n_draws)
-    ax.errorbar(sizes, mean, spread, c=colour, marker=mark, linestyle=line, capsize=3, label=name)
+    ax.errorbar(sizes, mean, spread, c=color, marker=mark, linestyle=line, capsize=3, label=name)
     print(f"{name:>9}:", "  ".join(f"{value:4.1f}%" for value in mean))
 ax.set(xscale="log", yscale="log", xlabel="training points", ylabel="1-NN error (% of the square)")
 ax.set_xticks(sizes, [str(n) for n in sizes])

@@ -43,30 +43,30 @@ with warnings.catch_warnings():
 targets = frames[0].target_neighbors_
 far = np.linalg.norm(X - X[targets[:, -1]], axis=1)  # how far the last target is
 # In the middle, in one of the two inner stripes, the one with the longest way to its targets.
-centre = 20 + np.argmax(np.where(np.linalg.norm(X[20:60], axis=1) < 2, far[20:60], 0))
-colours, marks = ["#0072B2", "#D55E00"], ["o", "s"]
+center = 20 + np.argmax(np.where(np.linalg.norm(X[20:60], axis=1) < 2, far[20:60], 0))
+colors, marks = ["#0072B2", "#D55E00"], ["o", "s"]
 angle = np.linspace(0, 2 * np.pi, 200)
 circle = np.column_stack([np.cos(angle), np.sin(angle)])
 
 figure, axes = plt.subplots(2, 2, figsize=(9.4, 7.6), layout="constrained")
 for ax, lmnn in zip(axes.flat, frames, strict=True):
     Z = X @ np.real(sqrtm(lmnn.get_mahalanobis_matrix()))
-    Z -= Z[centre]
+    Z -= Z[center]
     squares = (Z**2).sum(axis=1)
-    targets = lmnn.target_neighbors_[centre]
+    targets = lmnn.target_neighbors_[center]
     reach = squares[targets].max()
-    impostors = np.flatnonzero((y != y[centre]) & (squares < 1 + reach))
+    impostors = np.flatnonzero((y != y[center]) & (squares < 1 + reach))
     for label in (0, 1):
         own = Z[y == label]
-        ax.scatter(*own.T, s=30, c=colours[label], marker=marks[label], alpha=0.55, linewidths=0)
+        ax.scatter(*own.T, s=30, c=colors[label], marker=marks[label], alpha=0.55, linewidths=0)
     for row in targets:
-        ax.plot(*np.array([[0, 0], Z[row]]).T, color=colours[y[centre]], linewidth=2, zorder=1)
-    ax.scatter(*Z[targets].T, s=46, c=colours[y[centre]], marker=marks[y[centre]])
+        ax.plot(*np.array([[0, 0], Z[row]]).T, color=colors[y[center]], linewidth=2, zorder=1)
+    ax.scatter(*Z[targets].T, s=46, c=colors[y[center]], marker=marks[y[center]])
     for row in impostors:
         out = 0.45 * Z[row] / np.linalg.norm(Z[row])
         ax.annotate("", Z[row] + out, Z[row], arrowprops={"arrowstyle": "->", "color": "0.25"})
-    others = colours[1 - y[centre]]
-    ax.scatter(*Z[impostors].T, s=46, c=others, marker=marks[1 - y[centre]], edgecolors="k")
+    others = colors[1 - y[center]]
+    ax.scatter(*Z[impostors].T, s=46, c=others, marker=marks[1 - y[center]], edgecolors="k")
     ax.scatter(0, 0, s=190, c="k", marker="*", zorder=4)
     ax.plot(*(np.sqrt(reach) * circle).T, color="0.25", linewidth=1.2)
     ax.plot(*(np.sqrt(1 + reach) * circle).T, color="0.25", linewidth=1.2, linestyle="--")
@@ -77,9 +77,9 @@ for ax, lmnn in zip(axes.flat, frames, strict=True):
     ax.set(xlim=(-4.4, 4.4), ylim=(-3.5, 3.5), aspect="equal", xticks=[], yticks=[])
 handles = [
     plt.Line2D([], [], color="k", marker="*", markersize=12, linestyle="", label="one point"),
-    plt.Line2D([], [], color=colours[1], marker="s", linewidth=2, label="its targets, pulled"),
+    plt.Line2D([], [], color=colors[1], marker="s", linewidth=2, label="its targets, pulled"),
     plt.Line2D(
-        [], [], color=colours[0], marker="o", mec="k", linestyle="", label="impostors, pushed"
+        [], [], color=colors[0], marker="o", mec="k", linestyle="", label="impostors, pushed"
     ),
     plt.Line2D([], [], color="0.25", label="farthest target"),
     plt.Line2D([], [], color="0.25", linestyle="--", label="margin"),

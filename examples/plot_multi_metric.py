@@ -21,13 +21,13 @@ angle = np.linspace(0, 2 * np.pi, 200)
 circle = np.column_stack([np.cos(angle), np.sin(angle)])
 
 
-def draw_metric(ax, L, centre, radius=1.0, **style):
+def draw_metric(ax, L, center, radius=1.0, **style):
     """Where the distance from the centre is ``radius``, and the direction in which that is far."""
     values, axes = np.linalg.eigh(L.T @ L)  # ascending: the longest axis comes first
     lengths = radius / np.sqrt(np.maximum(values, 1e-6))
-    ax.plot(*(centre + (circle * lengths) @ axes.T).T, **style)
+    ax.plot(*(center + (circle * lengths) @ axes.T).T, **style)
     tip = lengths[0] * axes[:, 0]
-    ax.plot(*np.array([centre - tip, centre + tip]).T, **style)
+    ax.plot(*np.array([center - tip, center + tip]).T, **style)
 
 
 # %%
@@ -44,7 +44,7 @@ ring = np.column_stack([np.cos(turn), np.sin(turn)])
 X = np.vstack([radius * ring, (radius + gap) * ring])
 y = np.repeat([0, 1], n)
 
-colours, marks = ["#0072B2", "#D55E00"], ["o", "s"]
+colors, marks = ["#0072B2", "#D55E00"], ["o", "s"]
 figure, panels = plt.subplots(1, 4, figsize=(11.4, 3.6), layout="constrained")
 for ax, n_cells in zip(panels, (1, 2, 3, 8), strict=True):
     clf = MultiMetricLMNN(
@@ -53,7 +53,7 @@ for ax, n_cells in zip(panels, (1, 2, 3, 8), strict=True):
     error = clf.leave_one_out_error()
     print(f"{n_cells} cells: loss {clf.objective_:5.1f}, leave-one-out error {error:4.0%}")
     for label in (0, 1):
-        ax.scatter(*X[y == label].T, s=15, c=colours[label], marker=marks[label])
+        ax.scatter(*X[y == label].T, s=15, c=colors[label], marker=marks[label])
     for cell, L in enumerate(clf.components_):
         draw_metric(ax, L, X[clf.cells_ == cell].mean(axis=0), color="k", linewidth=1.2)
     cells = "1 metric" if n_cells == 1 else f"{n_cells} metrics"
@@ -78,12 +78,12 @@ clf = MultiMetricLMNN(LMNN(n_neighbors=3), validation_fraction=0).fit(X, y)
 
 palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 figure, ax = plt.subplots(figsize=(6.8, 5.4), layout="constrained")
-for digit, L, colour, mark in zip(clf.classes_, clf.components_, palette, "os^D", strict=True):
+for digit, L, color, mark in zip(clf.classes_, clf.components_, palette, "os^D", strict=True):
     own = X[y == digit]
-    ax.scatter(*own.T, s=16, c=colour, marker=mark, alpha=0.45, linewidths=0, label=str(digit))
+    ax.scatter(*own.T, s=16, c=color, marker=mark, alpha=0.45, linewidths=0, label=str(digit))
     draw_metric(ax, L, own.mean(axis=0), color="w", linewidth=5)
     draw_metric(ax, L, own.mean(axis=0), color="k", linewidth=3.4)
-    draw_metric(ax, L, own.mean(axis=0), color=colour, linewidth=2)
+    draw_metric(ax, L, own.mean(axis=0), color=color, linewidth=2)
 ax.set(xlabel="first principal component", ylabel="second principal component", aspect="equal")
 ax.legend(title="digit", frameon=False, markerscale=1.6)
 plt.show()

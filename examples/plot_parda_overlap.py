@@ -31,7 +31,7 @@ maps = {
     "PARDA, one-vs-one": PARDA(2, n_init=2),
     "PARDA, one-vs-all": PARDA(2, pairing="one_vs_all", n_init=2),
 }
-colours, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]
+colors, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
 for title, load in {"iris": load_iris, "wine": load_wine}.items():
     X, y = load(return_X_y=True)
@@ -42,7 +42,7 @@ for title, load in {"iris": load_iris, "wine": load_wine}.items():
         Z = learner.fit(X, y).transform(X)
         for label in range(3):
             own = Z[y == label]
-            style = {"c": colours[label], "marker": marks[label], "alpha": 0.6, "linewidths": 0}
+            style = {"c": colors[label], "marker": marks[label], "alpha": 0.6, "linewidths": 0}
             ax.scatter(*own.T, s=16, **style)
         ax.set_title(f"{name}: {1 - scores.mean():.1%}", fontsize=11)
         ax.set(xticks=[], yticks=[])

@@ -36,26 +36,26 @@ learners = {
     "MODA, n_clusters=2": (MODA(1, n_clusters=2), "#009E73", "-"),
     "MultimodalMGMKLD": (MultimodalMGMKLD(1), "#B2479C", "--"),
 }
-colours, marks = ["#0072B2", "#D55E00"], ["o", "s"]
+colors, marks = ["#0072B2", "#D55E00"], ["o", "s"]
 
 figure = plt.figure(figsize=(10.5, 4.6), layout="constrained")
 left, right = figure.subfigures(1, 2)
 plane = left.subplots()
 strips = right.subplots(len(learners), 1)
-centre = X.mean(axis=0)
+center = X.mean(axis=0)
 for label in (0, 1):
     own = X[y == label]
-    plane.scatter(*own.T, s=14, c=colours[label], marker=marks[label], alpha=0.7, linewidths=0)
-for (name, (learner, colour, line)), strip in zip(learners.items(), strips, strict=True):
+    plane.scatter(*own.T, s=14, c=colors[label], marker=marks[label], alpha=0.7, linewidths=0)
+for (name, (learner, color, line)), strip in zip(learners.items(), strips, strict=True):
     knn = KNNClassifier(learner).fit(X, y)
     error = 1 - knn.score(X_new, y_new)
     print(f"{name:18} {error:5.1%} errors")
     direction = knn.estimator_.components_[0] / np.linalg.norm(knn.estimator_.components_[0])
-    plane.axline(centre, centre + direction, color=colour, linestyle=line, linewidth=2, label=name)
+    plane.axline(center, center + direction, color=color, linestyle=line, linewidth=2, label=name)
     along = X @ direction
     bins = np.linspace(along.min(), along.max(), 45)
     for label in (0, 1):
-        strip.hist(along[y == label], bins, color=colours[label], alpha=0.6)
+        strip.hist(along[y == label], bins, color=colors[label], alpha=0.6)
     strip.set_title(f"{name}: {error:.1%} errors", fontsize=10, loc="left")
     strip.set(xticks=[], yticks=[])
     strip.spines[["top", "left", "right"]].set_visible(False)
@@ -96,10 +96,10 @@ print(f"Euclidean, 64 pixels: {euclidean:.1f} %; LDA, one direction: {lda:.1f} %
 ax.axhline(euclidean, color="k", linewidth=1)
 ax.text(1, euclidean + 0.3, "all 64 pixels")
 ax.plot(1, lda, "D", color="k", label="LDA")
-for name, (learner, colour, mark) in family.items():
+for name, (learner, color, mark) in family.items():
     values = [error(learner.set_params(n_components=q)) for q in dimensions]
     print(f"{name:18}", "  ".join(f"{value:4.1f}" for value in values))
-    ax.plot(dimensions, values, color=colour, marker=mark, label=name)
+    ax.plot(dimensions, values, color=color, marker=mark, label=name)
 ax.set(xlabel="dimensions kept", ylabel="errors on new digits (%)", ylim=(0, None))
 ax.legend(frameon=False)
 plt.show()
@@ -131,7 +131,7 @@ for ax, (learner, points, labels) in zip(axes, panels, strict=True):
     ax.contourf(ticks, ticks, heights, 14, cmap="Greys_r", alpha=0.7)
     for label in (0, 1):
         own = points[labels == label]
-        ax.scatter(*own.T, s=16, c=colours[label], marker=marks[label], edgecolors="w", lw=0.5)
+        ax.scatter(*own.T, s=16, c=colors[label], marker=marks[label], edgecolors="w", lw=0.5)
     ax.set_title(f"{type(learner).__name__}: {wrong:.0%} errors", fontsize=10)
     ax.set(xticks=[], yticks=[], aspect="equal")
 plt.show()

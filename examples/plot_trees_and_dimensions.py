@@ -72,9 +72,9 @@ rng = np.random.default_rng(0)
 features = [2, 3, 4, 6, 8, 10]
 speed_up = {"3-NN": [], "impostors": []}
 for p in features:
-    centres = rng.normal(size=(10, p))
+    centers = rng.normal(size=(10, p))
     codes = rng.integers(0, 10, 10_000)
-    points = rng.normal(size=(10_000, p)) + centres[codes]
+    points = rng.normal(size=(10_000, p)) + centers[codes]
     Z, queries, codes = points[:8_000], points[8_000:], codes[:8_000]
     last = target_neighbors(Z, codes, 3)[:, -1]
     reach = ((Z - Z[last]) ** 2).sum(axis=1)
@@ -94,10 +94,10 @@ for p in features:
 
 blue, orange, green = "#0072B2", "#D55E00", "#009E73"
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.3), layout="constrained")
-for (name, values), colour, mark, line in zip(
+for (name, values), color, mark, line in zip(
     errors.items(), (orange, green, blue), "s^o", ("--", ":", "-"), strict=True
 ):
-    left.plot(dimensions, 100 * np.array(values), c=colour, marker=mark, ls=line, label=name)
+    left.plot(dimensions, 100 * np.array(values), c=color, marker=mark, ls=line, label=name)
 left.axhline(100 * plain, color="0.4", linewidth=1)
 left.text(4, 100 * plain, "all 64 pixels", va="bottom", color="0.3")
 left.set(xscale="log", yscale="log", xlabel="dimensions r", ylabel="3-NN error on test digits (%)")
@@ -105,8 +105,8 @@ left.set_xticks(dimensions, [str(r) for r in dimensions])
 left.set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
 left.minorticks_off()
 left.legend(frameon=False)
-for (name, values), colour, mark in zip(speed_up.items(), (blue, orange), "os", strict=True):
-    right.plot(features[: len(values)], values, c=colour, marker=mark, label=name)
+for (name, values), color, mark in zip(speed_up.items(), (blue, orange), "os", strict=True):
+    right.plot(features[: len(values)], values, c=color, marker=mark, label=name)
 right.axhline(1, color="0.4", linewidth=1)
 right.text(features[-1], 1.05, "trees are faster above", ha="right", va="bottom", color="0.3")
 right.set(yscale="log", xlabel="dimensions p", ylabel="speed-up by trees (times)")

@@ -50,13 +50,13 @@ plane.scatter(*X[y == 1].T, s=9, c=orange, marker="s", alpha=0.5, linewidths=0, 
 plane.scatter(*X[y == 0].T, s=9, c=blue, marker="o", alpha=0.5, linewidths=0, label="round")
 plane.set(aspect="equal", xlim=(-9, 9), ylim=(-9, 9), xticks=[], yticks=[])
 ax.plot(np.degrees(angles), [100 * error_along(angle) for angle in angles], color="0.6", zorder=0)
-for name, (learner, colour, size) in learners.items():
+for name, (learner, color, size) in learners.items():
     direction = learner.fit(X, y).components_[0]
     angle = angle_of(direction)
     error = error_along(angle)
     print(f"{name:18} {np.degrees(angle):5.0f}°  {error:.1%} errors")
-    plane.axline((0, 0), direction, color=colour, linewidth=size / 3)
-    ax.plot(np.degrees(angle), 100 * error, "o", c=colour, markersize=size, label=name)
+    plane.axline((0, 0), direction, color=color, linewidth=size / 3)
+    ax.plot(np.degrees(angle), 100 * error, "o", c=color, markersize=size, label=name)
 ax.set(xlabel="angle of the direction (degrees)", ylabel="errors (%)", xticks=range(0, 181, 30))
 ax.legend(frameon=False, labelspacing=1)
 plane.legend(loc="lower center", ncols=2, frameon=False, markerscale=2)

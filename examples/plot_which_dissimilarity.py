@@ -82,7 +82,7 @@ def sketched(situation):
     return changed(Sets.from_list(arrays), situation, 0), np.arange(15) % 3
 
 
-colours, styles = ["#0072B2", "#E69F00", "#009E73"], ["-", "--", ":"]
+colors, styles = ["#0072B2", "#E69F00", "#009E73"], ["-", "--", ":"]
 figure, axes = plt.subplots(2, 3, figsize=(9, 6), layout="constrained")
 for ax, situation in zip(axes.flat, situations, strict=True):
     sets, y = sketched(situation)
@@ -94,11 +94,11 @@ for ax, situation in zip(axes.flat, situations, strict=True):
                 *(2 * np.sqrt(variances)),
                 angle=np.degrees(np.arctan2(V[1, 0], V[0, 0])),
                 fill=False,
-                color=colours[label],
+                color=colors[label],
                 linestyle=styles[label],
             )
         )
-        ax.plot(*mean, ".", color=colours[label], markersize=4)
+        ax.plot(*mean, ".", color=colors[label], markersize=4)
     ax.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", xticks=[], yticks=[])
     ax.set_title(situation, fontsize=10)
 plt.show()
@@ -191,8 +191,8 @@ for sets, y in draws:
             curves[measure][k] += errors(D, y) / len(draws)
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for measure, (name, colour, mark) in shown.items():
-    ax.plot(shares, 100 * curves[measure], color=colour, marker=mark, label=name)
+for measure, (name, color, mark) in shown.items():
+    ax.plot(shares, 100 * curves[measure], color=color, marker=mark, label=name)
 ax.axhline(100 * level, color="0.4", linestyle="--", label="means only")
 ax.axvline(1, color="0.8", linewidth=1, zorder=0)
 ax.set(xscale="log", xlabel="ridge / typical variance", ylabel="errors (%)", ylim=(0, 67))

@@ -47,7 +47,7 @@ for name, method in methods.items():
 # principal axes, LDA has two dimensions anyway.
 
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
-colours = ["#0072B2", "#D55E00", "#009E73"]
+colors = ["#0072B2", "#D55E00", "#009E73"]
 marks = ["o", "s", "^"]
 
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 4.1), layout="constrained")
@@ -60,11 +60,11 @@ for ax, name in zip(axes, ["raw features", "LMNN", "LDA"], strict=True):
         ax.set(xlabel="first principal axis", ylabel="second principal axis")
     else:
         ax.set(xlabel="first discriminant", ylabel="second discriminant")
-    for grower, (colour, mark) in enumerate(zip(colours, marks, strict=True)):
+    for grower, (color, mark) in enumerate(zip(colors, marks, strict=True)):
         own, new = train[y_train == grower], test[y_test == grower]
-        ax.scatter(*own.T, s=12, c=colour, marker=mark, alpha=0.35, linewidths=0)
+        ax.scatter(*own.T, s=12, c=color, marker=mark, alpha=0.35, linewidths=0)
         label = f"grower {grower + 1}"
-        ax.scatter(*new.T, s=42, c=colour, marker=mark, edgecolors="k", linewidths=0.7, label=label)
+        ax.scatter(*new.T, s=42, c=color, marker=mark, edgecolors="k", linewidths=0.7, label=label)
     ax.set_title(f"{name}: 3-NN error {errors[name]:.1%}", fontsize=11)
     ax.margins(0.08)
 axes[0].scatter([], [], s=12, c="0.5", linewidths=0, label="small: learned from")

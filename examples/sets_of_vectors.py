@@ -49,7 +49,7 @@ for measure, D in dissimilarity(Gaussians.from_sets(sets), metric=measures).item
     report = metric_report(D)
     print(
         f"{measure:22} triangles violated {report.triangle_violations:6.1%}, "
-        f"negative mass {report.negative_mass:6.1%}"
+        f"negative mass {report.negative_share:6.1%}"
     )
 
 # %%

@@ -374,8 +374,8 @@ def _within(ridge: float) -> Any:
 
     def metric(X: Any, y: Any) -> Any:
         scale = _standard(X, y)
-        centred = np.vstack([X[y == c] - X[y == c].mean(axis=0) for c in np.unique(y)]) @ scale
-        values, vectors = np.linalg.eigh(np.cov(centred.T))
+        centered = np.vstack([X[y == c] - X[y == c].mean(axis=0) for c in np.unique(y)]) @ scale
+        values, vectors = np.linalg.eigh(np.cov(centered.T))
         return scale @ vectors / np.sqrt(values + ridge)
 
     return metric

@@ -261,7 +261,7 @@ def augmented(X: Matrix, y: Labels, form: str, m: int, scale: str) -> dict[str, 
     row |= {kernel: clustered(matrices[of], y, kernel) for kernel, of in MEASURES.items()}
     if m == FIXED_NEIGHBORS:
         report = metric_report(matrices["bhattacharyya_riemann"])
-        row["negative_mass"] = round(float(report.negative_mass), 4)
+        row["negative_mass"] = round(float(report.negative_share), 4)
         row["violations"] = round(float(report.triangle_violations), 6)
     return row
 

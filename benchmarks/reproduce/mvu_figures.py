@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 Numbers = dict[str, Any]
 N_BARS = 8
-COLOURS = {"PCA": "#b9c0c7", "MVU": "#2b6c99"}
+COLORS = {"PCA": "#b9c0c7", "MVU": "#2b6c99"}
 
 
 class Picture(NamedTuple):
@@ -131,10 +131,10 @@ def canvas(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def cloud(figure: Any, at: Any, X: Matrix, colour: Any, title: str, turn: float = -75) -> Any:
+def cloud(figure: Any, at: Any, X: Matrix, color: Any, title: str, turn: float = -75) -> Any:
     """Points in space."""
     ax = figure.add_subplot(at, projection="3d")
-    ax.scatter(*X[:, :3].T, c=colour, s=5, cmap="turbo", linewidths=0, depthshade=False)
+    ax.scatter(*X[:, :3].T, c=color, s=5, cmap="turbo", linewidths=0, depthshade=False)
     ax.view_init(elev=12, azim=turn)
     ax.set_box_aspect(np.ptp(X[:, :3], axis=0), zoom=1.25)
     ax.set_axis_off()
@@ -142,10 +142,10 @@ def cloud(figure: Any, at: Any, X: Matrix, colour: Any, title: str, turn: float 
     return ax
 
 
-def plane(figure: Any, at: Any, Y: Matrix, colour: Any, title: str, size: float = 5) -> Any:
+def plane(figure: Any, at: Any, Y: Matrix, color: Any, title: str, size: float = 5) -> Any:
     """Points in the plane, both axes with one scale."""
     ax = figure.add_subplot(at)
-    ax.scatter(Y[:, 0], Y[:, 1], c=colour, s=size, cmap="turbo", linewidths=0)
+    ax.scatter(Y[:, 0], Y[:, 1], c=color, s=size, cmap="turbo", linewidths=0)
     ax.set_aspect("equal")
     ax.set(xticks=[], yticks=[])
     for side in ax.spines.values():
@@ -154,14 +154,14 @@ def plane(figure: Any, at: Any, Y: Matrix, colour: Any, title: str, size: float 
     return ax
 
 
-def bars(figure: Any, at: Any, spectra: Mapping[str, Matrix], colours: Sequence[str] = ()) -> Any:
+def bars(figure: Any, at: Any, spectra: Mapping[str, Matrix], colors: Sequence[str] = ()) -> Any:
     """Shares of the trace, side by side."""
     ax = figure.add_subplot(at)
     width = 0.8 / len(spectra)
     for i, (name, values) in enumerate(spectra.items()):
-        colour = colours[i] if colours else COLOURS.get(name)
+        color = colors[i] if colors else COLORS.get(name)
         where = np.arange(1, len(values) + 1) + (i - (len(spectra) - 1) / 2) * width
-        ax.bar(where, values, width, label=name, color=colour)
+        ax.bar(where, values, width, label=name, color=color)
     ax.set_xticks(range(1, len(values) + 1))
     ax.set_title("eigenvalues, share of the trace", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
@@ -344,8 +344,8 @@ def draw_locking(a: Arrays) -> Any:
         ax = plane(figure, grid[at, 1], a[f"Y {name}"], a["colour"], title)
         ax.set(xlim=(-1.05 * far, 1.05 * far), ylim=(-16, 16))
     spectra = {"PCA": a["PCA"]} | {title: a[name] for name, title in titles.items()}
-    colours = ("#b9c0c7", "#c2703d", "#2b6c99", "#8fb8d1")
-    bars(figure, grid[:, 2], {name: values[:5] for name, values in spectra.items()}, colours)
+    colors = ("#b9c0c7", "#c2703d", "#2b6c99", "#8fb8d1")
+    bars(figure, grid[:, 2], {name: values[:5] for name, values in spectra.items()}, colors)
     return figure
 
 
@@ -382,10 +382,10 @@ def fit_comb(_: Any) -> tuple[Numbers, Arrays]:
     mvu = MVU(3, n_neighbors=3, constraints="equality").fit(X)
     isomap = Isomap(3, n_neighbors=5).fit(X)
     geodesics = NeighborGraph.from_points(X, n_neighbors=5).geodesics()
-    centred = -0.5 * geodesics**2
-    centred -= centred.mean(axis=0)
-    centred -= centred.mean(axis=1, keepdims=True)
-    values = np.linalg.eigvalsh(centred)[::-1]
+    centered = -0.5 * geodesics**2
+    centered -= centered.mean(axis=0)
+    centered -= centered.mean(axis=1, keepdims=True)
+    values = np.linalg.eigvalsh(centered)[::-1]
     positive = np.maximum(values, 0)
     less = MVU(3, n_neighbors=3).fit(X)
     numbers = facts(mvu) | {
@@ -515,12 +515,12 @@ def draw_cities(a: Arrays) -> Any:
 
     figure = canvas(8.5, 5.8)
     grid = figure.add_gridspec(2, 2)
-    true, colour = a["true"], a["true"][:, 0] + a["true"][:, 1]
-    plane(figure, grid[0, 0], true, colour, "true places")
-    ax = plane(figure, grid[0, 1], true, colour, "measured distances, 10 % noise", 2)
+    true, color = a["true"], a["true"][:, 0] + a["true"][:, 1]
+    plane(figure, grid[0, 0], true, color, "true places")
+    ax = plane(figure, grid[0, 1], true, color, "measured distances, 10 % noise", 2)
     ax.add_collection(LineCollection(true[a["edges"]], colors="0.6", linewidths=0.2, zorder=0))
     for at, name, title in ((0, "start", "small program"), (1, "refined", "refined")):
-        ax = plane(figure, grid[1, at], a[name], colour, title)
+        ax = plane(figure, grid[1, at], a[name], color, title)
         wrong = LineCollection(np.stack([true, a[name]], axis=1), colors="0.5", linewidths=0.4)
         wrong.set_zorder(0)
         ax.add_collection(wrong)
@@ -576,12 +576,12 @@ def draw_square(a: Arrays) -> Any:
     box = path.get_extents()
     scale = 0.88 / box.width
     within = path.contains_points((true / [scale, scale * 1.5]) + (box.p0 + box.p1) / 2)
-    colour = np.where(within, 0.02, 0.35 + 0.6 * np.linalg.norm(true, axis=1) / 0.71)
+    color = np.where(within, 0.02, 0.35 + 0.6 * np.linalg.norm(true, axis=1) / 0.71)
     figure = canvas(8.5, 2.5)
     grid = figure.add_gridspec(1, 4)
     names = {"true": "true", "start": "program, rescaled", "refined": "refined"}
     for at, (name, title) in enumerate((names | {"random": "descent from random"}).items()):
-        ax = plane(figure, grid[at], a[name], colour, title, 1.2)
+        ax = plane(figure, grid[at], a[name], color, title, 1.2)
         ax.set(xlim=(-0.56, 0.56), ylim=(-0.56, 0.56))
     return figure
 
@@ -689,9 +689,9 @@ def draw_sweep(a: Arrays) -> Any:
             plane(figure, grid[row, at], a[f"Y {kind} {k}"][:, ::-1], a["colour"], f"k = {k}", 2)
         figure.axes[-len(SWEEP)].set_ylabel(kind, fontsize=9)
     ax = figure.add_subplot(grid[2, :3])
-    for i, (kind, colour) in enumerate((("equality", "#c2703d"), ("inequality", "#2b6c99"))):
+    for i, (kind, color) in enumerate((("equality", "#c2703d"), ("inequality", "#2b6c99"))):
         heights = [float(a[f"h {kind} {k}"]) for k in SWEEP]
-        ax.bar(np.arange(len(SWEEP)) + 0.4 * i - 0.2, heights, 0.4, color=colour, label=kind)
+        ax.bar(np.arange(len(SWEEP)) + 0.4 * i - 0.2, heights, 0.4, color=color, label=kind)
     ax.set_xticks(range(len(SWEEP)), [str(k) for k in SWEEP], fontsize=8)
     ax.set_title("harmonic mean of the three measures, by k", fontsize=10)
     ax.legend(frameon=False, fontsize=8, ncols=2)

@@ -63,7 +63,7 @@ QUANTILES, COSTS = (0.1, 0.5, 0.9), (1.0, 10.0, 100.0, 1000.0)
 RIDGES = (10.0, 1.0, 0.1, 0.01)
 N_SPLITS = 30
 # Sets of more vectors are reduced to so many centres for the earth mover's distance.
-N_CENTRES = 20
+N_CENTERS = 20
 
 # Table 6.1: error, deviation and dimension for d_J, d_B, d_H and d_BR; bins, rows and columns.
 THESIS = {
@@ -259,7 +259,7 @@ def paper(sets: Sets, y: NDArray[Any], measures: Sequence[str]) -> Iterator[dict
             "error": round(100 * float(errors[best].mean()), 2),
             "deviation": round(100 * float(errors[best].std(ddof=1)), 2),
             "dimension": int(DIMENSIONS[best]),
-            "negative_mass": round(embedding.negative_mass_, 4),
+            "negative_mass": round(embedding.negative_share_, 4),
             "seconds": round(seconds, 2),
         }
 
@@ -298,7 +298,7 @@ def embedded_knn(D: Matrix, D_new: Matrix, codes: Any, truth: Any, folds: list[S
     whole = embedded(D)
     apart = cdist(whole.transform(D_new)[:, :q], whole.embedding_[:, :q], "sqeuclidean")
     wrong = knn_errors(apart, codes, truth)[k]
-    chosen = {"dimension": q, "k": KS[k], "negative_mass": round(whole.negative_mass_, 4)}
+    chosen = {"dimension": q, "k": KS[k], "negative_mass": round(whole.negative_share_, 4)}
     return Found(errors.min(), wrong, chosen)
 
 
@@ -326,7 +326,7 @@ def kernel_svm(D: Matrix, D_new: Matrix, codes: Any, truth: Any, folds: list[Spl
     rows = repair.rows(exponential_kernel(D_new, widths[w]))
     machine = SVC(C=COSTS[c], kernel="precomputed").fit(repair.kernel, codes)
     chosen = {"width": QUANTILES[w], "C": COSTS[c]}
-    chosen["kernel_negative_mass"] = round(repair.negative_mass, 4)
+    chosen["kernel_negative_mass"] = round(repair.negative_share, 4)
     return Found(errors.min(), float((machine.predict(rows) != truth).mean()), chosen)
 
 
@@ -409,7 +409,7 @@ def baseline(name: str, place: Path, kind: str) -> tuple[Matrix, float]:
     data = loaded(name, place)
     began = time.process_time()
     if kind == "emd":
-        D = emd_distances(data.sets, n_clusters=N_CENTRES, random_state=0)
+        D = emd_distances(data.sets, n_clusters=N_CENTERS, random_state=0)
     else:
         D = dtw_distances([rows[:: CASES[name].stride] for rows in data.sets])
     return D, time.process_time() - began

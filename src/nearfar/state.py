@@ -2,15 +2,17 @@
 
 A class says ``state = State({"components_": floats("q", "p"), "mean_": floats("p")},
 fitted="components_")``. A size with a name is read where the name comes first, and must be the
-same wherever it comes again, in a part's own state too: ``part(Gaussians, n="n", p="p")``. By
-custom "n" counts training rows, "p" features, "q" features after the map, "c" classes. A subclass
-says only what comes on top of its bases. What words cannot say goes into ``_check_state(sizes)``.
+same wherever it comes again, in the state of a part too: ``object_of(Gaussians, n="n", p="p")``.
+By custom "n" counts training rows, "p" features, "q" features after the map, "c" classes. A
+subclass says only what comes on top of its bases. What words cannot say goes into
+``_check_state(sizes)``, with :func:`need`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,18 +57,16 @@ class State(NamedTuple):
 # ---------------------------------------------------------------------- arrays
 
 
-def floats(*sizes: str | int) -> Word:
-    """Real numbers in an array of such a shape."""
-    return _array("f", sizes, "numbers")
+def floats(*sizes: str | int, above: float = -math.inf) -> Word:
+    """Real numbers in an array of such a shape, all above a bound if one is given."""
+    if above == -math.inf:
+        return _array("f", sizes, "numbers")
+    return _array("f", sizes, f"numbers above {above}", lambda value, _: (value > above).all())
 
 
 def table(rows: str, columns: str) -> Word:
     """Real numbers in at least one row."""
-    word = floats(rows, columns)
-    return Word(
-        lambda value, sizes: word.fits(value, sizes) and len(value) > 0,
-        f"a table of {word.description}",
-    )
+    return _array("f", (rows, columns), "a table of numbers", lambda value, _: len(value))
 
 
 def unsigned(*sizes: str | int) -> Word:
@@ -76,51 +76,57 @@ def unsigned(*sizes: str | int) -> Word:
 
 def indices(*sizes: str | int, low: int = 0, below: str | None = None) -> Word:
     """Integers from ``low`` up, below a size if one is named."""
-    array = _array("i", sizes, "integers")
 
-    def fits(value: Any, known: Sizes) -> bool:
-        if not array.fits(value, known):
-            return False
+    def within(value: Any, known: Sizes) -> bool:
         stop = math.inf if below is None else known[below]
         return not value.size or bool(value.min() >= low and value.max() < stop)
 
     bound = "" if below is None else f" to below {below}"
-    return Word(fits, f"{array.description}, from {low}{bound}")
+    return _array("i", sizes, f"integers from {low}{bound}", within)
 
 
 def labels(size: str) -> Word:
     """One class or name after another, of any kind, at least one."""
-    array = _array("biufUSO", (size,), "labels")
-    return Word(lambda value, sizes: array.fits(value, sizes) and len(value) > 0, array.description)
+    return _array("biufUSO", (size,), "labels", lambda value, _: len(value))
 
 
-def _array(kinds: str, sizes: Sequence[str | int], called: str) -> Word:
+def texts(size: str) -> Word:
+    """One name after another."""
+    return _array("U", (size,), "texts")
+
+
+def _array(
+    kinds: str,
+    sizes: Sequence[str | int],
+    called: str,
+    also: Callable[[Any, Sizes], Any] = lambda value, known: True,
+) -> Word:
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return False
-        return value.ndim == len(sizes) and all(
-            _agrees(n, size, known) for n, size in zip(value.shape, sizes, strict=True)
-        )
+        same = value.ndim == len(sizes) and all(map(agrees, value.shape, sizes, repeat(known)))
+        return same and bool(also(value, known))
 
     shape = ", ".join(str(size) for size in sizes)
     return Word(fits, f"{called} of shape ({shape}{',' * (len(sizes) == 1)})")
 
 
-def _agrees(n: int, size: str | int, known: Sizes) -> bool:
+def agrees(n: int, size: str | int, known: Sizes) -> bool:
+    """Whether a size is as it was read before; the first time it is noted."""
     return n == (known.setdefault(size, n) if isinstance(size, str) else size)
 
 
 # ---------------------------------------------------------------------- single values
 
 
-def count(size: str | None = None, *, low: int = 0, most: str | None = None) -> Word:
+def whole(size: str | None = None, *, low: int = 0, most: str | None = None) -> Word:
     """An integer: a size, or from ``low`` to a size."""
 
     def fits(value: Any, known: Sizes) -> bool:
         if type(value) is not int or not low <= value < 2**31:
             return False
         enough = most is None or value <= known[most]
-        return enough and (size is None or _agrees(value, size, known))
+        return enough and (size is None or agrees(value, size, known))
 
     called = f"the count {size}" if size else f"a count from {low}"
     return Word(fits, called + (f" to {most}" if most else ""))
@@ -133,7 +139,8 @@ def number(low: float = -math.inf, high: float = math.inf, *, open_low: bool = F
         above = isinstance(value, float) and (value > low if open_low else value >= low)
         return above and value <= high and math.isfinite(value)
 
-    return Word(fits, f"a number {'above' if open_low else 'from'} {low} to {high}")
+    least = f" {'above' if open_low else 'from'} {low}" if low > -math.inf else ""
+    return Word(fits, f"a number{least}{f' to {high}' if high < math.inf else ''}")
 
 
 def choice(*texts: str) -> Word:
@@ -144,6 +151,8 @@ def choice(*texts: str) -> Word:
     )
 
 
+#: Whatever a file can hold.
+anything = Word(lambda value, _: True, "anything")
 #: Any text.
 text = Word(lambda value, _: isinstance(value, str), "text")
 #: True or False.
@@ -158,7 +167,7 @@ float_type = Word(
 # ---------------------------------------------------------------------- parts and lists
 
 
-def part(*types: type, **sizes: str) -> Word:
+def object_of(*types: type, **sizes: str) -> Word:
     """An object of one of the types; ``q="p"`` says that its size q is the size p here."""
 
     def fits(value: Any, known: Sizes) -> bool:
@@ -166,8 +175,7 @@ def part(*types: type, **sizes: str) -> Word:
             return False
         inner = check_state(value) if sizes else {}
         return all(
-            theirs in inner and _agrees(inner[theirs], ours, known)
-            for theirs, ours in sizes.items()
+            theirs in inner and agrees(inner[theirs], ours, known) for theirs, ours in sizes.items()
         )
 
     names = " or ".join(kind.__name__ for kind in types)
@@ -180,7 +188,7 @@ def listed(word: Word, size: str) -> Word:
     return Word(
         lambda value, sizes: (
             type(value) is list
-            and _agrees(len(value), size, sizes)
+            and agrees(len(value), size, sizes)
             and all(word.fits(item, sizes) for item in value)
         ),
         f"a list of {size}, each {word.description}",
@@ -213,7 +221,7 @@ def state_of(kind: type) -> State | None:
             whole = whole or State()
             whole = State(
                 {**whole.words, **said.words},
-                said.fitted if whole.fitted is None or said.fitted else whole.fitted,
+                said.fitted or whole.fitted,
                 whole.rows if said.rows is None else said.rows,
                 {**whole.needs, **said.needs},
             )
@@ -227,18 +235,20 @@ def check_state(item: Any) -> Sizes:
         return sizes
     # Through vars: asked for what it has not learned yet, a statistics learner would solve.
     held = vars(item)
-    words = dict(state.needs)
-    fitted = state.fitted is None or state.fitted in held
-    if fitted:
-        words |= state.words
+    check_words(held, state.needs, sizes)
+    if state.fitted is None or state.fitted in held:
+        check_words(held, state.words, sizes)
+        item._check_state(sizes)
+    return sizes
+
+
+def check_words(held: Mapping[str, Any], words: Mapping[str, Word], sizes: Sizes) -> None:
+    """Raise a ``ValueError`` at the first thing that is missing or not as its word says."""
     for name, word in words.items():
         if name in held or word.needed:
             known = dict(sizes)
             fits = name in held and word.fits(held[name], sizes)
             need(fits, f"{name} must be {word.description}{_found(held, name, known)}.")
-    if fitted and hasattr(item, "_check_state"):
-        item._check_state(sizes)
-    return sizes
 
 
 def need(condition: Any, otherwise: str) -> None:
@@ -266,6 +276,7 @@ def _found(held: Mapping[str, Any], name: str, known: Sizes) -> str:
         return f"{where}; it is missing"
     value = held[name]
     if isinstance(value, np.ndarray):
-        return f"{where}; found {value.dtype} of shape {value.shape}"
+        span = f" from {value.min()} to {value.max()}" if value.dtype == int and value.size else ""
+        return f"{where}; found {value.dtype} of shape {value.shape}{span}"
     shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     return f"{where}; found {shown if len(shown) <= 60 else f'{shown[:57]}...'}"

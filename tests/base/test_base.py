@@ -56,7 +56,7 @@ def test_check_learner_catches_a_map_that_is_not_components():
 
 
 def test_check_learner_catches_nan_on_constant_columns():
-    class Standardises(LinearLearner):
+    class Standardizes(LinearLearner):
         learner_tags = LearnerTags(reads="supervision", supervised=False)
         parameters = {}
 
@@ -69,7 +69,7 @@ def test_check_learner_catches_nan_on_constant_columns():
     with pytest.raises(AssertionError, match="constant_columns"):
         from nearfar.contract import check_bad_input
 
-        check_bad_input(Standardises(), case="constant_columns")
+        check_bad_input(Standardizes(), case="constant_columns")
 
 
 @pytest.mark.parametrize(
@@ -226,3 +226,51 @@ def test_huge_unsigned_labels():
     classes, codes = encode_labels(np.array([1, 0, 1], dtype=np.uint64) + 2**63)
     assert classes.tolist() == [2**63, 2**63 + 1]
     assert codes.tolist() == [1, 0, 1]
+
+
+def announced():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(60, 4)) + np.repeat(np.eye(3, 4) * 4, 20, axis=0), np.repeat(
+        ["a", "b", "c"], 20
+    )
+
+
+@pytest.mark.parametrize("name", ["LDA", "MODA", "RCA", "MGMKLD"])
+def test_classes_may_be_named_in_the_first_batch(name):
+    X, y = announced()
+    learner = all_learners()[name]()
+    learner.partial_fit(X[:40], y[:40], ["d", "c", "b", "a"])  # two of them come later or never
+    before = clone(learner).fit(X[:40], y[:40])
+    np.testing.assert_allclose(learner.components_, before.components_)
+    assert learner.statistics_.classes.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match=r"'e', which is not among classes=\['a', 'b', 'c', 'd'\]"):
+        learner.partial_fit(X[40:], np.repeat(["c", "e"], 10))
+    assert learner.statistics_.classes.tolist() == ["a", "b"]
+    learner.partial_fit(X[40:], y[40:])
+    assert learner.statistics_.classes.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="classes must be the same in every batch"):
+        learner.partial_fit(X, y, ["a", "b", "c"])
+
+
+def test_classes_named_late_must_hold_what_was_seen_and_fit_forgets_them():
+    X, y = announced()
+    lda = LDA().partial_fit(X[:40], y[:40])
+    with pytest.raises(ValueError, match="'b', which is not among"):
+        lda.partial_fit(X[40:], y[40:], classes=["a", "c"])
+    lda.partial_fit(X[40:], y[40:])  # a refused batch announces nothing
+    lda.partial_fit(X, y, classes=["a", "b", "c"]).fit(X, np.repeat(["d", "e", "f"], 20))
+    assert lda.partial_fit(X[:20], ["g"] * 20).statistics_.n_classes == 4
+
+
+def test_learners_without_labels_ignore_named_classes():
+    X, _ = announced()
+    for learner in PCA(), Euclidean():
+        assert learner.partial_fit(X, None, [1, 2]).transform(X).shape[0] == 60
+
+
+def test_classes_of_dask_batches_are_checked_too():
+    dask_array = pytest.importorskip("dask.array")
+    X, y = announced()
+    rows, labels = dask_array.from_array(X, chunks=(20, 4)), dask_array.from_array(y, chunks=20)
+    with pytest.raises(ValueError, match="'c', which is not among"):
+        LDA().partial_fit(rows, labels, classes=["a", "b"])

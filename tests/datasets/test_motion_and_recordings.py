@@ -22,7 +22,7 @@ from nearfar.datasets import (
     read_recordings,
     write_tones,
 )
-from nearfar.datasets.motion import grey_frames, optical_flow, otsu, threshold_of
+from nearfar.datasets.motion import gray_frames, optical_flow, otsu, threshold_of
 from nearfar.datasets.recordings import resampled
 from nearfar.distributions import dissimilarity
 
@@ -214,17 +214,17 @@ def test_grey_is_what_the_eye_sees_of_colours():
     pixels = np.zeros((2, 2, 2, 3), np.uint8)
     pixels[0, 0, 0, 0] = pixels[0, 0, 1, 1] = pixels[0, 1, 0, 2] = 255
     pixels[0, 1, 1] = 255
-    grey = grey_frames(pixels)[0]
-    np.testing.assert_allclose(grey.ravel(), [0.299, 0.587, 0.114, 1], atol=1e-6)
+    gray = gray_frames(pixels)[0]
+    np.testing.assert_allclose(gray.ravel(), [0.299, 0.587, 0.114, 1], atol=1e-6)
     with_alpha = np.concatenate([pixels, np.full((2, 2, 2, 1), 9, np.uint8)], axis=-1)
-    np.testing.assert_array_equal(grey_frames(with_alpha)[0], grey)
+    np.testing.assert_array_equal(gray_frames(with_alpha)[0], gray)
 
 
 def test_colour_frames_are_made_grey():
-    grey = (255 * (moving(0, 1) > 0)).astype(np.uint8)
-    colour = np.repeat(grey[..., None], 3, axis=-1)
-    expected = motion_histograms(grey)
-    assert np.abs(motion_histograms(colour) - expected).sum() <= 0.01 * expected.sum()
+    gray = (255 * (moving(0, 1) > 0)).astype(np.uint8)
+    color = np.repeat(gray[..., None], 3, axis=-1)
+    expected = motion_histograms(gray)
+    assert np.abs(motion_histograms(color) - expected).sum() <= 0.01 * expected.sum()
 
 
 def test_still_clip_gives_zero_vectors():

@@ -48,7 +48,7 @@ def of_pair(pair, between, within):
     return tuple(scatter[name] for name in pair.split("_"))
 
 
-def generalised(S1, S2, q):
+def generalized(S1, S2, q):
     """The q leading eigenvalues, and eigenvectors as rows with S2 as the identity."""
     values, vectors = linalg.eigh(S1, S2)
     return values[::-1][:q], vectors[:, ::-1][:, :q].T
@@ -129,7 +129,7 @@ def test_j1_gives_the_generalised_eigenvectors(name, n_components):
     between, within, _ = scatters(X, y)
     lda = LDA(n_components).fit(X, y)
     q = n_components or len(np.unique(y)) - 1
-    values, rows = generalised(between, within, q)
+    values, rows = generalized(between, within, q)
     np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-8)
     assert_rows_up_to_sign(lda.components_, rows, atol=1e-6)
     np.testing.assert_allclose(lda.objective_, values.sum(), rtol=1e-8)
@@ -154,7 +154,7 @@ def test_the_pairs_share_directions_and_map_eigenvalues(name):
     maps = {"between_within": l, "between_total": l / (1 + l), "total_within": 1 + l}
     for pair, expected in maps.items():
         lda = LDA(pair=pair).fit(X, y)
-        values, rows = generalised(*of_pair(pair, between, within), len(l))
+        values, rows = generalized(*of_pair(pair, between, within), len(l))
         np.testing.assert_allclose(lda.eigenvalues_, expected, rtol=1e-12)
         np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-7)
         np.testing.assert_array_equal(lda.components_, first.components_)
@@ -226,11 +226,11 @@ def test_distances_after_the_map_are_those_of_the_classical_classifier():
     X, y = DATA["wine"]
     _, within, _ = scatters(X, y)
     means = np.array([X[y == k].mean(axis=0) for k in range(3)])
-    Z, centres = LDA().fit(X, y).transform(X), LDA().fit(X, y).transform(means)
+    Z, centers = LDA().fit(X, y).transform(X), LDA().fit(X, y).transform(means)
     # Up to what is common to all classes, in which the row differs from every mean alike.
     gaps = cdist(X, means, "mahalanobis", VI=np.linalg.inv(within)) ** 2
     np.testing.assert_allclose(
-        np.diff(cdist(Z, centres) ** 2, axis=1), np.diff(gaps, axis=1), atol=1e-6
+        np.diff(cdist(Z, centers) ** 2, axis=1), np.diff(gaps, axis=1), atol=1e-6
     )
 
 
@@ -273,7 +273,7 @@ def test_j3_with_a_number_gives_eigenvectors_of_the_difference(name, pair, zeta)
 def test_j3_chooses_its_weight_by_rule(name, pair, n_components):
     X, y = DATA[name]
     S1, S2 = of_pair(pair, *scatters(X, y)[:2])
-    fisher, _ = generalised(S1, S2, n_components)
+    fisher, _ = generalized(S1, S2, n_components)
     weights = {
         "max_eig": fisher[0],
         "sum_eig": fisher.sum(),
@@ -296,7 +296,7 @@ def test_with_the_largest_eigenvalue_as_weight_the_difference_is_negative(name):
     size = np.abs(lda.eigenvalues_).max()
     assert abs(lda.eigenvalues_[0]) < 1e-8 * size
     assert (lda.eigenvalues_[1:] < 1e-8 * size).all()
-    zeta = generalised(between, within, 1)[0][0]
+    zeta = generalized(between, within, 1)[0][0]
     assert np.linalg.eigvalsh(between - zeta * within)[-1] < 1e-8 * size
     # Any smaller weight leaves something positive.
     below = LDA(1, criterion="J3", zeta=0.99 * zeta).fit(X, y)
@@ -326,7 +326,7 @@ def test_the_trace_ratio_never_falls():
 def test_one_direction_of_j4_has_the_largest_generalised_eigenvalue(name, pair):
     X, y = DATA[name]
     S1, S2 = of_pair(pair, *scatters(X, y)[:2])
-    values, rows = generalised(S1, S2, 1)
+    values, rows = generalized(S1, S2, 1)
     lda = LDA(1, criterion="J4", pair=pair).fit(X, y)
     np.testing.assert_allclose(lda.objective_, values[0], rtol=1e-8)
     assert span_distance(lda.components_, rows) < 1e-5
@@ -465,7 +465,7 @@ def test_rotations_stay_accurate_for_classes_far_apart(criterion):
     between, within, _ = scatters(X, y)
     found = LDA(1, criterion=criterion).fit(X, y).components_
     np.testing.assert_allclose(
-        ratio(found, between, within), generalised(between, within, 1)[0][0], rtol=1e-6
+        ratio(found, between, within), generalized(between, within, 1)[0][0], rtol=1e-6
     )
 
 
@@ -546,7 +546,7 @@ def test_shrinkage_is_the_closed_form(g, data):
     between, within, _ = scatters(X, y)
     C = (1 - g) * within + g * np.trace(within) / p * np.eye(p)
     q = len(np.unique(y)) - 1
-    values, rows = generalised(between, C, q)
+    values, rows = generalized(between, C, q)
     lda = LDA(shrinkage=g).fit(X, y)
     np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-8)
     assert_rows_up_to_sign(lda.components_, rows, atol=1e-7)
@@ -698,7 +698,7 @@ def test_fractional_weights_weigh_scatters():
     X, y = DATA["random"]
     w = np.random.default_rng(0).exponential(size=len(X))
     between, within, _ = scatters(X, y, w)
-    values, rows = generalised(between, within, 3)
+    values, rows = generalized(between, within, 3)
     for scale in (1.0, 1e-3):  # the scale of the weights plays no part
         lda = LDA().fit(X, y, sample_weight=scale * w)
         np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-9)

@@ -83,7 +83,7 @@ def scatters(X, y):
     return (q[:, None] * d).T @ d, np.tensordot(q, S, axes=1)
 
 
-def generalised(S1, S2, q):
+def generalized(S1, S2, q):
     values, vectors = linalg.eigh(S1, S2)
     return values[::-1][:q], vectors[:, ::-1][:, :q].T
 
@@ -152,7 +152,7 @@ def test_principal_components_come_first(solver, n_principal):
     Z = pca.transform(X)
     between, within = scatters(Z, y)
     if solver == "pca":
-        _, rows = generalised(between, within, c - 1)
+        _, rows = generalized(between, within, c - 1)
     else:
         values, vectors = linalg.eigh(within, between + within)  # the *smallest* of S_w
         assert values[0] < values[-1]
@@ -252,7 +252,7 @@ def test_ridge_adds_to_the_within_scatter(data):
     X, y = data
     between, within = scatters(X, y)
     C = within + 0.3 * np.eye(len(within))
-    values, rows = generalised(between, C, 3)
+    values, rows = generalized(between, C, 3)
     lda = LDA(solver="ridge", ridge=0.3).fit(X, y)
     np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-8)
     assert_rows_up_to_sign(lda.components_, rows, atol=1e-7)
@@ -627,9 +627,9 @@ def test_kernel_matrices_are_scatters_in_feature_space():
     features = X[:, i] * X[:, j] * np.where(i == j, 1, np.sqrt(2))
     _, _, Kb, Kt = kernel_oracle((X @ X.T) ** 2, y, 1e-6)
     between, within = scatters(features, y)
-    centred = features - features.mean(axis=0)
+    centered = features - features.mean(axis=0)
     for ours, scatter in ((Kb, between), (Kt, between + within)):
-        np.testing.assert_allclose(ours / 30, centred @ scatter @ centred.T, atol=1e-9)
+        np.testing.assert_allclose(ours / 30, centered @ scatter @ centered.T, atol=1e-9)
     # And the method itself is LDA on these features when hardly regularised.
     da = KernelDA(kernel="poly", degree=2, gamma=1.0, coef0=0.0, ridge=1e-14).fit(X, y)
     lda = LDA().fit(features, y)

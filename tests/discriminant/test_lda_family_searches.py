@@ -295,8 +295,8 @@ def test_a_plain_sum_masks_close_classes():
 def modes(seed=0):
     """Two clusters a class, of one class between those of the other (recipe for figure 2.6)."""
     rng = np.random.default_rng(seed)
-    centres = np.array([[-7, 0], [7, 0], [0, 2], [0, 6]])
-    return rng.normal(size=(120, 2)) + np.repeat(centres, 30, axis=0), np.repeat([0, 1], 60)
+    centers = np.array([[-7, 0], [7, 0], [0, 2], [0, 6]])
+    return rng.normal(size=(120, 2)) + np.repeat(centers, 30, axis=0), np.repeat([0, 1], 60)
 
 
 def test_one_cluster_a_class_is_oda():

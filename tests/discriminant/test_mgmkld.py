@@ -27,7 +27,7 @@ from nearfar.datasets import (
     make_multimodal,
     make_unequal_covariances,
 )
-from nearfar.discriminant.gada import generalised_mean
+from nearfar.discriminant.gada import generalized_mean
 from nearfar.discriminant.mgmd import convex_combination, difference_of_logs
 from nearfar.discriminant.multimodal_mgmkld import clusters, survivable_dimension
 from nearfar.solvers.gaussian_divergences import (
@@ -52,7 +52,7 @@ def gaussian_score_error(Z, y):
     return float(np.mean(np.unique(y)[np.argmin(scores, axis=0)] != y))
 
 
-def nearest_neighbour_error(Z, y, Zt, yt):
+def nearest_neighbor_error(Z, y, Zt, yt):
     return float(np.mean(y[np.argmin(cdist(Zt, Z), axis=1)] != yt))
 
 
@@ -118,7 +118,7 @@ def check_derivatives(average, D):
 @pytest.mark.parametrize("name", MEANS)
 def test_generalised_means_and_their_derivatives(name):
     weights = pairs_of(PRIORS)
-    average = generalised_mean(weights, MEANS[name])
+    average = generalized_mean(weights, MEANS[name])
     D = positive()
     check_derivatives(average, D)
     used, w = D[weights > 0], weights[weights > 0]
@@ -135,11 +135,11 @@ def test_generalised_means_and_their_derivatives(name):
 
 def test_power_means_grow_with_their_exponent_and_agree_when_all_is_equal():
     weights, D = pairs_of(PRIORS), positive()
-    values = [generalised_mean(weights, r)(D)[0] for r in (-8.0, -2.0, -1.0, 0.0, 1.0, 2.0, 8.0)]
+    values = [generalized_mean(weights, r)(D)[0] for r in (-8.0, -2.0, -1.0, 0.0, 1.0, 2.0, 8.0)]
     assert (np.diff(values) > 0).all()
     equal = np.where(off_diagonal(4), 1.7, 0.0)
     for r in (-2.0, 0.0, 1.0):
-        assert generalised_mean(weights, r)(equal)[0] == pytest.approx(1.7)
+        assert generalized_mean(weights, r)(equal)[0] == pytest.approx(1.7)
 
 
 @pytest.mark.parametrize("eta", [0.0, 8.0, 12.0])
@@ -189,8 +189,8 @@ def test_a_vanished_divergence_leaves_values_and_derivatives_finite():
     D = positive()
     D[0, 1] = D[1, 0] = 0
     for average in (
-        generalised_mean(pairs_of(PRIORS), "geometric"),
-        generalised_mean(pairs_of(PRIORS), -20.0),
+        generalized_mean(pairs_of(PRIORS), "geometric"),
+        generalized_mean(pairs_of(PRIORS), -20.0),
         difference_of_logs(PRIORS, off_diagonal(4), 8.0),
     ):
         for divergences in (D, 0 * D):
@@ -440,10 +440,10 @@ def test_published_levels_on_the_calibrated_five_class_generator():
         errors = []
         for q in (1, 2, 3):
             L = LDA(q).solve(statistics)
-            errors.append(nearest_neighbour_error(X @ L.T, y, Xt @ L.T, yt))
+            errors.append(nearest_neighbor_error(X @ L.T, y, Xt @ L.T, yt))
         lda += np.array(errors) / n_groups
         L = MGMKLD(1, eta=10, n_init=2).solve(statistics)
-        gain.append(errors[0] - nearest_neighbour_error(X @ L.T, y, Xt @ L.T, yt))
+        gain.append(errors[0] - nearest_neighbor_error(X @ L.T, y, Xt @ L.T, yt))
     np.testing.assert_allclose(lda, [0.297, 0.155, 0.110], atol=0.03)
     assert np.mean(gain) >= 0.02
 
@@ -453,7 +453,7 @@ def test_printed_variances_do_not_give_the_published_errors():
     for group in range(6):
         X, y, Xt, yt = make_five_classes(variances="literal", random_state=group)
         L = LDA(1).fit(X, y).components_
-        errors.append(nearest_neighbour_error(X @ L.T, y, Xt @ L.T, yt))
+        errors.append(nearest_neighbor_error(X @ L.T, y, Xt @ L.T, yt))
     assert np.mean(errors) > 0.4  # published: .297; the spec found .457
 
 
@@ -499,8 +499,8 @@ def test_starts_with_few_rows_are_those_of_the_matrices():
     np.testing.assert_allclose(thin.traces(), dense.traces())
     for one, two in zip(thin.combination(*weights), dense.combination(*weights), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-12)
-    centred = means - means.mean(axis=0)
-    expected = sum(a * np.outer(m, m) for a, m in zip(weights[0], centred, strict=True))
+    centered = means - means.mean(axis=0)
+    expected = sum(a * np.outer(m, m) for a, m in zip(weights[0], centered, strict=True))
     np.testing.assert_allclose(dense.combination(*weights)[0], expected)
 
 
@@ -845,8 +845,8 @@ def test_linear_kernel_is_the_linear_method():
     mapped = given.transform(X @ X.T)
     np.testing.assert_allclose(mapped, kernel.transform(X), atol=1e-6)
     # Coefficients map centred kernel values.
-    centred = X - X.mean(axis=0)
-    np.testing.assert_allclose(centred @ centred.T @ kernel.coefficients_.T, mapped, atol=1e-6)
+    centered = X - X.mean(axis=0)
+    np.testing.assert_allclose(centered @ centered.T @ kernel.coefficients_.T, mapped, atol=1e-6)
 
 
 def test_what_is_orthogonal_to_all_samples_changes_no_divergence():
@@ -882,8 +882,7 @@ def test_landmarks_span_the_directions():
     few = KernelMGMKLD(n_landmarks=60).fit(X, y)
     assert few.coefficients_.shape[1] == pytest.approx(60, abs=2)
     assert (
-        nearest_neighbour_error(few.transform(X[::2]), y[::2], few.transform(X[1::2]), y[1::2])
-        < 0.1
+        nearest_neighbor_error(few.transform(X[::2]), y[::2], few.transform(X[1::2]), y[1::2]) < 0.1
     )
 
 

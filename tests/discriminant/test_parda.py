@@ -20,7 +20,7 @@ from nearfar import (
 )
 from nearfar.discriminant import parda as module
 from nearfar.discriminant.parda import (
-    Scalarised,
+    Scalarized,
     class_objectives,
     error_on_samples,
     inverse_power_weights,
@@ -116,7 +116,7 @@ def test_golden_values_of_the_divergence_and_its_gradient():
     B = np.array([[1.0], [2.0]])
     U = into_basis(objectives, B)
     np.testing.assert_allclose(objectives.divergences(U), 0.362711864407, rtol=1e-10)
-    _, gradient = Scalarised(np.ones(1), None).objective(objectives)(U)
+    _, gradient = Scalarized(np.ones(1), None).objective(objectives)(U)
     in_features = linalg.solve(objectives.basis.T, gradient)
     np.testing.assert_allclose(in_features.ravel(), [-1.06272623, 0.53136311], rtol=1e-7)
     # Twice Jeffreys' divergence of both Gaussians where nothing is projected.
@@ -153,9 +153,9 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
     rng = np.random.default_rng(2)
     n = len(objectives.first)
     weights, targets = rng.uniform(size=n), rng.uniform(1, 50, size=n)
-    scalarised = Scalarised(weights, targets if scalarization == "l_delta" else None)
+    scalarized = Scalarized(weights, targets if scalarization == "l_delta" else None)
     U = rng.normal(size=(5, 2))
-    value, gradient = scalarised.objective(objectives)(U)
+    value, gradient = scalarized.objective(objectives)(U)
     expected, expected_gradient = 0.0, np.zeros_like(U)
     Z = (X - X.mean(axis=0)) @ objectives.basis
     for pair, w, t in zip(gaussian_pairs(Z, y, pairing), weights, targets, strict=True):
@@ -167,7 +167,7 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
         gradient, expected_gradient, atol=1e-11 * np.abs(expected_gradient).max()
     )
     # By central differences, too: the formula above is the thesis' own.
-    objective, step = scalarised.objective(objectives), 1e-6
+    objective, step = scalarized.objective(objectives), 1e-6
     numeric = np.empty_like(U)
     for index in np.ndindex(U.shape):
         there, back = U.copy(), U.copy()
@@ -200,7 +200,7 @@ def test_divergences_know_the_span_only_and_projections_never_add_to_them(pairin
         rtol=1e-9,
     )
     # Without a projection nothing is left to choose.
-    value, gradient = Scalarised(np.ones(len(full)), None).objective(objectives)(
+    value, gradient = Scalarized(np.ones(len(full)), None).objective(objectives)(
         rng.normal(size=(5, 5))
     )
     np.testing.assert_allclose(value, full.sum(), rtol=1e-9)
@@ -214,7 +214,7 @@ def test_no_pair_has_a_matrix_of_its_own():
     X = rng.normal(size=(len(y), p)) + rng.normal(size=(c, p))[y]
     objectives = objectives_of(X, y, "one_vs_one", ridge=1e-3)
     U = orthonormal(rng.normal(size=(objectives.basis.shape[1], c - 1)))
-    objective = Scalarised(np.full(c * (c - 1) // 2, 1.0), None).objective(objectives)
+    objective = Scalarized(np.full(c * (c - 1) // 2, 1.0), None).objective(objectives)
     tracemalloc.start()
     objective(U)
     _, peak = tracemalloc.get_traced_memory()
@@ -320,10 +320,10 @@ def test_the_printed_target_leads_the_way_of_the_weighted_sum(load, pairing):
     U = into_basis(objectives, B)
     J = objectives.divergences(U)
     weights = inverse_power_weights(J, 2.0)
-    _, up = Scalarised(weights, None).objective(objectives)(U)
+    _, up = Scalarized(weights, None).objective(objectives)(U)
 
     def cosine(target):
-        _, g = Scalarised(weights, np.full(len(J), target)).objective(objectives)(U)
+        _, g = Scalarized(weights, np.full(len(J), target)).objective(objectives)(U)
         return np.sum(-g * up) / np.linalg.norm(g) / np.linalg.norm(up)
 
     printed = (2 * J.max()) ** 2
@@ -332,7 +332,7 @@ def test_the_printed_target_leads_the_way_of_the_weighted_sum(load, pairing):
     # In the limit they are one; a target within reach leads elsewhere.
     assert 1 - cosine(1e3 * printed) < 1e-2 * (1 - cosine(printed)) + 1e-15
     assert cosine(J.mean()) < 0.98
-    _, far = Scalarised(weights, np.full(len(J), 1e12)).objective(objectives)(U)
+    _, far = Scalarized(weights, np.full(len(J), 1e12)).objective(objectives)(U)
     np.testing.assert_allclose(far / -2e12, up, rtol=1e-6, atol=1e-8 * np.abs(up).max())
 
 
@@ -440,8 +440,8 @@ def test_components_make_the_pooled_covariance_the_identity():
     X, y = blobs()
     learner = PARDA(2, ridge=0, n_init=1).fit(X, y)
     Z = learner.transform(X)
-    centred = np.concatenate([Z[y == k] - Z[y == k].mean(axis=0) for k in range(4)])
-    np.testing.assert_allclose(centred.T @ centred / len(Z), np.eye(2), atol=1e-8)
+    centered = np.concatenate([Z[y == k] - Z[y == k].mean(axis=0) for k in range(4)])
+    np.testing.assert_allclose(centered.T @ centered / len(Z), np.eye(2), atol=1e-8)
 
 
 # ---------------------------------------------------------------------- which start is kept

@@ -23,8 +23,8 @@ def assert_same_up_to_sign(found, expected, atol):
 def reconstruction_error(X, mean, rows):
     """Squared distance of X to the plane through the mean that the rows span."""
     Q, _ = linalg.qr(rows.T, mode="economic")
-    centred = X - mean
-    return float(np.sum((centred - centred @ Q @ Q.T) ** 2))
+    centered = X - mean
+    return float(np.sum((centered - centered @ Q @ Q.T) ** 2))
 
 
 TALL = {

@@ -21,7 +21,7 @@ from nearfar.distributions import (
     repair_kernel,
 )
 from nearfar.distributions.dissimilarities import METRICS
-from nearfar.solvers.spectral_step import double_centred
+from nearfar.solvers.spectral_step import double_centered
 
 SYMMETRIC = [name for name in METRICS if not name.endswith("kl")]
 AFFINE = [name for name in METRICS if name != "mean"]
@@ -196,9 +196,9 @@ def test_special_cases():
     expected = np.sqrt(3) * np.abs(np.log(scales[:, None] / scales))
     np.testing.assert_allclose(dissimilarity(multiples, metric=R), expected, atol=1e-13)
     # D7: one mean, or one covariance.
-    centred = dissimilarity(Gaussians(np.ones((5, 3)), other), metric=[R, JR, BR, J, B])
-    np.testing.assert_array_equal(centred[JR], centred[R])
-    np.testing.assert_array_equal(centred[BR], centred[R])
+    centered = dissimilarity(Gaussians(np.ones((5, 3)), other), metric=[R, JR, BR, J, B])
+    np.testing.assert_array_equal(centered[JR], centered[R])
+    np.testing.assert_array_equal(centered[BR], centered[R])
     alike = dissimilarity(Gaussians(means, np.stack([other[0]] * 5)), metric=SIX)
     mahalanobis = cdist(means, means, "mahalanobis", VI=linalg.inv(other[0]))
     np.testing.assert_allclose(alike[BR], mahalanobis, rtol=1e-9, atol=1e-9)
@@ -646,8 +646,8 @@ def test_divergences_break_the_triangle_inequality():
 def test_families_on_which_the_corrected_measures_are_metrics():
     gaussians = random_gaussians(25, 3)
     alike = Gaussians(gaussians.means, np.stack([gaussians.covariances[0]] * 25))
-    centred = Gaussians(np.zeros((25, 3)), gaussians.covariances)
-    for some in (alike, centred):
+    centered = Gaussians(np.zeros((25, 3)), gaussians.covariances)
+    for some in (alike, centered):
         for D in dissimilarity(some, metric=[BR, JR]).values():
             assert metric_report(D).is_metric  # D12
 
@@ -685,8 +685,8 @@ def test_the_riemannian_kernel_is_indefinite_from_three_dimensions_on():
     report = metric_report(D, width)  # D16
     assert report.kernel_smallest_eigenvalue == pytest.approx(-6.76e-4, rel=0.1)
     assert report.is_metric
-    centred = double_centred(D)  # of distances that are not squared
-    assert np.linalg.eigvalsh(centred)[0] == pytest.approx(-0.573, abs=2e-3)
+    centered = double_centered(D)  # of distances that are not squared
+    assert np.linalg.eigvalsh(centered)[0] == pytest.approx(-0.573, abs=2e-3)
 
 
 def test_a_metric_need_not_be_euclidean():
@@ -694,7 +694,7 @@ def test_a_metric_need_not_be_euclidean():
     report = metric_report(star)
     assert report.is_metric and not report.is_euclidean
     assert report.smallest_eigenvalue == pytest.approx(-0.25)
-    assert report.negative_mass == pytest.approx(0.25 / 4.25)
+    assert report.negative_share == pytest.approx(0.25 / 4.25)
 
 
 def test_hellinger_is_euclidean_and_its_kernel_positive():
@@ -703,7 +703,7 @@ def test_hellinger_is_euclidean_and_its_kernel_positive():
         for width in (0.01, 0.5, 30.0):
             report = metric_report(D[H], width)
             assert report.kernel_smallest_eigenvalue > -1e-10 * 40  # D13
-            assert report.smallest_eigenvalue > -1e-12 * 40 and report.negative_mass < 1e-6
+            assert report.smallest_eigenvalue > -1e-12 * 40 and report.negative_share < 1e-6
         assert np.linalg.eigvalsh(exponential_kernel(D[B], 1.0))[0] > -1e-10 * 40
 
 
@@ -731,7 +731,7 @@ def test_the_report_on_real_neighbourhoods(data):
     np.testing.assert_allclose(shares, TABLE[data][0], atol=0.05)
     # Glass has neighbours equally far.
     atol = 1.1e-3 if data == "glass" else 6e-4
-    np.testing.assert_allclose([r.negative_mass for r in reports], TABLE[data][1], atol=atol)
+    np.testing.assert_allclose([r.negative_share for r in reports], TABLE[data][1], atol=atol)
     if data == "iris":
         assert 0 < shares[0] < shares[1] < 0.003
 
@@ -843,7 +843,7 @@ def test_clipping_gives_the_nearest_positive_kernel():
     repair = repair_kernel(K)
     values = np.linalg.eigvalsh(K)
     assert repair.smallest_eigenvalue == pytest.approx(-0.3140, abs=5e-5)
-    assert repair.negative_mass == pytest.approx(-values[values < 0].sum() / abs(values).sum())
+    assert repair.negative_share == pytest.approx(-values[values < 0].sum() / abs(values).sum())
     assert np.linalg.eigvalsh(repair.kernel)[0] > -1e-13
     lost = np.sqrt(np.sum(values[values < 0] ** 2))
     assert np.linalg.norm(repair.kernel - K) == pytest.approx(lost)
@@ -865,7 +865,7 @@ def test_a_positive_kernel_is_left_alone():
     for method in ("clip", "shift"):
         repair = repair_kernel(K, method)
         np.testing.assert_array_equal(repair.kernel, K)
-        assert repair.change == repair.negative_mass == 0
+        assert repair.change == repair.negative_share == 0
         np.testing.assert_array_equal(repair.rows(K[:3]), K[:3])
     with pytest.raises(ValueError, match=r"shape \(m, 20\)"):
         repair.rows(K[:, :3])

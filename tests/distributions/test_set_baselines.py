@@ -22,7 +22,7 @@ from nearfar.distributions import dtw_distances, emd_distances, exponential_kern
 SETS = make_sets(4, 3, 3, sizes=(3, 9), random_state=0)
 
 
-def neighbours_error(D, y):
+def neighbors_error(D, y):
     knn = KNeighborsClassifier(1, metric="precomputed")
     return 1 - cross_val_score(knn, D, y, cv=LeaveOneOut()).mean()
 
@@ -98,7 +98,7 @@ def test_signatures_are_weighted_centres(ot):
 def test_emd_serves_classifiers(ot):
     sets = make_sets(6, 3, 3, means=4.0, sizes=(5, 9), random_state=0)
     D = emd_distances(sets)
-    assert neighbours_error(D, sets.labels) < 0.2
+    assert neighbors_error(D, sets.labels) < 0.2
     machine = SVC(C=10, kernel="precomputed").fit(exponential_kernel(D), sets.labels)
     assert machine.score(exponential_kernel(D), sets.labels) > 0.9
 

@@ -64,7 +64,7 @@ def matrix(A, B):
     return np.array([[d_br(a, b) for b in B] for a in A])
 
 
-def centring(n):
+def centering(n):
     return np.eye(n) - np.ones((n, n)) / n
 
 
@@ -94,7 +94,7 @@ def test_anchors_of_three_gaussians():
     wanted = [[2.35414333, 0.61440429], [0.28842237, -1.04742817], [-2.6425657, 0.43302388]]
     wanted = np.array(wanted)
     np.testing.assert_allclose(up_to_signs(found.embedding_, wanted), wanted, atol=1e-8)
-    assert found.negative_mass_ == 0
+    assert found.negative_share_ == 0
 
 
 def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
@@ -102,7 +102,7 @@ def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
     with pytest.warns(UserWarning, match="only 1 of n_components=2"):
         found = EuclideanEmbedding().fit(gaussians)
     assert found.eigenvalues_[0] == pytest.approx(200)
-    assert found.negative_mass_ == pytest.approx(36.7606405 / 236.7606405)
+    assert found.negative_share_ == pytest.approx(36.7606405 / 236.7606405)
     assert (found.embedding_[:, 1] == 0).all()
     np.testing.assert_allclose(found.transform(gaussians), found.embedding_, atol=1e-12)
     with pytest.raises(ValueError, match="15.53% of the spectrum"):
@@ -113,12 +113,12 @@ def test_star_metric_is_no_euclidean_one():
     star = np.array([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]], dtype=float)
     found = EuclideanEmbedding(metric="precomputed").fit(star)
     np.testing.assert_allclose(found.eigenvalues_, [2, 2])
-    assert found.negative_mass_ == pytest.approx(0.25 / 4.25)
+    assert found.negative_share_ == pytest.approx(0.25 / 4.25)
 
 
 def test_embedding_is_that_of_the_formulas():
     n = len(TRAIN)
-    H = centring(n)
+    H = centering(n)
     values, V = np.linalg.eigh(-0.5 * H @ D_OLD**2 @ H)
     V, values = V[:, ::-1][:, :3], values[::-1]
     found = SetEmbedding(3, ridge=RIDGE).fit(TRAIN)
@@ -127,7 +127,7 @@ def test_embedding_is_that_of_the_formulas():
     signs = np.sign((found.embedding_ * wanted).sum(axis=0))
     np.testing.assert_allclose(found.embedding_ * signs, wanted, atol=1e-9)
     mass = -values[values < 0].sum() / np.abs(values).sum()
-    assert found.negative_mass_ == pytest.approx(mass)
+    assert found.negative_share_ == pytest.approx(mass)
     # Nyström's formula with squared dissimilarities.
     K = -0.5 * (D_NEW**2 @ H - np.ones((len(TEST), n)) @ D_OLD**2 @ H / n)
     np.testing.assert_allclose(
@@ -140,7 +140,7 @@ def test_embedding_is_that_of_the_formulas():
 
 def test_loss_is_the_sum_of_the_squares_of_the_other_eigenvalues():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="hellinger")
-    H = centring(len(D))
+    H = centering(len(D))
     K = -0.5 * H @ D**2 @ H
     Y4 = EuclideanEmbedding(4, metric="precomputed").fit_transform(D)
     loss = np.linalg.norm(Y4 @ Y4.T - K) ** 2
@@ -192,7 +192,7 @@ def test_negative_mass_of_neighbourhoods_is_that_of_the_table(X, masses):
         "bhattacharyya",
         "hellinger",
     ]
-    found = [EuclideanEmbedding(metric=m, ridge=1.0).fit(X).negative_mass_ for m in metrics]
+    found = [EuclideanEmbedding(metric=m, ridge=1.0).fit(X).negative_share_ for m in metrics]
     np.testing.assert_allclose(found, masses, atol=6e-4)
 
 
@@ -214,7 +214,7 @@ def test_components_by_number_share_or_all():
 
 def test_shift_makes_all_eigenvalues_positive_and_keeps_the_rest():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="jeffreys")
-    H = centring(40)
+    H = centering(40)
     K = -0.5 * H @ D**2 @ H
     least = np.linalg.eigvalsh(K)[0]
     assert least < -0.1
@@ -254,7 +254,7 @@ def test_many_sets_by_lanczos_give_what_all_eigenvalues_give():
     np.testing.assert_allclose(
         found.transform(found.gaussians_[:50]), found.embedding_[:50], atol=1e-8
     )
-    K = -0.5 * centring(1100) @ cdist(means, means, "cityblock") ** 2 @ centring(1100)
+    K = -0.5 * centering(1100) @ cdist(means, means, "cityblock") ** 2 @ centering(1100)
     shifted = EuclideanEmbedding(2, metric="precomputed", indefinite="shift")
     shifted.fit(cdist(means, means, "cityblock"))
     assert shifted.shift_ == pytest.approx(-2 * np.linalg.eigvalsh(K)[0], rel=1e-6)
@@ -502,9 +502,9 @@ def test_clusters_are_those_of_kmeans_on_unit_rows_of_the_eigenvectors():
     U = np.linalg.eigh(K / np.sqrt(np.outer(d, d)))[1][:, ::-1][:, :3]
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     np.testing.assert_allclose(up_to_signs(found.embedding_, U), U, atol=1e-7)
-    centres = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
-    np.testing.assert_allclose(found.cluster_centers_, centres, atol=1e-6)
-    np.testing.assert_array_equal(cdist(found.embedding_, centres).argmin(axis=1), found.labels_)
+    centers = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
+    np.testing.assert_allclose(found.cluster_centers_, centers, atol=1e-6)
+    np.testing.assert_array_equal(cdist(found.embedding_, centers).argmin(axis=1), found.labels_)
     again = clone(found).fit(X)
     np.testing.assert_array_equal(again.labels_, found.labels_)
 
@@ -770,7 +770,7 @@ def test_too_few_sets_and_singular_covariances():
         SetEmbedding().transform(TRAIN)
     with pytest.raises(ValueError, match="n_components must be an integer"):
         SetEmbedding("positive", embedding="laplacian").fit(TRAIN)
-    assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_mass_")
+    assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_share_")
 
 
 def test_more_neighbours_than_points_are_all_of_them():
@@ -901,13 +901,13 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
 @pytest.mark.parametrize(
     ("model", "X", "spoil", "message"),
     [
-        (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_axes=m._axes[:3]), "axis"),
+        (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_axes=m._axes[:3]), "_axes must be"),
         (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_means=m._means[:3]), "mean"),
         (
             EuclideanEmbedding(),
             TRAIN,
             lambda m: vars(m).update(_prints=m._prints[:3]),
-            "fingerprint",
+            "_prints must be",
         ),
         (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(_kind="odd"), "kind"),
         (EuclideanEmbedding(), TRAIN, lambda m: vars(m).update(gaussians_=None), "Gaussians"),
@@ -919,14 +919,14 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
         ),
         (LaplacianEmbedding(), TRAIN, lambda m: vars(m).update(width_=-1.0), "width"),
         (LaplacianEmbedding(), TRAIN, lambda m: vars(m).update(_reach=m._reach[:1]), "_reach"),
-        (SetEmbedding(), TRAIN, lambda m: vars(m).update(embedder_=SetEmbedding()), "embedding"),
+        (SetEmbedding(), TRAIN, lambda m: vars(m).update(embedder_=SetEmbedding()), "embedder_"),
         (
             SetSpectralClustering(),
             TRAIN,
             lambda m: vars(m).update(labels_=m.labels_ + 5),
             "cluster",
         ),
-        (SetKNeighborsClassifier(), TRAIN, lambda m: vars(m).update(_codes=m._codes + 9), "class"),
+        (SetKNeighborsClassifier(), TRAIN, lambda m: vars(m).update(_codes=m._codes + 9), "_codes"),
         (
             SetKNeighborsClassifier(metric="precomputed"),
             D_OLD,
@@ -934,13 +934,18 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
             "dissimilarity for each",
         ),
         (BagOfWords(), TRAIN, lambda m: vars(m).update(words_=m.words_[:, :2]), "table"),
-        (BagOfWords(), TRAIN, lambda m: vars(m).update(scale_=0 * m.scale_), "not positive"),
-        (MVEMClassifier(), IRIS.data[:40], lambda m: vars(m).update(neighborhood_=40), "size"),
+        (BagOfWords(), TRAIN, lambda m: vars(m).update(scale_=0 * m.scale_), "above 0"),
+        (
+            MVEMClassifier(),
+            IRIS.data[:40],
+            lambda m: vars(m).update(neighborhood_=40),
+            "neighborhood_",
+        ),
         (
             MVEMClassifier(),
             IRIS.data[:40],
             lambda m: vars(m).update(_points=m._points[:9]),
-            "class",
+            "_points must be",
         ),
     ],
 )

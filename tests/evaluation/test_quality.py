@@ -24,9 +24,9 @@ def nearest(points, k):
     return np.argsort(distances, axis=1, kind="stable")[:, :k]
 
 
-def by_the_definition(X, Y, k, neighbours_of):
+def by_the_definition(X, Y, k, neighbors_of):
     """1 - min_s sum (s b - a)² / sum a², the minimum found by least squares, pair by pair."""
-    near = nearest(neighbours_of, k)
+    near = nearest(neighbors_of, k)
     a = [np.linalg.norm(X[i] - X[j]) for i in range(len(X)) for j in near[i]]
     b = [np.linalg.norm(Y[i] - Y[j]) for i in range(len(X)) for j in near[i]]
     residual = np.linalg.lstsq(np.c_[b], np.array(a), rcond=None)[1][0]

@@ -69,8 +69,8 @@ def problem(seed, sizes=(14, 9, 12), p=3, spread=0.8):
     """Overlapping classes at the scale of the margin, in random order; and ten queries."""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    centres = rng.normal(size=(len(sizes), p))
-    X = centres[y] + spread * rng.normal(size=(len(y), p))
+    centers = rng.normal(size=(len(sizes), p))
+    X = centers[y] + spread * rng.normal(size=(len(y), p))
     return X, y, rng.normal(scale=1.2, size=(10, p))
 
 

@@ -47,9 +47,9 @@ def random_psd(rng, p):
 
 def all_pairs(y):
     n = len(y)
-    centres, others = np.nonzero(y[:, None] != y)
+    centers, others = np.nonzero(y[:, None] != y)
     return PairList(
-        np.concatenate([[0], np.cumsum(np.bincount(centres, minlength=n))]),
+        np.concatenate([[0], np.cumsum(np.bincount(centers, minlength=n))]),
         others.astype(np.int32),
     )
 
@@ -241,7 +241,7 @@ def test_impostor_search_equals_brute_force(n_threads, offset):
     squared = ((Z[:, None] - Z) ** 2).sum(axis=2)
     wanted = (squared < reach[:, None]) & (y[:, None] != y)
     pairs = np.zeros((150, 150), dtype=bool)
-    pairs[found.centres, found.indices] = True
+    pairs[found.centers, found.indices] = True
     np.testing.assert_array_equal(pairs, wanted)
     assert wanted.sum() > 100
     assert find_impostors(Z, y, reach, max_pairs=wanted.sum() // 2) is None
@@ -471,7 +471,7 @@ def test_impostors_within_the_rounding_of_float32_are_found():
     other = np.array([rng.choice(np.flatnonzero(y != label)) for label in y])
     reach = ((Z - Z[other]) ** 2).sum(axis=1) * (1 + 1e-12)
     found = find_impostors(Z, y, reach, max_pairs=10**6)
-    pairs = set(zip(found.centres.tolist(), found.indices.tolist(), strict=True))
+    pairs = set(zip(found.centers.tolist(), found.indices.tolist(), strict=True))
     assert all((i, j) in pairs for i, j in enumerate(other.tolist()))
 
 

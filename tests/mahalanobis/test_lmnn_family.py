@@ -196,7 +196,7 @@ def test_impostors_among_some_rows_only():
     near = ((Z[:, None] - Z) ** 2).sum(2) < reach[:, None]
     wanted = near & (y[:, None] != y) & np.isin(np.arange(120), some)
     pairs = np.zeros((120, 120), bool)
-    pairs[found.centres, found.indices] = True
+    pairs[found.centers, found.indices] = True
     np.testing.assert_array_equal(pairs, wanted)
 
 
@@ -688,8 +688,8 @@ def test_coefficients_map_kernel_values():
     X = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)
     found = KernelLMNN("rbf", gamma=0.5, n_directions=8).fit(X, y)
     K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(2))
-    centred = K - K.mean(0) - K.mean(1)[:, None] + K.mean()
-    Z = centred @ found.coefficients_.T
+    centered = K - K.mean(0) - K.mean(1)[:, None] + K.mean()
+    Z = centered @ found.coefficients_.T
     mapped = found.transform(X)
     np.testing.assert_allclose(Z - Z.mean(0), mapped - mapped.mean(0), atol=1e-6 * np.abs(Z).max())
     given = KernelLMNN("precomputed", n_directions=8).fit(K, y)
@@ -788,15 +788,15 @@ def test_coordinates_see_the_span_of_the_rows_and_nothing_else(faces, kind, coor
         X = X[:, :6] * [1, 1, 0, 1, 0, 1]
     statistics = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), y)
     into, points = coordinates(X, statistics)
-    centred = X - X.mean(axis=0)
-    np.testing.assert_allclose(centred @ into, points, atol=1e-9 * np.abs(points).max())
+    centered = X - X.mean(axis=0)
+    np.testing.assert_allclose(centered @ into, points, atol=1e-9 * np.abs(points).max())
     # Nothing is lost of the rows ...
     back = np.linalg.pinv(into.T)
-    np.testing.assert_allclose(points @ back.T, centred, atol=1e-9)
+    np.testing.assert_allclose(points @ back.T, centered, atol=1e-9)
     # ... and what is at right angles to them all is not seen.
     if coordinates is whitened or kind == "few rows":
         off = np.random.default_rng(2).normal(size=X.shape[1])
-        off -= np.linalg.pinv(centred) @ (centred @ off)
+        off -= np.linalg.pinv(centered) @ (centered @ off)
         np.testing.assert_allclose(off @ into, 0, atol=1e-9 * np.abs(into).max())
 
 
@@ -804,11 +804,11 @@ def test_with_few_rows_the_identity_is_the_euclidean_distance(faces):
     X, y = faces
     statistics = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), y)
     into, points = whitened(X, statistics)
-    centred = X - X.mean(axis=0)
+    centered = X - X.mean(axis=0)
     for init in ("identity", np.eye(50)):
         first = LMNN(init=init)._start(statistics, into, None)
         gram = (points @ first.T) @ (points @ first.T).T
-        np.testing.assert_allclose(gram, centred @ centred.T, atol=1e-9 * gram.max())
+        np.testing.assert_allclose(gram, centered @ centered.T, atol=1e-9 * gram.max())
 
 
 def test_stopping_early_stays_near_the_given_distance_where_rows_are_few():

@@ -130,11 +130,11 @@ def test_the_nearest_of_each_point_are_found(crowded):
 
 @pytest.mark.parametrize("n_each", [(3, 4, 5), (1, 1, 900), ()])
 def test_order_of_nearness(n_each):
-    centres = np.repeat(np.arange(0, 2 * len(n_each), 2), n_each)
-    distances = np.random.default_rng(0).integers(0, 5, len(centres)).astype(float)
-    rank = order_of_nearness(centres, distances)
-    for centre in np.unique(centres):
-        mine = centres == centre
+    centers = np.repeat(np.arange(0, 2 * len(n_each), 2), n_each)
+    distances = np.random.default_rng(0).integers(0, 5, len(centers)).astype(float)
+    rank = order_of_nearness(centers, distances)
+    for center in np.unique(centers):
+        mine = centers == center
         assert sorted(rank[mine]) == list(range(mine.sum()))
         assert (np.diff(distances[mine][np.argsort(rank[mine])]) >= 0).all()
 

@@ -132,7 +132,7 @@ def test_a_complete_graph_leaves_only_the_data(solve):
     X = np.random.RandomState(0).standard_normal((14, 3))
     edges = all_pairs(X)
     found = solve(Problem(edges, "inequality"), tol=1e-9)
-    Y = repaired(Problem(edges), edges.centred(found.factor))
+    Y = repaired(Problem(edges), edges.centered(found.factor))
     assert edges.trace(Y) == pytest.approx(np.trace(gram(X)), rel=1e-6)
     np.testing.assert_allclose(Y @ Y.T, gram(X), atol=1e-4 * np.abs(gram(X)).max())
 
@@ -143,8 +143,8 @@ def test_isomap_of_a_ring_has_negative_eigenvalues_and_mvu_has_two():
     mvu = MVU(n_neighbors=2, angles=False).fit(X)
     np.testing.assert_allclose(mvu.eigenvalues_[:2] / mvu.trace_, 0.5, atol=1e-3)
     paths = NeighborGraph.from_points(X, n_neighbors=2).geodesics()
-    centring = np.eye(30) - 1 / 30
-    values = np.linalg.eigvalsh(-0.5 * centring @ paths**2 @ centring)
+    centering = np.eye(30) - 1 / 30
+    values = np.linalg.eigvalsh(-0.5 * centering @ paths**2 @ centering)
     assert values[0] < -0.1 * values.sum()
 
 
@@ -243,7 +243,7 @@ def test_a_bound_never_lies_below_a_feasible_value(constraints, objective):
     pairs, D, unit = mvu_oracle.edges(X, True)
     edges = Edges.from_pairs(pairs, D, 60)
     problem = Problem(edges, constraints, objective, 5 * least_price(edges))
-    value = problem.value(edges.centred(X / np.sqrt(unit)))  # all edges as they should be
+    value = problem.value(edges.centered(X / np.sqrt(unit)))  # all edges as they should be
     random = np.random.RandomState(0)
     for weights in (random.uniform(size=len(D)), random.standard_normal(len(D))):
         for size in (1e-3, 1.0, 1e3):
@@ -298,8 +298,8 @@ def least_eigenvalue(n, pairs, weights):
     for (i, j), w in zip(pairs, weights, strict=True):
         L[[i, j], [i, j]] += w
         L[[i, j], [j, i]] -= w
-    centred = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
-    return np.linalg.eigvalsh(centred.T @ L @ centred)[0]
+    centered = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
+    return np.linalg.eigvalsh(centered.T @ L @ centered)[0]
 
 
 AWKWARD = {
@@ -414,9 +414,9 @@ def test_equalities_are_met_by_moving_points_a_little():
     assert problem.residual(rough) > 1e-4
     proof = certify(problem, rough, found.weights)
     assert problem.residual(proof.factor) < 1e-9 and proof.met
-    assert proof.residual == pytest.approx(problem.residual(edges.centred(rough)))
+    assert proof.residual == pytest.approx(problem.residual(edges.centered(rough)))
     assert 0 <= proof.gap < 1e-2
-    assert np.abs(proof.factor - edges.centred(rough)).max() < 1e-2
+    assert np.abs(proof.factor - edges.centered(rough)).max() < 1e-2
 
 
 @pytest.mark.parametrize("weights", [np.ones(11), np.r_[-np.ones(5), np.ones(6)]])

@@ -48,7 +48,7 @@ from nearfar.solvers.barycentric import (
 )
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
-    double_centred,
+    double_centered,
     leading_spectrum,
     share_of_negative,
     smallest_eigenpairs,
@@ -82,8 +82,8 @@ def cosines(A, B):
 def test_double_centring_is_that_with_the_centring_matrix():
     D = squareform(np.random.default_rng(0).uniform(size=28))
     H = np.eye(8) - 1 / 8
-    np.testing.assert_allclose(double_centred(D), -0.5 * H @ D @ H, atol=1e-15)
-    same = double_centred(D, in_place=True)
+    np.testing.assert_allclose(double_centered(D), -0.5 * H @ D @ H, atol=1e-15)
+    same = double_centered(D, in_place=True)
     assert same is D
 
 
@@ -102,7 +102,7 @@ def test_first_eigenvalues_and_share_of_a_matrix():
 def test_lanczos_finds_what_the_dense_solver_finds(monkeypatch):
     rng = np.random.default_rng(0)
     D = cdist(*[rng.normal(size=(400, 4))] * 2, "cityblock")
-    B = double_centred(D**2)
+    B = double_centered(D**2)
     exact = leading_spectrum(B, 3)
     monkeypatch.setattr(spectral_step, "_DENSE", 100)
     found = leading_spectrum(B, 3)
@@ -282,7 +282,7 @@ def test_scaling_of_euclidean_distances_is_pca(shape):
 
 def test_what_scaling_loses_is_the_sum_of_squares_of_the_other_eigenvalues():
     D = cdist(*[np.random.default_rng(0).normal(size=(30, 6))] * 2, "cityblock")
-    B = double_centred(D**2)
+    B = double_centered(D**2)
     values = linalg.eigvalsh(B)[::-1]
     learner = ClassicalMDS(4, dissimilarity="precomputed").fit(D)
     loss = np.linalg.norm(learner.embedding_ @ learner.embedding_.T - B) ** 2
@@ -376,7 +376,7 @@ def test_isomap_on_a_ring_has_many_eigenvalues_and_negative_ones():
     ring = np.column_stack([np.cos(angles), np.sin(angles)])
     learner = Isomap(6, n_neighbors=2).fit(ring)
     paths = np.minimum(np.arange(100), 100 - np.arange(100)) * 2 * np.sin(np.pi / 100)
-    B = double_centred(linalg.circulant(paths) ** 2)
+    B = double_centered(linalg.circulant(paths) ** 2)
     shares = np.sort(linalg.eigvalsh(B))[::-1][:6] / np.trace(B)
     np.testing.assert_allclose(learner.eigenvalues_ / np.trace(B), shares)
     np.testing.assert_allclose(shares[:2], 0.608, atol=1e-3)
@@ -922,11 +922,11 @@ def test_the_first_solution_is_the_best_approximation():
     frame = EigenEmbedding(2, method="spectral_clustering", solution=1).fit(X)
     W = heat(X, 5)
     roots = np.sqrt(W.sum(axis=1))
-    normalised = W / np.outer(roots, roots)
-    error = np.linalg.norm(frame.embedding_ @ frame.embedding_.T - normalised) ** 2
-    values = np.sort(np.abs(linalg.eigvalsh(normalised)))
+    normalized = W / np.outer(roots, roots)
+    error = np.linalg.norm(frame.embedding_ @ frame.embedding_.T - normalized) ** 2
+    values = np.sort(np.abs(linalg.eigvalsh(normalized)))
     # Of all matrices of rank 2 that are positive semi-definite.
-    assert error == pytest.approx((normalised**2).sum() - (frame.eigenvalues_**2).sum())
+    assert error == pytest.approx((normalized**2).sum() - (frame.eigenvalues_**2).sum())
     assert frame.eigenvalues_[0] == pytest.approx(values[-1])
     second = EigenEmbedding(2, method="laplacian_eigenmaps", solution=2).fit(X)
     first = EigenEmbedding(2, method="laplacian_eigenmaps", solution=1).fit(X)

@@ -79,7 +79,7 @@ def test_every_ball_holds_its_points_and_bounds_their_distances(kind):
     tree = MeanSplitBallTree(X, leaf_size=2, random_state=3)
     rng = np.random.default_rng(4)
     for node in tree.nodes:
-        lengths = np.linalg.norm(X[node.rows] - node.centre, axis=1)
+        lengths = np.linalg.norm(X[node.rows] - node.center, axis=1)
         assert lengths.max() <= node.radius * (1 + 1e-12)
         if node.children:
             children = np.concatenate([tree.nodes[child].rows for child in node.children])
@@ -119,7 +119,7 @@ def test_bounds_in_squares_would_lose_neighbours(monkeypatch):
     right = tree.query(Q, 5)[1]
 
     def squared(self, query, node):
-        return np.sqrt(max(np.sum((query - node.centre) ** 2) - node.radius**2, 0.0))
+        return np.sqrt(max(np.sum((query - node.center) ** 2) - node.radius**2, 0.0))
 
     monkeypatch.setattr(MeanSplitBallTree, "_bound", squared)
     assert (tree.query(Q, 5)[1] != right).any()

@@ -245,8 +245,8 @@ def test_reach_covers_the_rounding_of_the_expanded_form(dtype):
     rng = np.random.default_rng(0)
     for p in [1, 3, 40, 400]:
         for scale in [1e-3, 1.0, 1e3]:
-            centres = rng.normal(size=(6, p)).repeat(20, axis=0)
-            X = (centres + scale * rng.normal(size=(120, p))).astype(dtype)
+            centers = rng.normal(size=(6, p)).repeat(20, axis=0)
+            X = (centers + scale * rng.normal(size=(120, p))).astype(dtype)
             norms = (X * X).sum(axis=1)
             expanded = norms[:, None] - 2 * (X @ X.T) + norms
             exact = np.linalg.norm((X[:, None] - X[None]).astype(np.float64), axis=2)

@@ -141,7 +141,7 @@ def test_impostors_by_trees_equal_those_by_blocks_and_brute_force(n_classes, off
     wanted = (squared < reach[:, None]) & (codes[:, None] != codes)
     # No distance so close to its reach that float32 could decide otherwise.
     assert np.abs(squared / np.where(reach == 0, 1, reach)[:, None] - 1).min() > 1e-6
-    np.testing.assert_array_equal(np.argwhere(wanted), np.c_[found.centres, found.indices])
+    np.testing.assert_array_equal(np.argwhere(wanted), np.c_[found.centers, found.indices])
     blocks = find_impostors(Z, codes, reach, max_pairs=10**6, method="blocks")
     assert_same(found, blocks)
     assert [a.dtype for a in found] == [a.dtype for a in blocks]
@@ -154,7 +154,7 @@ def test_impostors_at_the_reach_itself_do_not_count_by_either_method():
     for method in ("tree", "blocks"):
         found = find_impostors(Z, codes, np.full(4, 4.0), max_pairs=20, method=method)
         # Rows 0 and 1, 2 are exactly 2 apart, and the reach is 4.
-        pairs = set(zip(found.centres.tolist(), found.indices.tolist(), strict=True))
+        pairs = set(zip(found.centers.tolist(), found.indices.tolist(), strict=True))
         assert pairs == {(1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)}
 
 
@@ -186,7 +186,7 @@ def test_impostors_come_from_the_named_rows_only(method):
     found = find_impostors(Z, codes, reach, max_pairs=10**6, method=method, among=among)
     wanted = (((Z[:, None] - Z) ** 2).sum(axis=2) < reach[:, None]) & (codes[:, None] != codes)
     wanted &= np.isin(np.arange(120), among)
-    np.testing.assert_array_equal(np.argwhere(wanted), np.c_[found.centres, found.indices])
+    np.testing.assert_array_equal(np.argwhere(wanted), np.c_[found.centers, found.indices])
 
 
 def test_the_automatic_choice_takes_trees_for_few_features_and_many_rows():

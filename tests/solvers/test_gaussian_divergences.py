@@ -390,26 +390,26 @@ def spectrum(p=12, seed=0):
     return (Q * values) @ Q.T, Q, values
 
 
-@pytest.mark.parametrize("maximise", [True, False])
-@pytest.mark.parametrize("orthonormalise", [True, False])
-def test_search_finds_the_extreme_eigenvectors(maximise, orthonormalise):
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("orthonormalize", [True, False])
+def test_search_finds_the_extreme_eigenvectors(maximize, orthonormalize):
     A, Q, values = spectrum()
     found = search_subspace(
         trace_objective(A),
         RNG.normal(size=(12, 3)),
-        maximise=maximise,
-        orthonormalise=orthonormalise,
+        maximize=maximize,
+        orthonormalize=orthonormalize,
     )
-    wanted = Q[:, :3] if maximise else Q[:, -3:]
-    total = values[:3].sum() if maximise else values[-3:].sum()
+    wanted = Q[:, :3] if maximize else Q[:, -3:]
+    total = values[:3].sum() if maximize else values[-3:].sum()
     assert found.converged
     assert found.objective == pytest.approx(total, rel=1e-9)
-    accuracy = 1e-9 if orthonormalise else 1e-4
+    accuracy = 1e-9 if orthonormalize else 1e-4
     assert projector_distance(wanted, orthonormal(found.U)) < accuracy
     steps = found.history
     assert len(steps["objective"]) == len(steps["step"]) == len(steps["seconds"]) == found.n_iter
     gains = np.diff(steps["objective"])
-    assert (gains >= -1e-12).all() if maximise else (gains <= 1e-12).all()
+    assert (gains >= -1e-12).all() if maximize else (gains <= 1e-12).all()
 
 
 def test_objectives_that_only_rotations_leave_alone_are_kept_to_orthonormal_matrices():
@@ -425,7 +425,7 @@ def test_objectives_that_only_rotations_leave_alone_are_kept_to_orthonormal_matr
 def test_gradient_through_the_orthonormal_basis_is_exact_for_any_function_of_it():
     C = RNG.normal(size=(6, 3))
     point = subspaces._Point(
-        lambda Q: (float(np.sum(C * Q**2)), 2 * C * Q), (6, 3), sign=1.0, orthonormalise=True
+        lambda Q: (float(np.sum(C * Q**2)), 2 * C * Q), (6, 3), sign=1.0, orthonormalize=True
     )
     U = RNG.normal(size=(6, 3))
     wanted = numerical_gradient(lambda V: point(V.ravel())[0], U)
@@ -534,7 +534,7 @@ def test_climbing_shortens_steps_and_never_descends():
     # A short path by default: at most max_iter steps of length 0.01.
     short = climb_subspace(trace_objective(A), start)
     assert 0 < projector_distance(orthonormal(start), short.U) < np.sqrt(2) * 1.01
-    down = climb_subspace(trace_objective(A), start, maximise=False, max_iter=50)
+    down = climb_subspace(trace_objective(A), start, maximize=False, max_iter=50)
     assert (np.diff(down.history["objective"]) < 0).all()
 
 
@@ -544,8 +544,8 @@ def test_climbing_as_published_takes_every_step():
     found = climb_subspace(
         objective,
         np.array([[0.1], [1.0], [1.0]]),
-        orthonormalise=False,
-        normalise=False,
+        orthonormalize=False,
+        normalize=False,
         step=1e-3,
         shrink=1.0,
         tol=1e-6,

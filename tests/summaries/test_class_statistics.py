@@ -37,8 +37,8 @@ class Reference:
         self.weights, self.means = np.array(self.weights), np.array(self.means)
         self.mean, self.total = two_passes(rows[w > 0], w[w > 0])
         self.within = sum(self.scatters)
-        centred = self.means - self.mean
-        self.between = (self.weights[:, None] * centred).T @ centred
+        centered = self.means - self.mean
+        self.between = (self.weights[:, None] * centered).T @ centered
 
 
 def two_passes(rows, w):
@@ -386,9 +386,9 @@ def test_pooled_covariance_takes_ddof_off_every_class(pooled):
 def test_within_and_between_add_up_to_total(shape, pooled):
     X, y = sample(**SHAPES[shape], apart=2.0)
     statistics = ClassStatistics(pooled=pooled).partial_fit(X, y)
-    centred = X - X.mean(axis=0)
+    centered = X - X.mean(axis=0)
     total = statistics.within_scatter() + statistics.between_scatter()
-    np.testing.assert_allclose(total, centred.T @ centred, atol=1e-9)
+    np.testing.assert_allclose(total, centered.T @ centered, atol=1e-9)
 
 
 def test_between_scatter_is_a_sum_over_pairs_of_classes():

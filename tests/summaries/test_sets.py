@@ -465,7 +465,7 @@ def test_factors_need_a_ridge():
 # ---------------------------------------------------------------------- neighbourhoods
 
 
-def neighbours(X, m):
+def neighbors(X, m):
     distances = cdist(X, X)
     np.fill_diagonal(distances, np.inf)
     return np.argsort(distances, axis=1, kind="stable")[:, :m]
@@ -478,7 +478,7 @@ def test_neighbourhoods_are_those_of_the_equations(form, storage):
     m, gamma = 5, 0.5
     found = Gaussians.from_neighborhoods(X, m, gamma, form, storage=storage)
     assert found.is_low_rank == (storage == "low_rank")
-    for i, near in enumerate(neighbours(X, m)):
+    for i, near in enumerate(neighbors(X, m)):
         if form == "raw":
             mean, away, divisor = X[i], X[near] - X[i], m - 1
         else:
@@ -516,10 +516,10 @@ def test_new_points_find_neighbours_among_the_old_and_old_ones_are_recognised():
 
 def test_neighbours_may_be_given():
     X = np.random.default_rng(0).normal(size=(20, 3))
-    given = Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbours(X, 4))
+    given = Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbors(X, 4))
     assert given == Gaussians.from_neighborhoods(X, 4, 1.0)
     with pytest.raises(ValueError, match="a row for each of 20 points; got 19"):
-        Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbours(X, 4)[1:])
+        Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbors(X, 4)[1:])
 
 
 def test_bad_neighbourhoods_are_refused():
@@ -535,4 +535,4 @@ def test_bad_neighbourhoods_are_refused():
     with pytest.raises(ValueError, match="queries have 2 features"):
         Gaussians.from_neighborhoods(X, 3, queries=X[:, :2])
     with pytest.raises(ValueError, match="overflow"), np.errstate(all="ignore"):
-        Gaussians.from_neighborhoods(X * 1e160, 3, neighbors=neighbours(X, 3))
+        Gaussians.from_neighborhoods(X * 1e160, 3, neighbors=neighbors(X, 3))

@@ -9,10 +9,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from nearfar.arrays import Floats
 from nearfar.base.learner import Learner
+from nearfar.state import State, floats, optional
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
     """A learner that sets ``embedding_``; write ``fit`` and ``transform``."""
+
+    state = State({"embedding_": optional(floats("samples", "q"))}, fitted="embedding_")
 
     embedding_: Floats
 

@@ -17,7 +17,7 @@ from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
 from nearfar.labels import encode_labels
 from nearfar.parameters import Allowed, check_parameter
-from nearfar.state import State, count, optional
+from nearfar.state import Sizes, State, optional, whole
 
 
 class Estimator(BaseEstimator):
@@ -26,7 +26,7 @@ class Estimator(BaseEstimator):
     #: What it is, takes and reads.
     learner_tags: ClassVar[LearnerTags]
     #: What it has learned, on top of what its bases say.
-    state: ClassVar[State] = State({"n_features_in_": optional(count("p"))})
+    state: ClassVar[State] = State({"n_features_in_": optional(whole("p"))})
     #: What the class was called in older model files, and its parameters and attributes (old name
     #: to new) and their choices (by the new name of the parameter, old to new).
     former_names: ClassVar[Sequence[str]] = ()
@@ -58,6 +58,24 @@ class Estimator(BaseEstimator):
         for name, allowed in self.parameters.items():
             check_parameter(type(self).__name__, name, getattr(self, name), allowed)
         open_channel(self, getattr(self, "verbose", 0))  # a fit begins
+
+    def _check_state(self, sizes: Sizes) -> None:
+        """Raise a ``ValueError`` if what was learned makes no sense, beyond what ``state`` says."""
+
+    def _bring_up_to_date(self) -> dict[str, str]:
+        """Rename what an older model file has under former names, which are returned with new."""
+        names: dict[str, str] = {}
+        choices: dict[str, Mapping[str, Any]] = {}
+        for base in reversed(type(self).__mro__):
+            names |= vars(base).get("renamed", {})
+            choices |= vars(base).get("renamed_values", {})
+        held = self.__dict__
+        for old in names.keys() & held.keys():
+            held.setdefault(names[old], held.pop(old))
+        for name, values in choices.items():
+            if isinstance(held.get(name), str):
+                held[name] = values.get(held[name], held[name])
+        return names
 
     def _forget(self) -> None:
         """Drop what was learned."""

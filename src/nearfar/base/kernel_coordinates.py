@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
+from nearfar.state import Sizes, State, Word, floats, need, none_or, number, table
 
 _KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
 #: What the parameters of the kernel may be.
@@ -49,6 +50,22 @@ class KernelCoordinates:
     B^T`, for the training points Φ.
     """
 
+    state: ClassVar[State] = State(
+        {
+            "_basis": floats("n", "d"),
+            "_rows": none_or(table("n", "p")),
+            "_gamma": none_or(number(0, open_low=True)),
+            "_means": floats("n"),
+            "_mean": number(),
+            "coefficients_": floats("q", "n"),
+        },
+        fitted="coefficients_",
+        rows="_means",
+        needs={
+            "kernel": Word(lambda value, _: isinstance(value, str), "named: a file has no function")
+        },
+    )
+
     kernel: Any
     gamma: float | None
     degree: float
@@ -69,7 +86,7 @@ class KernelCoordinates:
         n_directions: Any = self.n_directions
         if self.n_directions == "auto":
             n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
-        values, vectors = descending_eigh(self._centred(K), n_directions)
+        values, vectors = descending_eigh(self._centered(K), n_directions)
         kept = values > max(_EMPTY * values[0], _LEAST)
         if not kept.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
@@ -108,6 +125,12 @@ class KernelCoordinates:
         """Those of the centred kernel, largest first."""
         return 1 / np.einsum("ij,ij->j", self._basis, self._basis)
 
+    def _check_state(self, sizes: Sizes) -> None:
+        given = self._is_given()
+        need((self._rows is None) == given, "_rows go with a kernel that is computed.")
+        need((self._gamma is None) == given, "_gamma goes with a kernel that is computed.")
+        need(not given or sizes.get("p") == sizes["n"], "the kernel values do not fit the rows.")
+
     def _is_given(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
@@ -139,12 +162,12 @@ class KernelCoordinates:
             values = pairwise_kernels(points, known, metric=self.kernel, **options)
         return np.asarray(values, np.float64)
 
-    def _centred(self, K: Matrix) -> Matrix:
+    def _centered(self, K: Matrix) -> Matrix:
         """Kernel values about the mean of the training points."""
         return K - K.mean(axis=1, keepdims=True) - self._means + self._mean
 
     def _coordinates(self, K: Matrix) -> Matrix:
-        return self._centred(K) @ self._basis
+        return self._centered(K) @ self._basis
 
 
 class LandmarkCoordinates(KernelCoordinates):
@@ -165,7 +188,7 @@ class LandmarkCoordinates(KernelCoordinates):
         """Ωk for the centred kernel values k of each point, in the dtype of the rows."""
         mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
         for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
-            mapped[block] = self._centred(self._kernel(rows[block])) @ self.coefficients_.T
+            mapped[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
         return mapped
 
     @property

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Vector
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import row_blocks
+from nearfar.state import State, floats, optional
 
 
 class Learner(TransformerMixin, Estimator):
@@ -30,6 +31,11 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
     Distances after the map are :math:`d(x, z)^2 = (x-z)^T L^T L (x-z)`; the mean :math:`m` only
     keeps digits and plays no part in them.
     """
+
+    state = State(
+        {"components_": optional(floats("q", "p")), "mean_": optional(floats("p"))},
+        fitted="components_",
+    )
 
     components_: Floats
     mean_: Floats

@@ -13,13 +13,30 @@ from sklearn.utils import check_array
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
 from nearfar.parameters import having, none
+from nearfar.state import Sizes, State, Word, agrees, check_state, labels
 
 #: What the parameter ``estimator`` may be.
 A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
 
 
+def _maps(learner: Any, sizes: Sizes) -> bool:
+    """Whether it can have made points of so many features."""
+    if learner is None:
+        return "p" in sizes and agrees(sizes["p"], "q", sizes)
+    made = check_state(learner).get("q")
+    return hasattr(type(learner), "transform") and (made is None or agrees(made, "q", sizes))
+
+
 class ThroughLearner(Estimator):
     """An estimator of points in the space of its parameter ``estimator``, or of X as it is."""
+
+    state = State(
+        {
+            "classes_": labels("c"),
+            "estimator_": Word(_maps, "a learner that gives q features, or None"),
+        },
+        fitted="_points",
+    )
 
     estimator: Any
     estimator_: Any

@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Floats
 from nearfar.base.learner import LinearLearner
 from nearfar.blocks import blas_for
+from nearfar.labels import encode_labels
 from nearfar.solvers.subspaces import Interrupted
+from nearfar.state import Sizes, State, float_type, labels, listed, need, object_of, optional, text
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
 
@@ -30,6 +32,15 @@ class StatisticsLearner(LinearLearner, ABC):
     block by block where dask computes; only they come here, and the solve runs here.
     """
 
+    state = State(
+        {
+            "statistics_": object_of(ClassStatistics),
+            "_dtype": float_type,
+            "_learned": optional(listed(text, "learned")),
+            "_known_classes": optional(labels("known")),
+        },
+        fitted="statistics_",
+    )
     #: One scatter for all classes; False keeps one for each.
     pooled_statistics: ClassVar[bool] = True
     #: Parameters with which batches give what one fit gives, where the default looks at rows too.
@@ -69,9 +80,14 @@ class StatisticsLearner(LinearLearner, ABC):
         return self._fit_with(partial(self._accumulate, rows, y, sample_weight))
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more rows; new classes may appear.
+        """Accumulate more rows; new classes may appear unless ``classes`` were given.
 
         Parameters
         ----------
@@ -79,6 +95,9 @@ class StatisticsLearner(LinearLearner, ABC):
             More training points.
         y : array-like, dask array or dask series of shape (n_samples,)
             Their labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that may come, as in scikit-learn; once given, others raise. Those without
+            rows so far take no part in the solve.
         sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
             Non-negative weights of the rows.
 
@@ -89,8 +108,27 @@ class StatisticsLearner(LinearLearner, ABC):
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
+        known = self._check_classes(classes)
         # Rows are seen once: float64 products, as their condition shows only later.
-        return self._accumulate(rows, y, sample_weight, exact=True)
+        self._accumulate(rows, y, sample_weight, exact=True, known=known)
+        if known is not None:
+            self._known_classes = known
+        return self
+
+    def _check_classes(self, classes: ArrayLike | None) -> NDArray[Any] | None:
+        """The labels that may come, sorted; None for any."""
+        before: NDArray[Any] | None = vars(self).get("_known_classes")
+        if classes is None or not self.learner_tags.supervised:
+            return before
+        known, _ = encode_labels(classes, name="classes")
+        if before is not None and known.tolist() != before.tolist():
+            raise ValueError(
+                f"classes must be the same in every batch: {before.tolist()} before, now "
+                f"{known.tolist()}."
+            )
+        if before is None and self.__sklearn_is_fitted__():
+            _check_among(self.statistics_.classes, known)
+        return known
 
     def _check_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """Rows to accumulate; of dask's, only what is known before computing is checked here."""
@@ -115,21 +153,31 @@ class StatisticsLearner(LinearLearner, ABC):
             raise
 
     def _accumulate(
-        self, rows: Floats, y: ArrayLike | None, sample_weight: ArrayLike | None, *, exact: bool
+        self,
+        rows: Floats,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        *,
+        exact: bool,
+        known: NDArray[Any] | None = None,
     ) -> Self:
         if is_dask(rows):
-            return self._accumulate_blocks(rows, y, sample_weight)
+            return self._accumulate_blocks(rows, y, sample_weight, known)
         if self.learner_tags.supervised:
             classes, codes = self._check_labels(y, len(rows), min_classes=1)
+            _check_among(classes, known)
         else:
             classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
         return self._add(rows, classes, codes, sample_weight, exact=exact)
 
-    def _accumulate_blocks(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _accumulate_blocks(
+        self, X: Any, y: Any, sample_weight: Any, known: NDArray[Any] | None
+    ) -> Self:
         if self.learner_tags.supervised and y is None:
             self._check_labels(None, 0)
         labels = y if self.learner_tags.supervised else None
         found = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
+        _check_among(found.classes, known)
         dtype = np.float32 if found.precision > np.finfo(np.float64).eps else np.float64
         fitted = self.__sklearn_is_fitted__()
         return self._keep(self.statistics_.merge(found) if fitted else found, np.dtype(dtype))
@@ -166,6 +214,7 @@ class StatisticsLearner(LinearLearner, ABC):
     def _drop_statistics(self) -> None:
         self._unsolve()
         self.__dict__.pop("statistics_", None)
+        self.__dict__.pop("_known_classes", None)
 
     def _unsolve(self) -> None:
         for name in self.__dict__.pop("_learned", ()):
@@ -208,6 +257,31 @@ class StatisticsLearner(LinearLearner, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "statistics_" in vars(self)
+
+    def _bring_up_to_date(self) -> dict[str, str]:
+        names = super()._bring_up_to_date()
+        if "_learned" in vars(self):
+            self._learned = [names.get(name, name) for name in self._learned]
+        return names
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        need({*vars(self).get("_learned", ())} <= vars(self).keys(), "what it learned is missing.")
+        fits = self.statistics_.n_features in (0, sizes.get("p"))
+        need(fits, "statistics_ do not fit the number of features.")
+
+
+def _check_among(found: NDArray[Any], known: NDArray[Any] | None) -> None:
+    """Raise for labels that were not announced."""
+    if known is None:
+        return
+    allowed = set(known.tolist())
+    strange = [label for label in found.tolist() if label not in allowed]
+    if strange:
+        raise ValueError(
+            f"y has the label {strange[0]!r}, which is not among classes={known.tolist()}. Name "
+            "all labels in the first batch, or give no classes."
+        )
 
 
 # Set by input checks or by accumulating, never by the solve.

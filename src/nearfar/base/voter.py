@@ -16,6 +16,7 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, integer, one_of
+from nearfar.state import Sizes, State, indices, labels
 
 #: What the parameters of a vote may be.
 VOTE_PARAMETERS: dict[str, list[Allowed]] = {
@@ -30,6 +31,7 @@ class NeighborVoter(ClassifierMixin, Estimator):
     ``fit`` sets ``classes_`` and ``_codes``, the number of the class of each training object.
     """
 
+    state = State({"classes_": labels("c"), "_codes": indices("n", below="c")}, fitted="classes_")
     #: What one object is called.
     called = "point"
     #: Whether the label is that of the vote; a subclass may have other rules too.
@@ -62,6 +64,10 @@ class NeighborVoter(ClassifierMixin, Estimator):
         classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
         self._check_neighbors(n_objects)
         self.classes_ = classes
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        self._check_neighbors(sizes["n"])
 
     def _n_voters(self) -> int:
         return self.n_neighbors

@@ -93,16 +93,16 @@ def motion_histograms(
     down [0. 0. 0. 1.]
     """
     _check_options(bins, blocks, threshold, magnitude, normalize)
-    grey = grey_frames(frames)
+    gray = gray_frames(frames)
     rows, columns = blocks
-    t, height, width = grey.shape
+    t, height, width = gray.shape
     if height < rows or width < columns:
         raise ValueError(f"blocks={blocks} are too many for frames of {height}×{width} pixels.")
     # Of each flow vector a bin and a norm is kept: the threshold needs those of the whole clip.
     norms = np.empty((t - 1, height, width), np.float32)
     cells = np.empty((t - 1, height, width), np.int32)
     cells[:] = bins * _block_of_pixels(height, width, rows, columns)
-    for chunk, v in _flows(grey):
+    for chunk, v in _flows(gray):
         norms[chunk] = np.hypot(v[0], v[1])
         # Rows count downwards, angles go up; the first sector has its middle at 0.
         turns = np.arctan2(-v[0], v[1]) / (2 * np.pi)
@@ -177,7 +177,7 @@ def optical_flow(
     return v[:, 0] if flat else v
 
 
-def grey_frames(frames: ArrayLike) -> Floats32:
+def gray_frames(frames: ArrayLike) -> Floats32:
     """Frames as float32 of shape (t, height, width), t at least 2, from 0 to 1."""
     array = np.asarray(frames)
     if array.dtype.kind not in "biuf":
@@ -195,11 +195,11 @@ def grey_frames(frames: ArrayLike) -> Floats32:
             f"Motion needs at least two frames of 2×2 pixels; got {count(len(array), 'frame')} of "
             f"{array.shape[1]}×{array.shape[2]}."
         )
-    grey = array.astype(np.float32)
-    if not np.isfinite(grey).all():
-        at = int(np.argmin(np.isfinite(grey).all(axis=(1, 2))))
+    gray = array.astype(np.float32)
+    if not np.isfinite(gray).all():
+        at = int(np.argmin(np.isfinite(gray).all(axis=(1, 2))))
         raise ValueError(f"Frame {at} holds NaN or infinity.")
-    return _unit_range(grey)
+    return _unit_range(gray)
 
 
 def threshold_of(norms: Floats32, rule: Threshold) -> float:
@@ -234,13 +234,13 @@ def otsu(values: ArrayLike, n_bins: int = 256) -> float:
 # ---------------------------------------------------------------------- flow
 
 
-def _flows(grey: Floats32) -> Iterator[tuple[slice, Floats32]]:
+def _flows(gray: Floats32) -> Iterator[tuple[slice, Floats32]]:
     """Flow between frames and the next, a batch of frames at a time."""
-    t, height, width = grey.shape
+    t, height, width = gray.shape
     step = max(1, _PIXELS // (height * width))
     for start in range(0, t - 1, step):
         chunk = slice(start, min(start + step, t - 1))
-        yield chunk, _flow(grey[chunk], grey[chunk.start + 1 : chunk.stop + 1], 2.0, 3)
+        yield chunk, _flow(gray[chunk], gray[chunk.start + 1 : chunk.stop + 1], 2.0, 3)
 
 
 def _flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Floats32:

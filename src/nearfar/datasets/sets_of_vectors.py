@@ -86,10 +86,10 @@ def make_sets(
         m = means * random.normal(size=n_features)
         S = covariances * _symmetric(n_features, random)
         for _ in range(n_per_class):
-            centre = m + within * random.normal(size=n_features)
+            center = m + within * random.normal(size=n_features)
             root = linalg.expm((S + within * _symmetric(n_features, random)) / 2)
             t = int(random.integers(low, high, endpoint=True))
-            arrays.append(random.normal(size=(t, n_features)) @ root + centre)
+            arrays.append(random.normal(size=(t, n_features)) @ root + center)
     return Sets.from_list(arrays, np.repeat(np.arange(n_classes), n_per_class))
 
 

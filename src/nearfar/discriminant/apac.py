@@ -41,9 +41,9 @@ class APAC(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        At most ``n_classes - 1``; None takes as many as possible.
+        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        As in :class:`LDA`.
+        What is mixed into covariances: as in :class:`LDA`.
 
     Attributes
     ----------
@@ -57,6 +57,10 @@ class APAC(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    LDA, WeightedLDA, FractionalStepLDA
 
     References
     ----------

@@ -37,7 +37,7 @@ class DLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        At most ``n_classes - 1``; None takes as many as possible.
+        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
 
     Attributes
     ----------
@@ -52,6 +52,10 @@ class DLDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    LDA
 
     References
     ----------

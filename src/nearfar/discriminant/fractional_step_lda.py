@@ -41,7 +41,7 @@ class FractionalStepLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        At most ``n_classes - 1``; None takes as many as possible.
+        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
     power : float, default=8
         The exponent a, at most 50.
     n_steps : int, default=30
@@ -49,7 +49,7 @@ class FractionalStepLDA(StatisticsLearner):
     alpha : float, default=0.5
         Factor of each step, above 0 and at most 1. The work does not give it.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        As in :class:`LDA`.
+        What is mixed into covariances: as in :class:`LDA`.
 
     Attributes
     ----------
@@ -61,6 +61,10 @@ class FractionalStepLDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    WeightedLDA, APAC, LDA
 
     References
     ----------

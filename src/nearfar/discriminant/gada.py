@@ -60,7 +60,7 @@ class GADA(Searching, StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
         number of features if that is less. Solutions are not nested: fit anew for another number.
     mean : {"arithmetic", "geometric", "harmonic"}, float or tuple, default="geometric"
         The mean by name; a power mean by its exponent (1, 0 and -1 are the named ones); or three
@@ -76,26 +76,27 @@ class GADA(Searching, StatisticsLearner):
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all alike.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces each class covariance by
+        What is mixed into covariances. A number g replaces each class covariance by
         :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
         them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
         singular one are infinite. A class of one row gets the pooled covariance.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
-        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own,
-        for instance the ``components_`` of an earlier fit.
+        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
+        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
+        start of your own, for instance the ``components_`` of an earlier fit.
     n_init : int, default=5
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" is the published loop of fixed steps; it is slow and stops far from the optimum.
+        "steepest" takes fixed steps along the gradient: the published loop, which is slow and stops
+        far from the optimum.
     max_iter : int, default=500
-        Steps from each start at most.
+        Steps at most: from each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector on the subspace moves by less.
     random_state : int, RandomState or None, default=0
-        For the random starts.
+        The seed of what is drawn: the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -122,6 +123,10 @@ class GADA(Searching, StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    MGMD, MGMKLD
 
     References
     ----------
@@ -195,7 +200,7 @@ class GADA(Searching, StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest mean divergence."""
         check_classes("GADA", statistics.classes)
-        average = generalised_mean(pair_weights(statistics, self.priors), self.mean)
+        average = generalized_mean(pair_weights(statistics, self.priors), self.mean)
         divergence = named_divergence(self.divergence, self.kl_convention)
         return solve_averaged(self, statistics, divergence, average)
 
@@ -268,7 +273,7 @@ def floored(D: Matrix) -> Matrix:
     return np.maximum(D, FLOOR * min(1.0, max(float(D.max()), 1e-30)))
 
 
-def generalised_mean(weights: Matrix, mean: str | float | Phi) -> Average:
+def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
     r"""The mean :math:`\varphi^{-1}(\sum w \varphi(D))` and its derivatives.
 
     These are :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are

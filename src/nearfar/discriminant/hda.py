@@ -52,29 +52,31 @@ class HDA(Searching, StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        None is ``n_classes - 1``, or less if the means or the data span less. "kumar_andreou" may
-        take more, up to the number of features.
+        Dimension of the output; None is ``n_classes - 1``, or less if the means or the data span
+        less. "kumar_andreou" may take more, up to the number of features.
     criterion : {"jelinek", "kumar_andreou"}, default="jelinek"
         What is maximised.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces each covariance by :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`.
-        "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w`
-        into each. A class of one row has the covariance :math:`S_w`.
+        What is mixed into covariances. A number g replaces each covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
+        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
+        covariance :math:`S_w`.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
-        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own.
+        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
+        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
+        start of your own.
     n_init : int, default=3
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         "steepest" takes fixed steps along the gradient.
     max_iter : int, default=500
-        Steps from each start at most.
+        Steps at most: from each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector on the subspace moves by less.
     random_state : int, RandomState or None, default=0
-        For the random starts.
+        The seed of what is drawn: the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -97,6 +99,10 @@ class HDA(Searching, StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    HLDA, ODA, LDA
 
     References
     ----------

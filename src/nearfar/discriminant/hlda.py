@@ -44,11 +44,12 @@ class HLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        None is ``n_classes - 1``; more are possible, up to the features.
+        Dimension of the output; None is ``n_classes - 1``; more are possible, up to the features.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces each covariance by :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`.
-        "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w`
-        into each. A class of one row has the covariance :math:`S_w`.
+        What is mixed into covariances. A number g replaces each covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
+        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
+        covariance :math:`S_w`.
 
     Attributes
     ----------
@@ -62,6 +63,10 @@ class HLDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    HDA, LDA
 
     References
     ----------

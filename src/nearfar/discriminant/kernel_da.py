@@ -48,7 +48,7 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     Parameters
     ----------
     n_components : int or None, default=None
-        At most ``n_classes - 1``; None takes as many as possible.
+        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
     kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
         As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
         transform. A function cannot be kept in a model file.
@@ -61,15 +61,15 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     coef0 : float, default=1
         Of the kernels "poly" and "sigmoid".
     ridge : float, default=1e-6
-        Share of the mean eigenvalue of :math:`K_t` that is added to all.
+        What is added to variances: a share of the mean eigenvalue of :math:`K_t`.
     n_directions : int, "auto" or None, default=None
-        Leading directions of kernel PCA that are used. None is all that are not empty; "auto" is a
-        tenth of the landmarks, from 10 to 50.
+        Leading directions of kernel PCA. None is all that are not empty; "auto" is a tenth of the
+        landmarks, from 10 to 50.
     n_landmarks : int, "auto" or None, default="auto"
         Training rows that span the directions, drawn from each class by its share. "auto" is all
         of up to 1000 rows, else 1000; None is all. A precomputed kernel uses all.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -82,6 +82,10 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         Directions used.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    LDA, KernelMGMKLD, KernelPCA
 
     References
     ----------

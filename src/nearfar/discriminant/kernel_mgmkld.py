@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
-from nearfar.base import Learner, LearnerTags
+from nearfar.base import Learner, LearnerTags, LinearLearner
 from nearfar.base.kernel_coordinates import (
     KERNEL_PARAMETERS,
     LANDMARK_PARAMETERS,
@@ -19,6 +19,7 @@ from nearfar.base.kernel_coordinates import (
 from nearfar.base.progress import lent_channel
 from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
+from nearfar.state import State, object_of
 
 # Directions at most, with "auto".
 _DIRECTIONS = 200
@@ -66,7 +67,7 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
     estimator : MGMKLD, optional
         Its settings; None is ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -80,6 +81,10 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
         As in MGMKLD.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    MGMKLD, MultimodalKernelMGMKLD, KernelDA
 
     References
     ----------
@@ -97,6 +102,7 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
     """
 
     learner_tags = LearnerTags(reads="instances")
+    state = State({"estimator_": object_of(LinearLearner, q="q", p="d")})
     settings = ({"kernel": "poly", "degree": 2},)
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,

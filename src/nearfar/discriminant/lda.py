@@ -21,7 +21,7 @@ from nearfar.summaries.whitening import (
     between_axes,
     between_range,
     rank_tolerance,
-    regularised_within,
+    regularized_within,
     total_axes,
     total_range,
     total_whitener,
@@ -82,8 +82,8 @@ class LDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        At most ``n_classes - 1`` for J1 and J2; None takes as many as possible there, and
-        ``min(n_classes - 1, rank)`` for J3 and J4, which may take more.
+        Dimension of the output; at most ``n_classes - 1`` for J1 and J2; None takes as many as
+        possible there, and ``min(n_classes - 1, rank)`` for J3 and J4, which may take more.
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
         What is maximised.
     pair : {"between_within", "between_total", "total_within"}, default="between_within"
@@ -93,10 +93,10 @@ class LDA(StatisticsLearner):
         Weight in J3: a number, or chosen as the trace ratio at its optimum (J3 then equals J4),
         the largest generalised eigenvalue, or the sum of the leading ones.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces :math:`S_w` by :math:`(1-g) S_w + g (\mathrm{tr} S_w / p) I`. "auto"
-        changes nothing while :math:`S_w` is regular where the data vary; else it mixes in 0.1 % of
-        :math:`S_t`, which makes n < p work and depends on no units. For the solvers "eigen",
-        "pca" and "qr".
+        What is mixed into covariances. A number g replaces :math:`S_w` by
+        :math:`(1-g) S_w + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while :math:`S_w` is
+        regular where the data vary; else it mixes in 0.1 % of :math:`S_t`, which makes n < p work
+        and depends on no units. For the solvers "eigen", "pca" and "qr".
     solver : {"eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"}, default="eigen"
         How J1 and J2 are solved, as in the table. J3 and J4 have "eigen" only.
     n_principal : int or None, default=None
@@ -104,7 +104,7 @@ class LDA(StatisticsLearner):
         are, at most n_samples - n_classes, so that :math:`S_w` is regular among them: barely so,
         and fewer are often far better.
     ridge : float, default=0.001
-        The number :math:`\gamma` of the solver "ridge", in the unit of a variance.
+        What is added to variances: :math:`\gamma` of the solver "ridge", in the unit of a variance.
 
     Attributes
     ----------
@@ -123,6 +123,10 @@ class LDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    DLDA, KernelDA, MGMKLD, PCA
 
     References
     ----------
@@ -233,7 +237,7 @@ class LDA(StatisticsLearner):
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
         """J3, J4: eigenvectors of S_1 - zeta S_2 in an orthonormal basis of the data's range."""
-        basis, image, within, W = regularised_within(statistics, self.shrinkage, standardise=False)
+        basis, image, within, W = regularized_within(statistics, self.shrinkage, standardize=False)
         between = image.between_scatter() / statistics.total_weight
         tolerance = rank_tolerance(statistics)
         T = whitener(between + within, tolerance)
@@ -323,7 +327,7 @@ def _qr(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _ridge(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    B, image = total_range(statistics, standardise=False)
+    B, image = total_range(statistics, standardize=False)
     within = image.within_scatter() / statistics.total_weight
     within.flat[:: len(within) + 1] += lda.ridge
     return B @ whitener(within, rank_tolerance(statistics))

@@ -42,12 +42,12 @@ class MGMKLD(MGMD):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
         number of features if that is less. Solutions are not nested: fit anew for another number.
     eta : float or None, default=None
-        Weight of equality of the divergences, from 0 to c(c-1). None is the smaller of 2c and
-        c(c-1) - 1, which all experiments of reference [1] have in common. At c(c-1) only
-        equality counts, and classes may be merged.
+        Weight of equality. It is from 0 to c(c-1); None is the smaller of 2c and c(c-1) - 1, which
+        all experiments of reference [1] have in common. At c(c-1) only equality counts, and classes
+        may be merged.
     alpha : float in [0, 1] or None, default=None
         Instead of eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
@@ -56,26 +56,27 @@ class MGMKLD(MGMD):
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all alike.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces each class covariance by
+        What is mixed into covariances. A number g replaces each class covariance by
         :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
         them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
         singular one are infinite. A class of one row gets the pooled covariance.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA, then from directions in which the classes differ, drawn by chance;
-        "lda" is the first alone; "random" starts anywhere; an array is a first start of your own,
-        for instance the ``components_`` of an earlier fit.
+        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
+        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
+        start of your own, for instance the ``components_`` of an earlier fit.
     n_init : int, default=5
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" is the published loop of fixed steps; it is slow and stops far from the optimum.
+        "steepest" takes fixed steps along the gradient: the published loop, which is slow and stops
+        far from the optimum.
     max_iter : int, default=500
-        Steps from each start at most.
+        Steps at most: from each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector on the subspace moves by less.
     random_state : int, RandomState or None, default=0
-        For the random starts.
+        The seed of what is drawn: the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -104,6 +105,10 @@ class MGMKLD(MGMD):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    MGMD, GADA, MultimodalMGMKLD, KernelMGMKLD
 
     References
     ----------

@@ -17,6 +17,7 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
+from nearfar.state import Sizes, State, labels, need, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -47,33 +48,33 @@ class MODA(Searching, StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
         number of features if that is less.
     n_clusters : int, default=1
         Parts of each class, found by a normalised cut where features have unit variance within
         the classes. A class has at most one for two rows. Above 1 all rows are needed at once:
         there is no ``partial_fit``.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces each covariance by :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`,
-        :math:`S_w` being pooled over the parts. "auto" changes nothing while all of them are
-        regular; else it mixes 30 % of :math:`S_w` into each. A part of one row has the covariance
-        :math:`S_w`.
+        What is mixed into covariances. A number g replaces each covariance by
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`, :math:`S_w` being pooled over the parts.
+        "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w` into
+        each. A part of one row has the covariance :math:`S_w`.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA of the parts, then from directions in which they differ, drawn by
-        chance; "lda" is the first alone; "random" starts anywhere; an array is a first start of
-        your own.
+        Where to start. "auto" starts from LDA of the parts, then from directions in which they
+        differ, drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a
+        first start of your own.
     n_init : int, default=3
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         "steepest" takes fixed steps along the gradient.
     max_iter : int, default=500
-        Steps from each start at most.
+        Steps at most: from each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector on the subspace moves by less.
     random_state : int, RandomState or None, default=0
-        For the cuts and the random starts.
+        The seed of what is drawn: the cuts and the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -101,6 +102,10 @@ class MODA(Searching, StatisticsLearner):
     statistics_ : ClassStatistics
         What was accumulated, of the parts.
 
+    See Also
+    --------
+    ODA, MultimodalMGMKLD
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.2,
@@ -126,6 +131,7 @@ class MODA(Searching, StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    state = State({"_owners": optional(labels("clusters"))})
     pooled_statistics = False
     settings = ({"n_clusters": 2}, {"n_clusters": 3}, {"shrinkage": 0.1})
     parameters: ClassVar = {
@@ -199,9 +205,16 @@ class MODA(Searching, StatisticsLearner):
         self.__dict__.pop("_owners", None)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more rows; new classes may appear. Only with ``n_clusters=1``.
+        """Accumulate more rows; new classes may appear unless ``classes`` were given.
+
+        Only with ``n_clusters=1``.
 
         Parameters
         ----------
@@ -209,6 +222,9 @@ class MODA(Searching, StatisticsLearner):
             More training points.
         y : array-like of shape (n_samples,)
             Their labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that may come, as in scikit-learn; once given, others raise. Those without
+            rows so far take no part in the solve.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights of the rows.
 
@@ -228,7 +244,7 @@ class MODA(Searching, StatisticsLearner):
                 "This MODA was fitted with parts of the classes, found from all rows at once: none "
                 "can be added. Fit anew with n_clusters=1 first."
             )
-        return super().partial_fit(X, y, sample_weight=sample_weight)
+        return super().partial_fit(X, y, classes, sample_weight=sample_weight)
 
     def _cut(self, rows: Floats, classes: NDArray[Any], codes: Indices) -> tuple[Indices, Indices]:
         """The class of each part, and the part of each row."""
@@ -246,6 +262,13 @@ class MODA(Searching, StatisticsLearner):
             part_of[own] = len(owners) + cut
             owners += [code] * (int(cut.max()) + 1)
         return np.array(owners), part_of
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        if "_owners" in vars(self):
+            numbers = self.statistics_.classes
+            known = numbers.dtype.kind == "i" and set(numbers) <= set(range(sizes["clusters"]))
+            need(known, "clusters without a class.")
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Components of the subspace with the largest sum of divergences between classes."""

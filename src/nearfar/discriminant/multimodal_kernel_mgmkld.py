@@ -43,7 +43,7 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
     estimator : MultimodalMGMKLD, optional
         Its settings; None is ``MultimodalMGMKLD()``.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -57,6 +57,10 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
         As in MultimodalMGMKLD.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    MultimodalMGMKLD, KernelMGMKLD
 
     References
     ----------

@@ -19,6 +19,7 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.gaussian_divergences import KullbackLeibler
 from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import Interrupted
+from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, total_range
 
@@ -57,7 +58,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1`` or the
+        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
         number of features if that is less.
     max_clusters : int, default=10
         Components of the mixture of each class to start with.
@@ -68,35 +69,35 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         10, as let components of a quarter of the class survive; a class of fewer than 20 rows is
         one cluster then.
     eta : float or None, default=None
-        Weight of equality, from 0 to the number of ordered pairs of components of different
-        classes. None is the smaller of 2c, for c classes, and that number less one.
+        Weight of equality. It is from 0 to the number of ordered pairs of components of different
+        classes; None is the smaller of 2c, for c classes, and that number less one.
     alpha : float in [0, 1] or None, default=None
         Instead of eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
         "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran.
     priors : {"empirical", "uniform"}, default="empirical"
-        Share of each class, or all classes alike; the components of a class share its prior by
-        their weights.
+        Share of each class, or all alike; the components of a class share its prior by their
+        weights.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces each covariance of a component by
-        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
-        them is regular; else it mixes in 30 % of the pooled covariance.
+        What is mixed into covariances. A number g replaces each covariance of a component by
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of them
+        is regular; else it mixes in 30 % of the pooled covariance.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        "auto" starts from LDA of the components, then from directions in which they differ, drawn
-        by chance; "lda" is the first alone; "random" starts anywhere; an array is a first start of
-        your own.
+        Where to start. "auto" starts from LDA of the components, then from directions in which they
+        differ, drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a
+        first start of your own.
     n_init : int, default=5
         Number of starts; the best is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" is the published loop of fixed steps.
+        "steepest" takes fixed steps along the gradient: the published loop.
     max_iter : int, default=500
-        Steps from each start at most.
+        Steps at most: from each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector on the subspace moves by less.
     random_state : int, RandomState or None, default=0
-        For the mixtures and for the random starts.
+        The seed of what is drawn: the mixtures and the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -119,6 +120,10 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    See Also
+    --------
+    MGMKLD, MODA, MultimodalKernelMGMKLD
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
@@ -136,6 +141,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
+    state = State({"cluster_statistics_": object_of(ClassStatistics, p="p")})
     settings = ({"shrinkage": 0.1}, {"eta": 0.0})
     renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
@@ -227,7 +233,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
         """Components of each class, and their weighted statistics in all features."""
         whole = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
-        basis, _ = total_range(whole, standardise=True)
+        basis, _ = total_range(whole, standardize=True)
         random = check_random_state(self.random_state)
         smallest = (len(self.classes_) if self.n_components is None else self.n_components) + 1
         statistics = ClassStatistics(exact=True)
@@ -281,12 +287,12 @@ def clusters(
     d = min(d, n - 1, rows.shape[1])
     if d < 1 or max_clusters == 1:
         return np.ones((n, 1))
-    centred = rows - rows.mean(axis=0)
+    centered = rows - rows.mean(axis=0)
     if d < rows.shape[1]:
-        _, axes = descending_eigh(centred.T @ centred, d)
-        centred = centred @ axes
+        _, axes = descending_eigh(centered.T @ centered, d)
+        centered = centered @ axes
     shares = figueiredo_jain(
-        centred, max_components=max_clusters, covariance_type=covariance_type, random_state=random
+        centered, max_components=max_clusters, covariance_type=covariance_type, random_state=random
     ).responsibilities
     shares = np.where(shares < _NEGLIGIBLE, 0.0, shares)
     while shares.shape[1] > 1 and shares.sum(axis=0).min() < smallest:

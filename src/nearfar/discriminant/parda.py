@@ -108,8 +108,8 @@ class PARDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, from 1 to the number of features; None is ``n_classes - 1``, or
-        one less than the number of features if that is less.
+        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1``, or one
+        less than the number of features if that is less.
     pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
         What the objectives are: pairs of classes, or each class against the rest.
     scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
@@ -128,12 +128,13 @@ class PARDA(StatisticsLearner):
         Whether weights and the published target are made of :math:`J + 2q`, as equation 4.11
         prints the divergence.
     ridge : float, default=1e-3
-        Added to the diagonal of every covariance, where the total variance is one in all
-        directions; so it depends on no units. 0 raises where a covariance is singular. A class of
-        one row has the pooled covariance.
+        What is added to variances: those of every covariance, where the total variance is
+        one in all directions; so it depends on no units. 0 raises where a covariance is singular. A
+        class of one row has the pooled covariance.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
-        First start: the Fisher subspace, or your own; the others are that one with noise added.
-        "random" draws all of them. Weights and targets come from the Fisher subspace always.
+        Where to start: from the Fisher subspace, or your own; the other starts are that one with
+        noise added. "random" draws all of them. Weights and targets come from the Fisher subspace
+        always.
     init_noise : float, default=0.3
         Standard deviation of that noise for a whole column.
     n_init : int, default=10
@@ -150,14 +151,14 @@ class PARDA(StatisticsLearner):
     normalize_step : bool, default=True
         Steps have the length ``step``; with False the gradient is multiplied by it, as published.
     max_iter : int, default=100
-        Steps from each start at most. Along the gradient, to stop there is part of the method.
+        Steps at most: from each start. Along the gradient, to stop there is part of the method.
     tol : float, default=1e-6
         The gradient solver stops when the weighted sum of the divergences changes by less,
         relatively; L-BFGS when the projector on the subspace does.
     random_state : int, RandomState or None, default=0
-        For the starts and the drawn points.
+        The seed of what is drawn: the starts, and points from the class Gaussians.
     verbose : int, default=0
-        1 prints a line for each iteration.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -190,6 +191,10 @@ class PARDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    MGMKLD, MODA, LDA
 
     References
     ----------
@@ -337,7 +342,7 @@ class PARDA(StatisticsLearner):
         start_seed, draw_seed = random.randint(2**31 - 1, size=2)
         starts = self._starts(gaussians, kept, start_seed)
         fisher = next(starts)
-        scalarised = self._scalarised(gaussians, fisher)
+        scalarized = self._scalarized(gaussians, fisher)
         error_of = self._error_of(gaussians, kept, draw_seed)
         ends: list[SubspaceSearch] = []
         errors: list[float] = []
@@ -346,13 +351,13 @@ class PARDA(StatisticsLearner):
             error = None if error_of is None else error_of(orthonormal(found.U))
             ends.append(found)
             errors.extend([] if error is None else [error])
-            return -scalarised.sign * found.objective if error is None else error
+            return -scalarized.sign * found.objective if error is None else error
 
         def keep(found: SubspaceSearch) -> Matrix:
             U = orthonormal(found.U)
             J = gaussians.divergences(U)
             self.divergences_ = gaussians.table(J)
-            self.objective_ = scalarised.value(J)
+            self.objective_ = scalarized.value(J)
             self.objectives_per_init_ = np.array(found.objectives)
             if errors:
                 self.errors_per_init_ = np.array(errors)
@@ -362,10 +367,10 @@ class PARDA(StatisticsLearner):
 
         try:
             found = best_of_starts(
-                scalarised.objective(gaussians),
+                scalarized.objective(gaussians),
                 starts,
-                maximise=scalarised.sign > 0,
-                solver=self._solver(scalarised),
+                maximize=scalarized.sign > 0,
+                solver=self._solver(scalarized),
                 judge=judge,
             )
         except Interrupted as stop:
@@ -400,7 +405,7 @@ class PARDA(StatisticsLearner):
             else:
                 yield first if number == 0 else orthonormal(first + size * noise)
 
-    def _scalarised(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarised:
+    def _scalarized(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarized:
         """Weights and target, fixed for all starts: to change them would change the problem."""
         J = gaussians.divergences(fisher)
         shown = J + 2 * fisher.shape[1] if self.include_constant else J
@@ -422,10 +427,10 @@ class PARDA(StatisticsLearner):
         self.initial_divergences_ = gaussians.table(J)
         self.weights_ = gaussians.table(weights)
         if self.scalarization == "weighted_sum":
-            return Scalarised(weights, None)
+            return Scalarized(weights, None)
         targets = self._targets(gaussians, fisher, shown)
         self.targets_ = gaussians.table(targets)
-        return Scalarised(weights, targets)
+        return Scalarized(weights, targets)
 
     def _targets(self, gaussians: ClassObjectives, fisher: Matrix, shown: Matrix) -> Matrix:
         if not isinstance(self.target, str):
@@ -440,13 +445,13 @@ class PARDA(StatisticsLearner):
         return np.array(
             [
                 search_subspace(
-                    Scalarised(alone, None).objective(gaussians), fisher, max_iter=200, tol=1e-4
+                    Scalarized(alone, None).objective(gaussians), fisher, max_iter=200, tol=1e-4
                 ).objective
                 for alone in np.eye(len(shown))
             ]
         )
 
-    def _solver(self, scalarised: Scalarised) -> Callable[..., SubspaceSearch]:
+    def _solver(self, scalarized: Scalarized) -> Callable[..., SubspaceSearch]:
         report = report_of(self)
         if self.solver == "lbfgs":
             return partial(search_subspace, max_iter=self.max_iter, tol=self.tol, report=report)
@@ -455,10 +460,10 @@ class PARDA(StatisticsLearner):
         return partial(
             climb_subspace,
             step=self.step,
-            normalise=self.normalize_step,
+            normalize=self.normalize_step,
             max_iter=self.max_iter,
             tol=self.tol,
-            watched=lambda: scalarised.weighted_sum,
+            watched=lambda: scalarized.weighted_sum,
             report=report,
         )
 
@@ -628,7 +633,7 @@ def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
     return np.asarray(weights / weights.sum())
 
 
-class Scalarised:
+class Scalarized:
     """One number for all divergences J: their weighted sum, or squared distance to targets.
 
     Parameters

@@ -35,8 +35,8 @@ class PCA(StatisticsLearner):
     Parameters
     ----------
     n_components : int, float or None, default=None
-        How many directions to keep; a number below 1 is the share of the variance to keep; None
-        keeps every direction that has variance.
+        Dimension of the output; a number below 1 is the share of the variance to keep, None keeps
+        every direction that has variance.
     whiten : bool, default=False
         Scale the components to unit variance.
 
@@ -51,6 +51,10 @@ class PCA(StatisticsLearner):
         sample weights where this is below 2.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    LDA, KernelPCA, RandomProjection
 
     References
     ----------
@@ -83,7 +87,7 @@ class PCA(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """Leading eigenvectors of the total covariance."""
-        basis, image = total_range(statistics, standardise=False)
+        basis, image = total_range(statistics, standardize=False)
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)

@@ -85,7 +85,7 @@ def search_components(
     n_components: int,
     *,
     family: GaussianFamily,
-    maximise: bool = True,
+    maximize: bool = True,
     invariant: bool = True,
     keep: Callable[[Matrix], None] | None = None,
 ) -> Matrix:
@@ -108,7 +108,7 @@ def search_components(
         q.
     family : GaussianFamily
         The classes in the coordinates xT, which say where to start.
-    maximise : bool, default=True
+    maximize : bool, default=True
         False minimises.
     invariant : bool, default=True
         Whether UB gives the same value as U for every invertible B. If not, U stays orthonormal.
@@ -121,8 +121,8 @@ def search_components(
         Principal axes of the class means in the subspace, with pooled within-class covariance I.
     """
     steps = min(_SCOUTING, learner.max_iter) if learner.solver == "lbfgs" else 0
-    scout = partial(search_subspace, objective, maximise=maximise, max_iter=steps, polish=False)
-    rank = partial(_scouted, scout, maximise=maximise)
+    scout = partial(search_subspace, objective, maximize=maximize, max_iter=steps, polish=False)
+    rank = partial(_scouted, scout, maximize=maximize)
     starts = _starts(learner, statistics, basis, n_components, family, rank)
     solver: Callable[..., SubspaceSearch] = search_subspace
     options: dict[str, Any] = {"max_iter": learner.max_iter, "report": report_of(learner)}
@@ -133,7 +133,7 @@ def search_components(
             starts = (start / np.linalg.norm(start) for start in starts)
         solver = climb_subspace
         options |= {"step": _KAPPA, "tol": _STEADY, "shrink": 1.0}
-        options |= {"normalise": False, "orthonormalise": not invariant}
+        options |= {"normalize": False, "orthonormalize": not invariant}
 
     def kept(found: SubspaceSearch) -> Matrix:
         learner.objective_ = found.objective
@@ -145,7 +145,7 @@ def search_components(
         return subspace_components(statistics, basis, U)
 
     try:
-        found = best_of_starts(objective, starts, maximise=maximise, solver=solver, **options)
+        found = best_of_starts(objective, starts, maximize=maximize, solver=solver, **options)
     except Interrupted as stop:
         stop.components = kept(stop.found)
         raise
@@ -196,14 +196,20 @@ def _starts(
         # By chance, large ones sooner: those of size zero tell no classes apart.
         odds = np.log(np.maximum(sizes, np.finfo(float).tiny))
         orders = [np.argsort(-(odds + random.gumbel(size=len(odds)))) for _ in range(_CANDIDATES)]
-        start = best_of(axes[:, order[:n_components]] for order in orders)
+        anywhere = random.normal(size=(_CANDIDATES, len(odds), n_components))
+        start = best_of(
+            [
+                *(axes[:, order[:n_components]] for order in orders),
+                *(orthonormal(axes @ mix) for mix in anywhere),
+            ]
+        )
         if start is None:  # none where the objective is finite
             start = orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
         yield start
 
 
 def _scouted(
-    scout: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximise: bool
+    scout: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximize: bool
 ) -> Matrix | None:
     """Where the best candidate is after a few steps."""
     best: SubspaceSearch | None = None
@@ -212,7 +218,7 @@ def _scouted(
             found = scout(candidate)
         except ValueError:  # not finite there
             continue
-        if best is None or (found.objective > best.objective) == maximise:
+        if best is None or (found.objective > best.objective) == maximize:
             best = found
     return None if best is None else best.U
 
@@ -241,7 +247,9 @@ def class_directions(
         share = random.uniform()
         ties = (frame * random.normal(size=frame.shape[1])) @ frame.T
         values, axes = linalg.eigh(share * C + (1 - share) * B + _TIE * ties)
-        yield np.abs(values), axes
+        # Signs by what the classes say too, relative to the first: mixtures of axes depend on them.
+        signs = np.sign(axes.T @ (C @ (B + _TIE * ties)) @ axes[:, -1])
+        yield np.abs(values), axes * np.where(signs == 0, 1.0, signs)
 
 
 def _fisher_start_filled(

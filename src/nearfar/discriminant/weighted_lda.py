@@ -37,11 +37,11 @@ class WeightedLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        At most ``n_classes - 1``; None takes as many as possible.
+        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
     power : float, default=8
         The exponent a, at most 50.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        As in :class:`LDA`.
+        What is mixed into covariances: as in :class:`LDA`.
 
     Attributes
     ----------
@@ -56,6 +56,10 @@ class WeightedLDA(StatisticsLearner):
         The labels.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    APAC, FractionalStepLDA, LDA
 
     References
     ----------

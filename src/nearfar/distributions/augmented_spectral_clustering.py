@@ -38,25 +38,28 @@ class AugmentedSpectralClustering(SpectralClusters):
     n_clusters : int, default=2
         How many clusters.
     n_neighbors : int, default=8
-        Neighbours of each point, itself not counted; the works take 5 to 16.
+        Neighbours of each row; itself is not counted. The works take 5 to 16.
     form : {"smoothed", "raw"}, default="smoothed"
-        Of the Gaussians: about the mean of the neighbourhood, or about the point.
+        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity d, as in :class:`EuclideanEmbedding`.
-    width, quantile : float or None, default=None and 0.5
-        The width :math:`\sigma`, or which quantile of the dissimilarities it is.
+        The dissimilarity: d, one of those of :class:`EuclideanEmbedding`, but not "precomputed".
+    width : float or None, default=None
+        Width of the kernel: :math:`\sigma`; None takes a quantile of the dissimilarities.
+    quantile : float from 0 to 1, default=0.5
+        Which quantile of the dissimilarities the width is.
     ridge : float or "auto", default="auto"
-        :math:`\gamma`, in squared units of X; the works take 1.
+        What is added to variances: :math:`\gamma`, in squared units of X; the works take 1.
     standardize : bool, default=False
         Divide each feature by its standard deviation first.
     recognize : bool, default=True
-        Whether new points that equal a training point are taken for it.
+        Whether new points that equal a training point are taken for it; they are then not their own
+        neighbours.
     n_init : int, default=10
-        Starts of k-means; the best is kept.
+        Number of starts; the best is kept. They are those of k-means.
     random_state : int, RandomState or None, default=0
-        The seed of these starts.
+        The seed of what is drawn: the starts of k-means.
     n_jobs : int or None, default=None
-        Threads for dissimilarities; None means 1, -1 all cores.
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------
@@ -72,6 +75,10 @@ class AugmentedSpectralClustering(SpectralClusters):
         :math:`\sigma`.
     gaussians_ : Gaussians
         Of the training points.
+
+    See Also
+    --------
+    SpectralClustering, SetSpectralClustering, MVEMClassifier
 
     References
     ----------

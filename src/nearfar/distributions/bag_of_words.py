@@ -16,6 +16,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.distributions.objects import deviations, without_tables
 from nearfar.parameters import boolean, integer, one_of, random_state
+from nearfar.state import State, floats, table
 from nearfar.summaries.sets import Sets, as_sets
 
 __all__ = ["BagOfWords"]
@@ -51,11 +52,11 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         What a histogram holds: shares that sum to one, numbers of vectors, or square roots of
         shares, whose distances are those of Hellinger.
     standardize : bool, default=True
-        Divide each feature by its standard deviation over the training vectors first.
+        Divide each feature by its standard deviation first: that over the training vectors.
     n_init : int, default=3
-        Starts of k-means, of which the best is kept.
-    random_state : int, RandomState instance or None, default=0
-        The seed of k-means.
+        Number of starts; the best is kept. They are those of k-means.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: the starts of k-means.
 
     Attributes
     ----------
@@ -90,6 +91,11 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
 
     # Words are training vectors where there are no more of these than words.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    state = State(
+        {"words_": table("q", "p"), "scale_": floats("p", above=0)},
+        fitted="words_",
+        rows="words_",
+    )
     renamed: ClassVar = {"scale": "standardize"}
     parameters: ClassVar = {
         "n_words": [integer(1)],

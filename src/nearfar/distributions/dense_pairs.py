@@ -46,7 +46,7 @@ from nearfar.summaries.gaussians import Gaussians
 class Frame:
     """Coordinates in which a typical covariance is the identity: x goes to L₀⁻¹(x - centre)."""
 
-    centre: Matrix
+    center: Matrix
     root: Matrix
 
     @classmethod
@@ -82,7 +82,7 @@ class DenseSide:
     @classmethod
     def of(cls, gaussians: Gaussians, frame: Frame, factors: Matrix) -> DenseSide:
         """Gaussians with Cholesky factors, moved to a frame."""
-        means = frame.solve((gaussians.means - frame.centre)[:, :, None])[:, :, 0]
+        means = frame.solve((gaussians.means - frame.center)[:, :, None])[:, :, 0]
         return cls(means, frame.solve(factors))
 
     def __getitem__(self, key: slice) -> DenseSide:

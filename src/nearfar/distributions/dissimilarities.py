@@ -265,9 +265,9 @@ def _sides(
         return _Side(A.means, None), _Side(columns.means, None)
     with one_blas_thread():  # all products are small
         if method == "low_rank":
-            centre = columns.means.mean(axis=0)
-            right: Any = LowRankSide.of(columns, centre)
-            left = right if B is None else LowRankSide.of(A, centre)
+            center = columns.means.mean(axis=0)
+            right: Any = LowRankSide.of(columns, center)
+            left = right if B is None else LowRankSide.of(A, center)
         else:
             factors = columns.cholesky()
             frame = Frame.of(columns, factors)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.objects import OverDistributions
+from nearfar.state import State, floats
 
 
 class _DistributionEmbedding(Embedding, OverDistributions):
@@ -21,6 +22,9 @@ class _DistributionEmbedding(Embedding, OverDistributions):
     """
 
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    state = State(
+        {"embedding_": floats("n", "q"), "_axes": floats("n", "q"), "eigenvalues_": floats("q")}
+    )
     takes_points = True
 
     n_components: int | float | str

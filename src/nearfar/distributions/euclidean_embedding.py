@@ -13,13 +13,14 @@ from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.spectral_step import (
     Spectrum,
     distance_axes,
-    double_centred,
+    double_centered,
     first_solution,
     is_positive,
     leading_spectrum,
     smallest_eigenvalue,
     warn_of_empty,
 )
+from nearfar.state import State, floats, number
 
 # A share of negative eigenvalues up to this may be rounding, or the error of its estimate.
 _ROUNDING = 1e-8
@@ -42,8 +43,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
     besides their place.
 
     The works say that such distances always embed exactly. They do not: K has negative eigenvalues
-    unless d is "hellinger" or "mean". These are left out, and ``negative_mass_`` says how much they
-    weigh.
+    unless d is "hellinger" or "mean". These are left out, and ``negative_share_`` says how much
+    they weigh.
 
     Cost: :math:`n (n-1) / 2` dissimilarities, of :math:`O(p^3)` each for the default; then
     :math:`O(n^3)` up to 1000 objects and some twenty products of :math:`O(n^2)` beyond. Memory:
@@ -52,8 +53,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
     Parameters
     ----------
     n_components : int, float or "positive", default=2
-        Dimension of the embedding; "positive" for as many as there are positive eigenvalues, a
-        number up to 1.0 for as many as have that share of their sum. (The latter two find all
+        Dimension of the output; "positive" for as many as there are positive eigenvalues, a number
+        up to 1.0 for as many as have that share of their sum. (The latter two find all
         eigenvalues.)
     metric : str, default="bhattacharyya_riemann"
         The dissimilarity: "jeffreys", "bhattacharyya", "hellinger", "riemann", "jeffreys_riemann",
@@ -64,20 +65,22 @@ class EuclideanEmbedding(_DistributionEmbedding):
         squared dissimilarities of different objects, which makes all eigenvalues positive and
         keeps the clusters of pairwise costs; or raise.
     ridge : float or "auto", default="auto"
-        Added to all variances, of sets or points; see :meth:`nearfar.Gaussians.from_sets`.
+        What is added to variances: those of sets or points; see
+        :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        Shrinks the covariances of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature of sets or points by its standard deviation over all training vectors.
+        Divide each feature by its standard deviation first: that of sets or points over all
+        training vectors.
     n_neighbors : int, default=8
-        Neighbours of each point, if X holds points.
+        Neighbours of each row; only if X holds points.
     form : {"smoothed", "raw"}, default="smoothed"
-        Of the Gaussians of points; see :meth:`nearfar.Gaussians.from_neighborhoods`.
+        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
     recognize : bool, default=True
-        Whether ``transform`` takes a point that equals a training point for that point, which is
-        not its own neighbour.
+        Whether new points that equal a training point are taken for it; they are then not their own
+        neighbours.
     n_jobs : int or None, default=None
-        Threads for dissimilarities; None means 1, -1 all cores.
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------
@@ -85,7 +88,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         The training objects.
     eigenvalues_ : ndarray of shape (n_components,)
         Of K, the largest first. Where one is not positive the coordinate is zero.
-    negative_mass_ : float
+    negative_share_ : float
         :math:`\sum_{\lambda<0} |\lambda| / \sum |\lambda|` of K, before a shift. Estimated beyond
         1000 objects.
     shift_ : float
@@ -121,6 +124,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
     True
     """
 
+    renamed: ClassVar = {"negative_mass_": "negative_share_"}
+    state = State({"_means": floats("n"), "shift_": number(0), "negative_share_": number()})
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "indefinite": [one_of("clip", "shift", "raise")],
@@ -128,7 +133,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         **POINT_PARAMETERS,
     }
 
-    negative_mass_: float
+    negative_share_: float
     shift_: float
 
     def __init__(
@@ -160,8 +165,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         squared = D**2
         means = squared.mean(axis=0)
         self.shift_ = 0.0
-        found = self._spectrum(double_centred(squared, in_place=self.indefinite != "shift"))
-        self.negative_mass_ = found.negative_share
+        found = self._spectrum(double_centered(squared, in_place=self.indefinite != "shift"))
+        self.negative_share_ = found.negative_share
         if self.indefinite == "raise" and found.negative_share > _ROUNDING:
             raise ValueError(
                 f"indefinite='raise': the negative eigenvalues of the centred dissimilarities have "
@@ -169,11 +174,11 @@ class EuclideanEmbedding(_DistributionEmbedding):
                 "metric."
             )
         if self.indefinite == "shift" and found.negative_share > 0:
-            self.shift_ = -2 * smallest_eigenvalue(double_centred(squared))
+            self.shift_ = -2 * smallest_eigenvalue(double_centered(squared))
             squared += self.shift_
             np.fill_diagonal(squared, 0.0)
             means = squared.mean(axis=0)
-            found = self._spectrum(double_centred(squared, in_place=True))
+            found = self._spectrum(double_centered(squared, in_place=True))
         values, vectors = self._kept(found)
         warn_of_empty("EuclideanEmbedding", values)
         self.eigenvalues_, self._means = values, means

@@ -21,6 +21,7 @@ from nearfar.solvers.spectral_step import (
     unit_rows,
     warn_of_empty,
 )
+from nearfar.state import State, floats, number
 
 Graph = Literal["full", "knn", "radius"]
 
@@ -57,14 +58,14 @@ class LaplacianEmbedding(_DistributionEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity, as in :class:`EuclideanEmbedding`.
+        The dissimilarity: as in :class:`EuclideanEmbedding`.
     width : float or None, default=None
-        :math:`\sigma`; None takes a quantile of the dissimilarities. (The works give
-        "bhattacharyya" the width 1, with which its kernel is positive definite.)
+        Width of the kernel: :math:`\sigma`; None takes a quantile of the dissimilarities. (The
+        works give "bhattacharyya" the width 1, with which its kernel is positive definite.)
     quantile : float from 0 to 1, default=0.5
-        Which one; 0.1, 0.5 and 0.9 are what to try.
+        Which quantile of the dissimilarities the width is; 0.1, 0.5 and 0.9 are what to try.
     graph : {"full", "knn", "radius"}, default="full"
         Edges between all objects; between each and its nearest, in one direction or the other; or
         between those not farther apart than ``radius``.
@@ -81,8 +82,23 @@ class LaplacianEmbedding(_DistributionEmbedding):
         eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} / \sqrt{D_{ii}}`.
     normalize : bool, default=False
         Bring the place of each object to length 1, as for spectral clustering.
-    ridge, shrinkage, standardize, n_neighbors, form, recognize, n_jobs
-        As in :class:`EuclideanEmbedding`.
+    ridge : float or "auto", default="auto"
+        What is added to variances: those of sets or points; see
+        :meth:`nearfar.Gaussians.from_sets`.
+    shrinkage : float, "ledoit_wolf", "oas" or None, default=None
+        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+    standardize : bool, default=False
+        Divide each feature by its standard deviation first: that of sets or points over all
+        training vectors.
+    n_neighbors : int, default=8
+        Neighbours of each row; only if X holds points.
+    form : {"smoothed", "raw"}, default="smoothed"
+        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
+    recognize : bool, default=True
+        Whether new points that equal a training point are taken for it; they are then not their own
+        neighbours.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------
@@ -96,6 +112,10 @@ class LaplacianEmbedding(_DistributionEmbedding):
         :math:`\sigma`.
     gaussians_ : Gaussians
         Of the training objects, unless dissimilarities were given.
+
+    See Also
+    --------
+    EuclideanEmbedding, SetEmbedding, LaplacianEigenmaps
 
     References
     ----------
@@ -117,6 +137,9 @@ class LaplacianEmbedding(_DistributionEmbedding):
     [1, 1, -1, -1, -1]
     """
 
+    state = State(
+        {"_reach": floats("n"), "degrees_": floats("n"), "width_": number(0, open_low=True)}
+    )
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "graph": [one_of("full", "knn", "radius")],

@@ -44,12 +44,12 @@ class LowRankSide:
         self.ridge = ridge
 
     @classmethod
-    def of(cls, gaussians: Gaussians, centre: Matrix) -> LowRankSide:
+    def of(cls, gaussians: Gaussians, center: Matrix) -> LowRankSide:
         """Gaussians of low rank, their means about a centre."""
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, sizes, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
         axes = np.ascontiguousarray(U.transpose(0, 2, 1))
-        side = cls(gaussians.means - centre, axes, np.square(sizes), gaussians.ridge)
+        side = cls(gaussians.means - center, axes, np.square(sizes), gaussians.ridge)
         if not side.condition.max(initial=0) < _SINGULAR:
             k = int(np.argmax(side.condition))
             raise ValueError(

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer
 from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, quantile_width
-from nearfar.solvers.spectral_step import double_centred, share_of_negative
+from nearfar.solvers.spectral_step import double_centered, share_of_negative
 from nearfar.words import count, percent
 
 __all__ = ["MetricReport", "metric_closure", "metric_report"]
@@ -41,7 +41,7 @@ class MetricReport:
         How many ordered triples were looked at.
     is_exhaustive : bool
         Whether these were all.
-    negative_mass : float
+    negative_share : float
         The share of negative eigenvalues, by absolute value, in the double-centred matrix
         -½HD²H: 0 if and only if D embeds in a Euclidean space.
     smallest_eigenvalue, largest_eigenvalue : float
@@ -59,7 +59,7 @@ class MetricReport:
     worst_triple: tuple[int, int, int] | None
     n_triples: int
     is_exhaustive: bool
-    negative_mass: float
+    negative_share: float
     smallest_eigenvalue: float
     largest_eigenvalue: float
     kernel_width: float
@@ -73,7 +73,7 @@ class MetricReport:
     @property
     def is_euclidean(self) -> bool:
         """Whether there are points with these distances."""
-        return self.negative_mass == 0
+        return self.negative_share == 0
 
     def __str__(self) -> str:
         looked = "all" if self.is_exhaustive else "a sample of"
@@ -88,7 +88,7 @@ class MetricReport:
                 f"{self.largest_violation:.4g}"
             )
         lines.append(
-            f"negative mass of the double-centred matrix: {percent(self.negative_mass)}"
+            f"negative mass of the double-centred matrix: {percent(self.negative_share)}"
             + (" (Euclidean)" if self.is_euclidean else "")
         )
         lines.append(
@@ -154,7 +154,7 @@ def metric_report(
         _all_triples(D) if every <= max_triples else _sampled_triples(D, max_triples, random_state)
     )
     largest, triple = worst
-    centred = np.asarray(np.linalg.eigvalsh(double_centred(D**2)), np.float64)
+    centered = np.asarray(np.linalg.eigvalsh(double_centered(D**2)), np.float64)
     sigma = _typical(D) or 1.0 if width is None else width
     kernel = np.linalg.eigvalsh(exponential_kernel(D, sigma))
     return MetricReport(
@@ -164,9 +164,9 @@ def metric_report(
         worst_triple=triple,
         n_triples=looked,
         is_exhaustive=every <= max_triples,
-        negative_mass=share_of_negative(centred) if D.any() else 0.0,
-        smallest_eigenvalue=float(centred[0]),
-        largest_eigenvalue=float(centred[-1]),
+        negative_share=share_of_negative(centered) if D.any() else 0.0,
+        smallest_eigenvalue=float(centered[0]),
+        largest_eigenvalue=float(centered[-1]),
         kernel_width=float(sigma),
         kernel_smallest_eigenvalue=float(kernel[0]),
     )

@@ -23,6 +23,19 @@ from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_repair import checked_dissimilarities, checked_square
+from nearfar.state import (
+    Sizes,
+    State,
+    Word,
+    check_words,
+    choice,
+    floats,
+    indices,
+    need,
+    object_of,
+    unsigned,
+    whole,
+)
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets, as_sets
 from nearfar.words import count
@@ -56,9 +69,26 @@ _CALLED = {
 }
 
 
+# What is kept of training objects that are not given by their dissimilarities alone.
+_OBJECTS: dict[str, Word] = {
+    "gaussians_": object_of(Gaussians, n="n", p="p"),
+    "_prints": unsigned("n", 2),
+    "_firsts": indices("n", below="n"),
+}
+
+
 class OverDistributions(Estimator):
     """What learners over distributions share: training objects, and dissimilarities to them."""
 
+    # One Gaussian a set or point; that of a set of one vector is the vector.
+    state = State(
+        {
+            "_kind": choice("gaussians", "sets", "points", "precomputed"),
+            "_n_objects": whole("n", low=1),
+        },
+        fitted="_kind",
+        rows="_n_objects",
+    )
     #: Whether a table of points is taken, through the augmented space.
     takes_points: ClassVar[bool] = False
 
@@ -85,6 +115,20 @@ class OverDistributions(Estimator):
         tags.input_tags.pairwise = self.metric == "precomputed"
         tags.input_tags.two_d_array = self.takes_points
         return tags
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        if self._kind == "precomputed":
+            fits = sizes["n"] == sizes.get("p")
+            need(fits, "there is not one dissimilarity for each training object.")
+            return
+        check_words(vars(self), _OBJECTS, sizes)
+        if self._kind != "gaussians":
+            need(self.gaussians_.added_ridge is not None, "no ridge for new objects.")
+            if self.standardize:
+                check_words(vars(self), {"scale_": floats("p", above=0)}, sizes)
+        if self._kind == "points":
+            check_words(vars(self), {"_points": floats("n", "p")}, sizes)
 
     # ------------------------------------------------------------------ training objects
 

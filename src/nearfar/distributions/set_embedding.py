@@ -14,6 +14,7 @@ from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
 from nearfar.parameters import integer, one_of, real
+from nearfar.state import State, object_of
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import as_sets
 
@@ -41,25 +42,29 @@ class SetEmbedding(Embedding):
     Parameters
     ----------
     n_components : int, default=10
-        Dimension of the vectors; for "euclidean" also "positive" or a share, as in
+        Dimension of the output; for "euclidean" also "positive" or a share, as in
         :class:`EuclideanEmbedding`.
     embedding : {"euclidean", "laplacian"}, default="euclidean"
         As above.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity d, as in :class:`EuclideanEmbedding`.
+        The dissimilarity: d, one of those of :class:`EuclideanEmbedding`, but not "precomputed".
     indefinite : {"clip", "shift", "raise"}, default="clip"
-        For "euclidean": what to do with negative eigenvalues.
-    width, quantile : float or None, default=None and 0.5
-        For "laplacian": the width of its kernel, or which quantile of D it is.
+        What to do with negative eigenvalues: leave them out; shift all, as
+        :class:`EuclideanEmbedding` does; or raise. For "euclidean" only.
+    width : float or None, default=None
+        Width of the kernel: for "laplacian"; None takes a quantile of the dissimilarities.
+    quantile : float from 0 to 1, default=0.5
+        Which quantile of the dissimilarities the width is.
     ridge : float or "auto", default="auto"
-        :math:`\gamma`, in squared units of the vectors; see :meth:`nearfar.Gaussians.from_sets`.
-        The works take 1.
+        What is added to variances: :math:`\gamma`, in squared units of the vectors; see
+        :meth:`nearfar.Gaussians.from_sets`. The works take 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        Shrinks each covariance; see :meth:`nearfar.Gaussians.from_sets`.
+        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation over all training vectors, before the ridge.
+        Divide each feature by its standard deviation first: that over all training vectors, before
+        the ridge.
     n_jobs : int or None, default=None
-        Threads for dissimilarities; None means 1, -1 all cores.
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------
@@ -67,12 +72,16 @@ class SetEmbedding(Embedding):
         The training sets.
     eigenvalues_ : ndarray of shape (n_components,)
         The largest first.
-    negative_mass_ : float
+    negative_share_ : float
         For "euclidean": the share of negative eigenvalues, which no vectors can show.
     gaussians_ : Gaussians
         Of the training sets. ``metric_report(dissimilarity(gaussians_))`` says more.
     embedder_ : EuclideanEmbedding or LaplacianEmbedding
         The fitted embedding.
+
+    See Also
+    --------
+    EuclideanEmbedding, LaplacianEmbedding, SetKNeighborsClassifier, BagOfWords
 
     References
     ----------
@@ -100,6 +109,12 @@ class SetEmbedding(Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
+    # Training objects are in the embedding.
+    state = State(
+        {"embedder_": object_of(EuclideanEmbedding, LaplacianEmbedding, n="n", p="p", q="q")},
+        fitted="embedder_",
+        rows=0,
+    )
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
         "embedding": [one_of("euclidean", "laplacian")],
@@ -211,11 +226,11 @@ class SetEmbedding(Embedding):
         return self.embedder_.eigenvalues_
 
     @property
-    def negative_mass_(self) -> float:
+    def negative_share_(self) -> float:
         """The share of negative eigenvalues."""
         if not isinstance(self.embedder_, EuclideanEmbedding):
-            raise AttributeError('negative_mass_ is for embedding="euclidean".')
-        return self.embedder_.negative_mass_
+            raise AttributeError('negative_share_ is for embedding="euclidean".')
+        return self.embedder_.negative_share_
 
     @property
     def gaussians_(self) -> Gaussians:

@@ -34,14 +34,22 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
     n_neighbors : int, default=3
         How many sets vote.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity`; "kl" is that from
-        a new set to a training set. "precomputed" takes dissimilarities of any kind, symmetric or
+        The dissimilarity: any of :func:`~nearfar.distributions.dissimilarity`; "kl" is that from a
+        new set to a training set. "precomputed" takes dissimilarities of any kind, symmetric or
         not, those of :func:`~nearfar.distributions.emd_distances` for one: all training sets with
         one another in ``fit``, then new sets (rows) with training sets.
-    ridge, shrinkage, standardize, n_jobs
-        As in :class:`SetEmbedding`.
+    ridge : float or "auto", default="auto"
+        What is added to variances: :math:`\gamma`, in squared units of the vectors; see
+        :meth:`nearfar.Gaussians.from_sets`. The works take 1.
+    shrinkage : float, "ledoit_wolf", "oas" or None, default=None
+        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+    standardize : bool, default=False
+        Divide each feature by its standard deviation first: that over all training vectors, before
+        the ridge.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win.
+        "first" lets the smallest label win; scikit-learn's classifier does so.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------
@@ -49,6 +57,10 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
         The labels.
     gaussians_ : Gaussians
         Of the training sets, unless dissimilarities were given.
+
+    See Also
+    --------
+    SetEmbedding, SetSpectralClustering, KNNClassifier
 
     References
     ----------

@@ -38,15 +38,25 @@ class SetSpectralClustering(SpectralClusters):
     n_clusters : int, default=2
         How many clusters.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity d, as in :class:`EuclideanEmbedding`.
-    width, quantile : float or None, default=None and 0.5
-        The width :math:`\sigma`, or which quantile of the dissimilarities it is.
-    ridge, shrinkage, standardize, n_jobs
-        As in :class:`SetEmbedding`.
+        The dissimilarity: d, one of those of :class:`EuclideanEmbedding`, but not "precomputed".
+    width : float or None, default=None
+        Width of the kernel: :math:`\sigma`; None takes a quantile of the dissimilarities.
+    quantile : float from 0 to 1, default=0.5
+        Which quantile of the dissimilarities the width is.
+    ridge : float or "auto", default="auto"
+        What is added to variances: :math:`\gamma`, in squared units of the vectors; see
+        :meth:`nearfar.Gaussians.from_sets`. The works take 1.
+    shrinkage : float, "ledoit_wolf", "oas" or None, default=None
+        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+    standardize : bool, default=False
+        Divide each feature by its standard deviation first: that over all training vectors, before
+        the ridge.
     n_init : int, default=10
-        Starts of k-means; the best is kept.
+        Number of starts; the best is kept. They are those of k-means.
     random_state : int, RandomState or None, default=0
-        The seed of these starts.
+        The seed of what is drawn: the starts of k-means.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores. They compute dissimilarities.
 
     Attributes
     ----------
@@ -62,6 +72,10 @@ class SetSpectralClustering(SpectralClusters):
         :math:`\sigma`.
     gaussians_ : Gaussians
         Of the training sets.
+
+    See Also
+    --------
+    SetEmbedding, SetKNeighborsClassifier, SpectralClustering
 
     References
     ----------

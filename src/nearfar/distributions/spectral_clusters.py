@@ -17,6 +17,7 @@ from nearfar.base import Learner
 from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC
 from nearfar.parameters import Allowed, integer, one_of, random_state
+from nearfar.state import State, floats, indices, object_of
 from nearfar.summaries.gaussians import Gaussians
 
 #: What the parameters of both may be.
@@ -32,6 +33,17 @@ CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
 
 class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     """Clusters of distributions by their leading eigenvectors, brought to unit length."""
+
+    # Training objects are in the embedding.
+    state = State(
+        {
+            "laplacian_": object_of(LaplacianEmbedding, n="n", q="q"),
+            "cluster_centers_": floats("clusters", "q"),
+            "labels_": indices("n", below="clusters"),
+        },
+        fitted="labels_",
+        rows=0,
+    )
 
     n_clusters: int
     n_init: int

@@ -228,10 +228,10 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
             f"n_neighbors={n_neighbors} must be less than half of the {n} rows for ranks."
         )
     _, near = kneighbors(outputs, n_neighbors=n_neighbors)
-    centred = inputs - inputs.mean(axis=0)
+    centered = inputs - inputs.mean(axis=0)
     excess = 0
     for block in row_blocks(n, 24 * n, at_most=512):
-        excess += int(np.maximum(_ranks(centred, block, near[block]) - n_neighbors, 0).sum())
+        excess += int(np.maximum(_ranks(centered, block, near[block]) - n_neighbors, 0).sum())
     return 1.0 - excess * 2.0 / (n * n_neighbors * (2 * n - 3 * n_neighbors - 1))
 
 
@@ -645,11 +645,11 @@ def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) 
     n, l_ = len(points), near.shape[1]
     if 2 * l_ >= n:
         return float("nan")
-    centre = points.mean(axis=0)
-    centred, asked = points - centre, queries - centre
+    center = points.mean(axis=0)
+    centered, asked = points - center, queries - center
     excess = 0
     for block in row_blocks(len(asked), (16 + l_) * n):
-        distances = squared_distances(asked[block], centred)
+        distances = squared_distances(asked[block], centered)
         mine = np.take_along_axis(distances, near[block], axis=1)
         # One more than are nearer: of equals each has the best rank.
         ranks = 1 + (distances[:, None] < mine[:, :, None]).sum(axis=2)

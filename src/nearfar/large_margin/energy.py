@@ -20,6 +20,7 @@ from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.triplet_loss import target_distances
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, real
+from nearfar.state import Sizes, State, floats, indices, need, number, table, whole
 
 
 class EnergyClassifier(ClassifierMixin, ThroughLearner):
@@ -78,6 +79,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     push_weight_ : float
         The μ that is used.
 
+    See Also
+    --------
+    LMNN, KNNClassifier, MultiMetricLMNN
+
     References
     ----------
     .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
@@ -96,6 +101,20 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
+    renamed: ClassVar = {"_centre": "_center"}
+    state = State(
+        {
+            "_points": table("n", "q"),
+            "_center": floats("q"),
+            "_order": indices("n", below="n"),
+            "_edges": indices("edges"),
+            "target_neighbors_": indices("n", "k", low=-1, below="n"),
+            "_reach": floats("n", "k"),  # minus infinity where there are no targets
+            "n_neighbors_": whole(low=1, most="n"),
+            "push_weight_": number(0, 1),
+        },
+        rows="_points",
+    )
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "n_neighbors": [none, integer(1)],
@@ -160,11 +179,19 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self._order = np.argsort(codes, kind="stable")
         self._edges = np.concatenate([[0], np.cumsum(sizes)])
         # Any point amid the data serves; a median is not carried away by a few far rows.
-        self._centre = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
+        self._center = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
         placed = self._placed(points, "X")
         self._reach = 1.0 + target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
         return self
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        n, edges = sizes["n"], self._edges
+        need(len(np.unique(self._order)) == n, "_order names points twice.")
+        need(len(edges) == sizes["c"] + 1, "_edges are not the points of each class.")
+        rising = edges[0] == 0 and edges[-1] == n and (edges[1:] > edges[:-1]).all()
+        need(rising, "_edges: classes that do not share the points out.")
 
     def energies(self, X: ArrayLike) -> Matrix:
         """The energy of each point under each label.
@@ -241,17 +268,17 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         place = np.empty(n, dtype=np.intp)
         place[self._order] = np.arange(n)
         # Pairs (centre, slot) by their target, all in the order of classes.
-        centre, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
-        target = place[self.target_neighbors_[self._order][centre, slot]]
+        center, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
+        target = place[self.target_neighbors_[self._order][center, slot]]
         by_target = np.argsort(target, kind="stable")
-        centre, slot, target = centre[by_target], slot[by_target], target[by_target]
+        center, slot, target = center[by_target], slot[by_target], target[by_target]
         codes = np.repeat(np.arange(n_classes), np.diff(self._edges))
 
         def energies_without(block: slice, distances: Matrix) -> Matrix:
             rows = np.arange(len(distances))
             distances[rows, rows + block.start] = np.inf
             gone = slice(*np.searchsorted(target, [block.start, block.stop]))
-            row, point = target[gone] - block.start, centre[gone]
+            row, point = target[gone] - block.start, center[gone]
             hinges = np.maximum(self._reach[point, slot[gone]] - distances[row, point], 0)
             cells = row * n_classes + codes[point]
             dropped: Matrix = np.bincount(cells, hinges, len(rows) * n_classes).astype(float)
@@ -262,7 +289,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     def _energies(self, distances: Matrix, dropped: Matrix | float = 0.0) -> Matrix:
         """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
         in_the_way = impostor_costs(distances, self._edges, self._reach) - dropped
-        costs = centre_costs(distances, self._edges, self.n_neighbors_, self.push_weight_)
+        costs = center_costs(distances, self._edges, self.n_neighbors_, self.push_weight_)
         others = in_the_way.sum(axis=1, keepdims=True) - in_the_way
         return costs + self.push_weight_ * np.maximum(others, 0)
 
@@ -280,7 +307,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     def _placed(self, points: Floats, name: str) -> Matrix:
         """Points about the centre, in float64."""
         with np.errstate(over="ignore"):
-            placed = points - self._centre
+            placed = points - self._center
             overflow = not np.isfinite(16 * np.einsum("ij,ij->i", placed, placed).max(initial=0))
         if overflow:
             raise ValueError(
@@ -290,7 +317,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return placed
 
 
-def centre_costs(distances: Matrix, edges: Indices, n_neighbors: int, push_weight: float) -> Matrix:
+def center_costs(distances: Matrix, edges: Indices, n_neighbors: int, push_weight: float) -> Matrix:
     """What each query costs as a centre under each label, pull and push, (b, n_classes).
 
     ``distances`` (b, n) are squared ones from queries to training points, which are in the order
@@ -320,7 +347,7 @@ def centre_costs(distances: Matrix, edges: Indices, n_neighbors: int, push_weigh
 def impostor_costs(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
     """What each query costs the training points of each class as their impostor, (b, n_classes).
 
-    ``distances`` as in :func:`centre_costs`; ``reach`` (n, k) is 1 plus the squared distance of
+    ``distances`` as in :func:`center_costs`; ``reach`` (n, k) is 1 plus the squared distance of
     each training point to its targets, -inf where there is none.
     """
     b, n_classes = len(distances), len(edges) - 1

@@ -50,30 +50,30 @@ def find_impostors_tree(
     >>> import numpy as np
     >>> Z = np.array([[0.0], [1.0], [3.0], [3.5]])
     >>> found = find_impostors_tree(Z, np.array([0, 0, 1, 1]), np.full(4, 4.5), max_pairs=9)
-    >>> found.centres, found.indices
+    >>> found.centers, found.indices
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
     # Trees compare lengths. Survivors are decided from the squares, as elsewhere: a little more.
     rounding = 4 * (Z.shape[1] + 4) * float(np.finfo(Z.dtype).eps)
-    centres = np.flatnonzero(np.isfinite(reach) & (reach > 0))
-    lengths = np.sqrt(reach[centres].astype(np.float64)) * (1 + rounding)
+    centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
+    lengths = np.sqrt(reach[centers].astype(np.float64)) * (1 + rounding)
     rows = np.arange(len(Z)) if among is None else np.unique(among)
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
     for label in np.unique(codes[rows]):
         members = rows[codes[rows] == label]
         tree = KDTree(Z[members])
-        asked = np.flatnonzero(codes[centres] != label)
+        asked = np.flatnonzero(codes[centers] != label)
         # Memory for the case that all members are near.
         for block in row_blocks(len(asked), 40 * len(members)):
             queries = asked[block]
-            near = tree.query_radius(Z[centres[queries]], lengths[queries])
+            near = tree.query_radius(Z[centers[queries]], lengths[queries])
             counts = [len(hits) for hits in near]
             n_found += sum(counts)
             if n_found > max_pairs:
                 return None
-            centre = np.repeat(centres[queries], counts)
+            center = np.repeat(centers[queries], counts)
             other = members[np.concatenate(near)]
-            kept = listed_distances(Z, centre, other) < reach[centre]
-            found.append((centre[kept].astype(np.int32), other[kept].astype(np.int32)))
+            kept = listed_distances(Z, center, other) < reach[center]
+            found.append((center[kept].astype(np.int32), other[kept].astype(np.int32)))
     return pair_list(found, len(Z))

@@ -103,9 +103,9 @@ def find_impostors(
     # Rounding of the expanded distance, with room to spare: survivors are decided exactly.
     slack = np.float32(8 * np.finfo(np.float32).eps * np.sqrt(Z.shape[1]))
     radius = np.where(radius < 0, -1.0, radius + slack * (1 + radius)).astype(np.float32)
-    centres = np.flatnonzero(radius >= 0)
+    centers = np.flatnonzero(radius >= 0)
     # Where most rows are centres, each product of two classes serves both directions.
-    both = among is None and 2 * len(centres) > len(order)
+    both = among is None and 2 * len(centers) > len(order)
     facing, facing_edges = order, edges
     if among is not None:
         facing, facing_edges = _by_class(codes, among)
@@ -121,29 +121,29 @@ def find_impostors(
             close |= distances < radius[others]
         flat = np.flatnonzero(close)
         i, m = np.divmod(flat, close.shape[1])
-        centre, other = rows[i], others.start + m
+        center, other = rows[i], others.start + m
         if both:
             values = distances.ravel()[flat]
-            forth, back = values < radius[centre], values < radius[other]
-            centre, other = (
-                np.concatenate([centre[forth], other[back]]),
-                np.concatenate([other[forth], centre[back]]),
+            forth, back = values < radius[center], values < radius[other]
+            center, other = (
+                np.concatenate([center[forth], other[back]]),
+                np.concatenate([other[forth], center[back]]),
             )
-        centre, other = order[centre], facing[other]
+        center, other = order[center], facing[other]
         # The product rounds: what it found is measured again.
-        near = listed_distances(Z, centre, other) < reach[centre]
-        return len(centre), centre[near].astype(np.int32), other[near].astype(np.int32)
+        near = listed_distances(Z, center, other) < reach[center]
+        return len(center), center[near].astype(np.int32), other[near].astype(np.int32)
 
-    if Z.size * len(centres) < _WORTH_THREADS:
+    if Z.size * len(centers) < _WORTH_THREADS:
         n_threads = 1
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
-    tasks = _class_blocks(edges, facing_edges, None if both else centres)
-    for n_candidates, centre, other in map_in_order(impostors, tasks, n_threads):
+    tasks = _class_blocks(edges, facing_edges, None if both else centers)
+    for n_candidates, center, other in map_in_order(impostors, tasks, n_threads):
         n_found += n_candidates
         if n_found > max_pairs:
             return None
-        found.append((centre, other))
+        found.append((center, other))
     return pair_list(found, len(Z))
 
 
@@ -160,22 +160,22 @@ def nearest_impostors(
     Also returns the squared radii within which nothing is left out: where there were more, that of
     the last.
     """
-    centres = np.flatnonzero(np.isfinite(reach))
+    centers = np.flatnonzero(np.isfinite(reach))
     # All below the reach are found faster than the nearest, if they are not too many.
     found = find_impostors(
-        Z, codes, reach, max_pairs=10 * n_nearest * len(centres), n_threads=n_threads
+        Z, codes, reach, max_pairs=10 * n_nearest * len(centers), n_threads=n_threads
     )
     if found is None:
         lists = []
-        for label in np.unique(codes[centres]):
-            others, mine = np.flatnonzero(codes != label), centres[codes[centres] == label]
+        for label in np.unique(codes[centers]):
+            others, mine = np.flatnonzero(codes != label), centers[codes[centers] == label]
             wanted = min(n_nearest, len(others))
             distances, nearest = kneighbors(Z[others], Z[mine], n_neighbors=wanted)
             rows, slots = np.nonzero(distances**2 < reach[mine, None])
             pairs = mine[rows], others[nearest[rows, slots]]
             lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
         found = pair_list(lists, len(Z))
-    owners = found.centres
+    owners = found.centers
     distances = listed_distances(Z, owners, found.indices)
     rank = order_of_nearness(owners, distances)
     kept, last = rank < n_nearest, rank == n_nearest - 1
@@ -195,7 +195,7 @@ def _by_class(codes: Indices, rows: Indices) -> tuple[Indices, NDArray[np.int64]
 
 
 def _class_blocks(
-    edges: NDArray[np.int64], facing: NDArray[np.int64], centres: Indices | None
+    edges: NDArray[np.int64], facing: NDArray[np.int64], centers: Indices | None
 ) -> Iterator[_Task]:
     """Blocks of centres of one class, or of all its rows, against rows of other classes.
 
@@ -205,9 +205,9 @@ def _class_blocks(
     for c, (start, stop) in enumerate(pairwise(edges.tolist())):
         before, after = slice(0, int(facing[c])), slice(int(facing[c + 1]), total)
         rows = np.arange(start, stop)
-        if centres is not None:
-            rows = centres[(centres >= start) & (centres < stop)]
-        for others in [after] if centres is None else [before, after]:
+        if centers is not None:
+            rows = centers[(centers >= start) & (centers < stop)]
+        for others in [after] if centers is None else [before, after]:
             width = others.stop - others.start
             if width == 0:
                 continue

@@ -67,7 +67,7 @@ class ManyMetrics(LargeMargin):
         mapped = [X @ part.T.astype(X.dtype) for part in L]
         reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets)
         assert self.pairs is not None
-        distances = cell_pair_distances(mapped, self.cells, self.pairs.centres, self.pairs.indices)
+        distances = cell_pair_distances(mapped, self.cells, self.pairs.centers, self.pairs.indices)
         found = weigh_hinges(
             reach,
             self.targets,
@@ -125,9 +125,9 @@ class ManyMetrics(LargeMargin):
                     "More than 100 million impostor pairs: the data are too large, or the single "
                     "map too poor, for several metrics."
                 )
-            lists.append((found.centres, found.indices))
+            lists.append((found.centers, found.indices))
         if keep and self.pairs is not None:
-            lists.append((self.pairs.centres, self.pairs.indices))
+            lists.append((self.pairs.centers, self.pairs.indices))
         self.pairs: PairList | None = pair_list(lists, len(self.points))
         self._listed_at = (L, radius)
         after = self.evaluate(L).loss
@@ -143,8 +143,8 @@ class ManyMetrics(LargeMargin):
         alpha = min(shrinkage_of(a, b) for a, b in zip(before, L, strict=True))
         mapped = [self.points @ part.T for part in L]
         reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
-        centres = np.isfinite(reach)
-        return bool(np.all(alpha * radius[centres] >= reach[centres] + self.smoothing / 2))
+        centers = np.isfinite(reach)
+        return bool(np.all(alpha * radius[centers] >= reach[centers] + self.smoothing / 2))
 
     def _escape(self, progress: Progress, tol: float) -> bool:
         return False

@@ -45,8 +45,8 @@ SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 MANY_PAIRS = 10**7  # listed at most before it has settled
 FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
-FEW_CENTRES = 2000  # centres of the first stage
-PAIRS_PER_CENTRE = 40  # listed at most while the map is still coarse
+FEW_CENTERS = 2000  # centres of the first stage
+PAIRS_PER_CENTER = 40  # listed at most while the map is still coarse
 SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as many are listed
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
@@ -58,16 +58,16 @@ def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
 
     The optimum does not depend on the coordinates, the speed of the solver does.
     """
-    basis, image = total_range(statistics, standardise=True)
+    basis, image = total_range(statistics, standardize=True)
     white = basis @ whitener(
         image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
     )
-    centred = (rows - statistics.mean).astype(np.float64)
-    points = centred @ white
+    centered = (rows - statistics.mean).astype(np.float64)
+    points = centered @ white
     if white.shape[1] < np.count_nonzero(white.any(axis=1)):
         # What a new point has outside the span of the rows, nothing was learned about: the map
         # must not see it. The columns of X'Y span the rows.
-        span, _ = np.linalg.qr(centred.T @ points)
+        span, _ = np.linalg.qr(centered.T @ points)
         white = span @ (span.T @ white)
     return white, points
 
@@ -78,7 +78,7 @@ def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
     noise is as large as signal, and the first steps already fit it.
     """
-    basis, image = total_range(statistics, standardise=False)
+    basis, image = total_range(statistics, standardize=False)
     into = basis / np.sqrt(image.total_variances().mean())
     return into, (rows - statistics.mean).astype(np.float64) @ into
 
@@ -146,15 +146,15 @@ class LargeMargin:
         self.working = points.astype(np.float32) if points.size > 10**5 else points
         self.smoothing = 0.0
         self.bound = 0.0
-        self.use_centres(None)
+        self.use_centers(None)
 
-    def use_centres(self, n_centres: int | None) -> None:
+    def use_centers(self, n_centers: int | None) -> None:
         """Sum over all centres, or over so many, evenly drawn: a cheaper, similar loss."""
         self.targets = self.all_targets
-        if n_centres is not None and n_centres < len(self.points):
+        if n_centers is not None and n_centers < len(self.points):
             # In the order of classes, so that each gives its share.
             order = np.argsort(self.codes, kind="stable")
-            drawn = order[np.linspace(0, len(order) - 1, n_centres).astype(np.intp)]
+            drawn = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
             self.targets = np.full_like(self.all_targets, -1)
             self.targets[drawn] = self.all_targets[drawn]
         self.pairs: PairList | None = pair_list([], len(self.points))
@@ -250,16 +250,16 @@ class LargeMargin:
 
     def _sample(self, n_distances: int) -> Indices:
         """Some centres, evenly chosen, with about so many distances to all points."""
-        centres = np.flatnonzero((self.targets >= 0).any(axis=1))
+        centers = np.flatnonzero((self.targets >= 0).any(axis=1))
         wanted = max(30, n_distances // self.targets.size)
-        return centres[
-            np.unique(np.linspace(0, len(centres) - 1, min(len(centres), wanted)).astype(np.intp))
+        return centers[
+            np.unique(np.linspace(0, len(centers) - 1, min(len(centers), wanted)).astype(np.intp))
         ]
 
     def _distances(self, Z: Floats, rows: Indices) -> Matrix:
         """Squared distances of some rows to all of other classes; infinite to their own."""
-        centred = Z.astype(np.float64) - Z.mean(axis=0)
-        distances = squared_distances(centred[rows], centred)
+        centered = Z.astype(np.float64) - Z.mean(axis=0)
+        distances = squared_distances(centered[rows], centered)
         distances[self.codes[rows, None] == self.codes] = np.inf
         return np.asarray(distances, dtype=np.float64)
 
@@ -267,8 +267,8 @@ class LargeMargin:
         """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
         sample = self._sample(3 * 10**6)
         shares = (self._distances(Z, sample) / radius[sample, None]).ravel()
-        n_centres = int((self.targets >= 0).any(axis=1).sum())
-        allowed = int(n_pairs * len(sample) / n_centres)
+        n_centers = int((self.targets >= 0).any(axis=1).sum())
+        allowed = int(n_pairs * len(sample) / n_centers)
         if np.count_nonzero(shares < 1.0) <= allowed:
             return 1.0
         return float(np.partition(shares, allowed)[allowed])
@@ -295,8 +295,8 @@ class LargeMargin:
             )
         else:
             if coarse:
-                n_centres = int(np.isfinite(reach).sum())
-                at_most = max(PAIRS_PER_CENTRE * n_centres, FEW_NUMBERS // Z.shape[1])
+                n_centers = int(np.isfinite(reach).sum())
+                at_most = max(PAIRS_PER_CENTER * n_centers, FEW_NUMBERS // Z.shape[1])
             if at_most is not None:
                 factor = self._affordable(Z, radius, at_most)
                 complete = factor == 1.0
@@ -325,21 +325,21 @@ class LargeMargin:
         alpha = shrinkage_of(before, L)
         Z = self.mapped(L, self.points)
         needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
-        centres = np.isfinite(needed)
+        centers = np.isfinite(needed)
         if self.nearest is not None:
             # Beyond the last that counts nothing does.
-            listed = self.pairs.centres
+            listed = self.pairs.centers
             distances = listed_distances(Z, listed, self.pairs.indices, self.n_threads)
             last = order_of_nearness(listed, distances) == self.nearest - 1
             needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
-        return bool(np.all(alpha * radius[centres] >= needed[centres]))
+        return bool(np.all(alpha * radius[centers] >= needed[centers]))
 
     # Descent
 
     def solve(self, progress: Progress, *, max_iter: int, tol: float) -> bool:
         """Minimise; False when ``max_iter`` came first."""
         for few in self._stages():
-            self.use_centres(few)
+            self.use_centers(few)
             self.smoothing = WIDTHS[0]
             final = few is None
             if progress.n_iter == 0:
@@ -362,9 +362,9 @@ class LargeMargin:
 
     def _stages(self) -> list[int | None]:
         """How many centres to sum over, one stage after the other; None for all."""
-        n_centres = int((self.all_targets >= 0).any(axis=1).sum())
-        few = max(FEW_CENTRES, n_centres // 8)
-        return [few, None] if 2 * few <= n_centres else [None]
+        n_centers = int((self.all_targets >= 0).any(axis=1).sum())
+        few = max(FEW_CENTERS, n_centers // 8)
+        return [few, None] if 2 * few <= n_centers else [None]
 
     def _rounding(self, L: Matrix) -> float:
         """By what share rounded hinges raise the loss: what sharper ones could still gain."""
@@ -411,7 +411,7 @@ class LargeMargin:
         """Two lists in one; None, for all pairs, where it would be too long."""
         if one is None or other is None:
             return None
-        lists = [(pairs.centres, pairs.indices) for pairs in (one, other)]
+        lists = [(pairs.centers, pairs.indices) for pairs in (one, other)]
         joined = pair_list(lists, len(self.points))
         return joined if len(joined.indices) <= self.max_pairs else None
 

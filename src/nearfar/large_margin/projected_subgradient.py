@@ -141,7 +141,7 @@ class WorkingSet:
                 'for small data. Use solver="lbfgs".'
             )
         before = len(self.pairs.indices)
-        lists = [(old.centres, old.indices) for old in (self.pairs, found)]
+        lists = [(old.centers, old.indices) for old in (self.pairs, found)]
         self.pairs = pair_list(lists, len(Z))
         return len(self.pairs.indices) - before
 
@@ -150,10 +150,10 @@ class WorkingSet:
         n, k = self.targets.shape
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + target_distances(Z, self.targets)
-        centres = self.pairs.centres
-        margins = reach[centres] - listed_distances(Z, centres, self.pairs.indices)[:, None]
+        centers = self.pairs.centers
+        margins = reach[centers] - listed_distances(Z, centers, self.pairs.indices)[:, None]
         which, slots = np.nonzero(margins > 0)
-        active = (centres[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
+        active = (centers[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
         pulled = float((reach[self.targets >= 0] - 1.0).sum())
         pushed = float(margins[which, slots].sum())
         return (1 - self.push_weight) * pulled + self.push_weight * pushed, np.sort(active)
@@ -172,9 +172,9 @@ class WorkingSet:
     def _push(self, hinges: Hinges, weights: Matrix) -> Matrix:
         n, k = self.targets.shape
         cells, impostors = np.divmod(hinges, n)
-        centres, slots = np.divmod(cells, k)
-        rows = np.concatenate([centres, centres])
-        columns = np.concatenate([self.targets[centres, slots], impostors])
+        centers, slots = np.divmod(cells, k)
+        rows = np.concatenate([centers, centers])
+        columns = np.concatenate([self.targets[centers, slots], impostors])
         signed = self.push_weight * np.concatenate([weights, -weights])
         W = sparse.csr_array((signed, (rows, columns)), (n, n))
         return np.asarray(self.points.T @ laplacian_dot(W, self.points))

@@ -56,7 +56,7 @@ class PairList(NamedTuple):
     indices: NDArray[np.int32]
 
     @property
-    def centres(self) -> NDArray[np.int32]:
+    def centers(self) -> NDArray[np.int32]:
         """Centre of each pair."""
         n = len(self.indptr) - 1
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
@@ -65,9 +65,9 @@ class PairList(NamedTuple):
 def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:
     """Distinct pairs, sorted by centre and other."""
     empty = np.zeros(0, dtype=np.int32)
-    centres = np.concatenate([empty, *(centre for centre, _ in pairs)])
+    centers = np.concatenate([empty, *(center for center, _ in pairs)])
     others = np.concatenate([empty, *(other for _, other in pairs)])
-    keys = np.sort(centres.astype(np.int64) * n_samples + others)
+    keys = np.sort(centers.astype(np.int64) * n_samples + others)
     keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     counts = np.bincount(keys // n_samples, minlength=n_samples)
     indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -116,7 +116,7 @@ class Measured(NamedTuple):
 
 def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> Measured:
     """What the loss needs to know of Z."""
-    distances = listed_distances(Z, impostors.centres, impostors.indices, n_threads)
+    distances = listed_distances(Z, impostors.centers, impostors.indices, n_threads)
     return Measured(1.0 + target_distances(Z, targets), distances)
 
 
@@ -178,18 +178,18 @@ def weigh_hinges(
     impostor pair.
     """
     n, k = targets.shape
-    centres = impostors.centres
+    centers = impostors.centers
     # Few listed pairs are active at a good map: the rest of the work is on them alone.
-    near = np.flatnonzero(reach.max(axis=1)[centres] - distances > -smoothing / 2)
+    near = np.flatnonzero(reach.max(axis=1)[centers] - distances > -smoothing / 2)
     if nearest is not None:
-        near = near[order_of_nearness(centres[near], distances[near]) < nearest]
-    distances, centres = distances[near], centres[near]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(centres, minlength=n))])
+        near = near[order_of_nearness(centers[near], distances[near]) < nearest]
+    distances, centers = distances[near], centers[near]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(centers, minlength=n))])
     pushed, n_active = 0.0, 0
     pushes = np.empty((n, k))
     weights = np.zeros(len(near))
     for slot in range(k):
-        hinges = reach[centres, slot] - distances
+        hinges = reach[centers, slot] - distances
         losses, slopes = _hinge(hinges, smoothing)
         pushed += float(losses.sum())
         n_active += int(np.count_nonzero(slopes))
@@ -217,16 +217,16 @@ def full_loss(
     V = Z if V is None else V
     reach = 1.0 + target_distances(Z, targets)
     # Centring keeps digits in the expanded squared distance.
-    centred = Z - Z.mean(axis=0)
-    squares = np.einsum("ij,ij->i", centred, centred)
+    centered = Z - Z.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centered, centered)
     pushed, n_active, slope_sum = 0.0, 0, 0.0
     pushes = np.zeros((n, k))
     laplacian_v = np.zeros_like(V)
-    centres = np.flatnonzero(np.isfinite(reach).any(axis=1))
+    centers = np.flatnonzero(np.isfinite(reach).any(axis=1))
     # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
-    for part in row_blocks(len(centres), 8 * 12 * n):
-        block = centres[part]
-        distances = squared_distances(centred[block], centred, squares)
+    for part in row_blocks(len(centers), 8 * 12 * n):
+        block = centers[part]
+        distances = squared_distances(centered[block], centered, squares)
         distances[codes[block, None] == codes] = np.inf
         # Even here most pairs are far apart: the hinges are those of the near ones.
         rows, columns = np.nonzero(distances < reach[block].max(axis=1)[:, None] + smoothing / 2)
@@ -248,15 +248,15 @@ def full_loss(
     return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
 
 
-def order_of_nearness(centres: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
+def order_of_nearness(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
     """Of each pair, how many of the same centre are nearer; centres must be ascending."""
-    starts = np.flatnonzero(np.diff(centres, prepend=-1))
-    counts = np.diff(starts, append=len(centres))
-    place = np.arange(len(centres)) - np.repeat(starts, counts)
+    starts = np.flatnonzero(np.diff(centers, prepend=-1))
+    counts = np.diff(starts, append=len(centers))
+    place = np.arange(len(centers)) - np.repeat(starts, counts)
     width = int(counts.max(initial=0))
-    rank = np.empty(len(centres), dtype=np.intp)
-    if width * len(starts) > 4 * len(centres):
-        rank[np.lexsort((distances, centres))] = place
+    rank = np.empty(len(centers), dtype=np.intp)
+    if width * len(starts) > 4 * len(centers):
+        rank[np.lexsort((distances, centers))] = place
         return rank
     # A row for each centre: many short sorts are faster than a long one.
     rows = np.repeat(np.arange(len(starts)), counts)

@@ -14,6 +14,7 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.voter import leave_out, nearest, vote_error
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
+from nearfar.state import Sizes, State, need, none_or, number, object_of, table, whole
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 #: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
@@ -49,14 +50,14 @@ class MVEMClassifier(NeighborVoter):
         How many neighbours make the covariance, the point itself not counted; None finds it among
         5, 8, 12, 16 and 24.
     ridge : float, "auto" or None, default=None
-        Added to each variance, in squared units of X; "auto" is 0.01 of the median local variance,
-        None finds it among 0.01, 0.1 and 1 of that.
+        What is added to variances: in squared units of X; "auto" is 0.01 of the median local
+        variance, None finds it among 0.01, 0.1 and 1 of that.
     symmetric : bool, default=False
         Use the symmetrised form.
     ties : {"shrink", "first"}, default="shrink"
-        As in :class:`KNNClassifier`.
+        "first" lets the smallest label win; scikit-learn's classifier does so.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Threads; None is 1, -1 all cores.
 
     Attributes
     ----------
@@ -69,6 +70,10 @@ class MVEMClassifier(NeighborVoter):
     errors_ : ndarray of shape (n_tried, 3)
         Size, ridge and leave-one-out error of all that was tried, in order; the first of least
         error was taken.
+
+    See Also
+    --------
+    KNNClassifier, AugmentedSpectralClustering
 
     References
     ----------
@@ -86,6 +91,15 @@ class MVEMClassifier(NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
+    state = State(
+        {
+            "_points": table("n", "p"),
+            "neighborhood_": whole(low=1, most="n"),
+            "ridge_": number(0),
+            "_gaussians": none_or(object_of(Gaussians, n="n", p="p")),
+        },
+        rows="_points",
+    )
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "neighborhood": [none, integer(1)],
@@ -148,6 +162,12 @@ class MVEMClassifier(NeighborVoter):
         self.errors_ = np.array(tried, dtype=np.float64)
         self.classes_ = classes
         return self
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        need(self.neighborhood_ < sizes["n"], "neighborhood_ must leave a point out.")
+        fits = (self._gaussians is not None) == self.symmetric
+        need(fits, "_gaussians go with distances from both sides.")
 
     def distances(self, X: ArrayLike) -> Matrix:
         """From each point to each training point, by the metric of the former (or of both).
@@ -227,7 +247,7 @@ class MVEMClassifier(NeighborVoter):
 
 
 def local_distances(
-    gaussians: Gaussians, centres: Matrix, points: Matrix, n_threads: int = 1
+    gaussians: Gaussians, centers: Matrix, points: Matrix, n_threads: int = 1
 ) -> Matrix:
     r""":math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` with a covariance for each centre.
 
@@ -235,7 +255,7 @@ def local_distances(
     ----------
     gaussians : Gaussians
         Whose covariances count, one for each centre.
-    centres : ndarray of shape (n, p)
+    centers : ndarray of shape (n, p)
         The :math:`c_i`.
     points : ndarray of shape (m, p)
         The :math:`x_j`.
@@ -246,12 +266,12 @@ def local_distances(
     -------
     ndarray of shape (n, m)
     """
-    D = np.empty((len(centres), len(points)))
+    D = np.empty((len(centers), len(points)))
     if gaussians.factors is None:
         whiteners = np.linalg.inv(gaussians.cholesky())
 
         def work(i: int) -> None:
-            white = (points - centres[i]) @ whiteners[i].T
+            white = (points - centers[i]) @ whiteners[i].T
             D[i] = np.sqrt(np.einsum("jk,jk->j", white, white))
     else:
         # Woodbury's identity: only r directions are not those of the ridge.
@@ -263,11 +283,11 @@ def local_distances(
         axes = np.linalg.solve(np.linalg.cholesky(inner), Z.transpose(0, 2, 1))
 
         def work(i: int) -> None:
-            apart = points - centres[i]
+            apart = points - centers[i]
             along = apart @ axes[i].T
             squared = np.einsum("jk,jk->j", apart, apart) - np.einsum("jk,jk->j", along, along)
             D[i] = np.sqrt(np.maximum(squared, 0) / ridge[i])
 
-    for _ in map_in_order(work, range(len(centres)), n_threads):
+    for _ in map_in_order(work, range(len(centers)), n_threads):
         pass
     return D

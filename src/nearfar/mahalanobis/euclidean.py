@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
+from nearfar.state import State, float_type
 from nearfar.summaries.distributed import is_dask, without_rows
 
 
@@ -25,6 +26,10 @@ class Euclidean(LinearLearner):
     components_ : ndarray of shape (n_features, n_features)
         The identity, made when asked for.
 
+    See Also
+    --------
+    PCA, KNNClassifier
+
     Examples
     --------
     >>> from nearfar import Euclidean
@@ -33,6 +38,7 @@ class Euclidean(LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics", supervised=False)
+    state = State({"_dtype": float_type}, fitted="n_features_in_")
     parameters: ClassVar = {}
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -53,14 +59,16 @@ class Euclidean(LinearLearner):
         self._dtype = self._check_features(X, reset=True).dtype
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, classes: ArrayLike | None = None
+    ) -> Self:
         """Check that the batch has the same features.
 
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             More points.
-        y : ignored
+        y, classes : ignored
             For the API.
 
         Returns

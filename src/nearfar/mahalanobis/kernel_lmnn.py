@@ -15,6 +15,7 @@ from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.base.progress import lent_channel
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, none
+from nearfar.state import State, object_of
 
 
 class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
@@ -68,6 +69,10 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    See Also
+    --------
+    LMNN, KernelDA, KernelPCA
+
     References
     ----------
     .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
@@ -86,6 +91,7 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     """
 
     learner_tags = LearnerTags(reads="instances")
+    state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,
         "estimator": [none, having("fit", "transform", description="an LMNN")],

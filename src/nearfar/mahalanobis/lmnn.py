@@ -75,7 +75,7 @@ class LMNN(LinearLearner):
         of them are nearer than the targets the best map is zero, and a warning says so. Of no
         effect on given triplets, nor on the energy rule, which counts all impostors.
     n_components : int or None, default=None
-        Rows of L; None learns a square map.
+        Dimension of the output: the rows of L; None learns a square map.
     reduction : {"learned", "pca", "truncate"}, default="learned"
         How to come to ``n_components`` rows: optimise the rectangle itself, which is no longer a
         convex problem; or learn a square map and keep the principal axes of the mapped data, or
@@ -92,26 +92,26 @@ class LMNN(LinearLearner):
         The second is the algorithm of the work [1]_, for comparison: it stalls where features
         have different scales.
     max_iter : int, default=1000
-        Limit on iterations over all rounds.
+        Steps at most: over all rounds.
     tol : float, default=1e-6
         Stops when an iteration lowers the objective by less than this share. Rounded hinges are
         sharpened until they count for less than 100 times it.
     validation_fraction : float in [0, 1), default=0
-        Share of the rows held out, by class, to stop early: their k-NN error is looked at every
-        10 iterations, and the map with the fewest is kept.
+        Share of the rows held out: by class, to stop early. Their k-NN error is looked at every 10
+        iterations, and the map with the fewest is kept.
     patience : int, default=10
         So many looks without fewer errors end the fit.
     refit : bool, default=False
         Fit all rows again for as many iterations as early stopping found best.
     warm_start : bool, default=False
-        Start from the map of the last fit, if there was one of the same shape.
+        Start from the last fit: from its map, if there was one of the same shape.
     random_state : int, RandomState or None, default=0
-        For the rows held out; the default gives the same rows every time. The solver draws
-        nothing.
+        The seed of what is drawn: the rows held out; the default gives the same rows every time.
+        The solver draws nothing.
     n_jobs : int or None, default=None
-        Threads of the impostor search; None is 1, -1 all cores.
+        Threads; None is 1, -1 all cores. They search for impostors.
     verbose : int, default=0
-        1 prints a line for each iteration.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -147,6 +147,10 @@ class LMNN(LinearLearner):
     the nearest other classes come within the margin. Points of a class of one have no targets; they
     are impostors to others all the same. In float32 data the solution is as good as float32 lets
     it be, some 1e-6.
+
+    See Also
+    --------
+    MultiPassLMNN, MultiMetricLMNN, KernelLMNN, EnergyClassifier
 
     References
     ----------
@@ -389,10 +393,10 @@ class LMNN(LinearLearner):
         self.mean_ = statistics.mean.astype(rows.dtype)
         if self.structure == "full":
             return (unscaled if plain else whitened)(rows, statistics)
-        centred = (rows - self.mean_).astype(np.float64)
-        spread = centred.std(axis=0)
+        centered = (rows - self.mean_).astype(np.float64)
+        spread = centered.std(axis=0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        return factors, centred * factors
+        return factors, centered * factors
 
     def _solve(
         self,

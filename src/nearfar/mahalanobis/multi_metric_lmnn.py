@@ -17,7 +17,7 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.progress import open_channel, report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
-from nearfar.large_margin.energy import centre_costs, impostor_costs
+from nearfar.large_margin.energy import center_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
@@ -26,6 +26,7 @@ from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
 from nearfar.notices import warn
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
+from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
 from nearfar.summaries.class_statistics import ClassStatistics
 
 
@@ -60,14 +61,15 @@ class MultiMetricLMNN(NeighborVoter):
     rule : {"knn", "energy"}, default="knn"
         How to predict.
     validation_fraction : float in [0, 0.9], default=0.3
-        Share of rows held out to stop early.
+        Share of the rows held out: to stop early.
     patience : int, default=10
-        So many looks, one every 10 iterations, without fewer errors end the fit.
+        So many looks without fewer errors end the fit; there is one every 10 iterations.
     refit : bool, default=True
-        Learn again from all rows, for as many iterations as were best. Without, the maps stay
-        those of the rows not held out.
+        Fit all rows again for as many iterations as early stopping found best. Without, the maps
+        stay those of the rows not held out.
     random_state : int, RandomState or None, default=0
-        For k-means and the rows held out; the default divides them alike every time.
+        The seed of what is drawn: k-means and the rows held out; the default divides them alike
+        every time.
 
     Attributes
     ----------
@@ -81,6 +83,10 @@ class MultiMetricLMNN(NeighborVoter):
         As in LMNN, of all metrics together.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+
+    See Also
+    --------
+    LMNN, MultiPassLMNN, EnergyClassifier
 
     References
     ----------
@@ -100,6 +106,19 @@ class MultiMetricLMNN(NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="supervision", role="classifier")
+    state = State(
+        {
+            "_rows": table("n", "p"),
+            "components_": floats("cells", "d", "p"),
+            "mean_": floats("p"),
+            "cells_": indices("n", below="cells"),
+            "_targets": indices("n", "k", low=-1, below="n"),
+            "_centroids": none_or(floats("cells", "p")),
+            "estimator_": object_of(LMNN),
+        },
+        fitted="_rows",
+        rows="_rows",
+    )
     ties = "shrink"
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
@@ -279,6 +298,10 @@ class MultiMetricLMNN(NeighborVoter):
             )
         return progress.n_iter if watch is None else watch.best_iteration
 
+    def _check_state(self, sizes: Sizes) -> None:
+        fits = self._centroids is not None or sizes["cells"] == sizes["c"]
+        need(fits, "components_: there are cells without a centre.")
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "cells_")
 
@@ -359,7 +382,7 @@ class MultiMetricLMNN(NeighborVoter):
             distances = np.empty_like(under[0])
             for cell, part in enumerate(under):
                 distances[:, cells == cell] = part[:, cells == cell]
-            energies[block] = centre_costs(distances, edges, k, mu)
+            energies[block] = center_costs(distances, edges, k, mu)
             if query_cells is None:
                 for c in range(n_classes):
                     costs = impostor_costs(under[c], edges, reach)

@@ -15,6 +15,7 @@ from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
+from nearfar.state import State, listed, object_of, whole
 
 
 class MultiPassLMNN(LinearLearner):
@@ -43,9 +44,9 @@ class MultiPassLMNN(LinearLearner):
     max_passes : int, default=5
         Most passes tried by validation.
     validation_fraction : float, default=0.3
-        Share of rows held out, by class, to choose the passes.
+        Share of the rows held out: by class, to choose the passes.
     random_state : int, RandomState or None, default=0
-        For the rows held out; the default gives the same rows every time.
+        The seed of what is drawn: the rows held out; the default gives the same rows every time.
 
     Attributes
     ----------
@@ -65,6 +66,10 @@ class MultiPassLMNN(LinearLearner):
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
+    See Also
+    --------
+    LMNN, MultiMetricLMNN
+
     References
     ----------
     .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
@@ -83,6 +88,7 @@ class MultiPassLMNN(LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
+    state = State({"passes_": listed(object_of(LMNN), "passes"), "n_passes_": whole("passes")})
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
         "n_passes": [integer(1), one_of("validate")],

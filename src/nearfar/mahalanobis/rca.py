@@ -42,9 +42,9 @@ class RCA(StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output; None keeps all.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        A number g replaces C by :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" changes
-        nothing while C is regular where the data vary; else it mixes in 0.1 % of the total
-        covariance.
+        What is mixed into covariances. A number g replaces C by
+        :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" changes nothing while C is regular where
+        the data vary; else it mixes in 0.1 % of the total covariance.
 
     Attributes
     ----------
@@ -55,6 +55,10 @@ class RCA(StatisticsLearner):
         Mean of the points in chunklets.
     statistics_ : ClassStatistics
         What was accumulated.
+
+    See Also
+    --------
+    LDA, LMNN
 
     References
     ----------
@@ -117,6 +121,7 @@ class RCA(StatisticsLearner):
         self,
         X: ArrayLike,
         y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
@@ -131,6 +136,9 @@ class RCA(StatisticsLearner):
             More points.
         y : array-like of shape (n_samples,), optional
             Labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that may come, as in scikit-learn; once given, others raise. Not for
+            chunklets.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
             Chunklet of each point, -1 for none.
 
@@ -141,7 +149,12 @@ class RCA(StatisticsLearner):
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
-        return self._add_chunklets(rows, y, supervision, exact=True)
+        known = self._check_classes(classes)
+        if known is None or supervision is not None:
+            return self._add_chunklets(rows, y, supervision, exact=True)
+        self._accumulate(rows, y, None, exact=True, known=known)
+        self._known_classes = known
+        return self
 
     def _add_chunklets(self, rows: Any, y: Any, supervision: Any, *, exact: bool) -> Self:
         if supervision is None:

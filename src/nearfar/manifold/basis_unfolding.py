@@ -110,7 +110,7 @@ class _BasisUnfolding(_Unfolding):
         given, unit = unit_edges(points, clique_pairs(graph, angles=self.angles))
         edges, groups = given.merged(_ONE_POINT)
         first = np.unique(groups, return_index=True)[1]  # a row for each point
-        basis = edges.centred(self._basis(points, graph, edges, first))
+        basis = edges.centered(self._basis(points, graph, edges, first))
         omega, price = self._price(edges)
         problem = Problem(edges, self.constraints, price=price)
         found = unfold_in(problem, basis)

@@ -14,12 +14,13 @@ from nearfar.manifold.graph_embedding import pairwise_tags
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centred,
+    double_centered,
     first_solution,
     leading_spectrum,
     principal_axes,
     warn_of_empty,
 )
+from nearfar.state import State, floats
 
 
 class ClassicalMDS(Embedding):
@@ -43,7 +44,7 @@ class ClassicalMDS(Embedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     dissimilarity : {"euclidean", "precomputed"}, default="euclidean"
         What X is: points, or an (n, n) array of distances, not squared. For ``transform`` the
         latter are those of new points (rows) to the training points.
@@ -57,6 +58,10 @@ class ClassicalMDS(Embedding):
     negative_share_ : float
         The share of the negative eigenvalues of B in the sum of the absolute values of all.
         Estimated beyond 1000 rows.
+
+    See Also
+    --------
+    MDS, Isomap, PCA, EuclideanEmbedding
 
     References
     ----------
@@ -79,6 +84,7 @@ class ClassicalMDS(Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
+    state = State({"_axes": floats("p", "q"), "_means": floats("p")}, rows="embedding_")
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "dissimilarity": [one_of("euclidean", "precomputed")],
@@ -166,19 +172,19 @@ class ClassicalMDS(Embedding):
         q = self.n_components
         exact = np.ascontiguousarray(rows, np.float64)
         self._means = exact.mean(axis=0)
-        centred = exact - self._means
-        values, axes = principal_axes(centred)
+        centered = exact - self._means
+        values, axes = principal_axes(centered)
         empty = max(0, q - len(values))
         self.eigenvalues_ = np.pad(values[:q], (0, empty))
         self.negative_share_ = 0.0
         self._axes = np.pad(axes[:, :q], ((0, 0), (0, empty)))
-        return np.asarray(centred @ self._axes)
+        return np.asarray(centered @ self._axes)
 
     def _scale(self, distances: Matrix) -> Matrix:
         squared = distances**2
         self._means = squared.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centred(squared, in_place=True), self.n_components
+            double_centered(squared, in_place=True), self.n_components
         )
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)

@@ -29,7 +29,7 @@ from nearfar.solvers.barycentric import (
 )
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.solvers.spectral_step import (
-    double_centred,
+    double_centered,
     first_axes,
     first_solution,
     is_positive,
@@ -37,6 +37,7 @@ from nearfar.solvers.spectral_step import (
     share_of_negative,
     warn_of_empty,
 )
+from nearfar.state import State, floats, none_or, object_of, optional
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
@@ -75,21 +76,21 @@ class EigenEmbedding(_GraphEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     method : str, default="laplacian_eigenmaps"
         A row of the table.
     solution : {1, 2} or "auto", default="auto"
         Which solution; "auto" is that of the table. LLE has no solution 1, as its eigenvalues are
         no inner products.
     n_neighbors : int or None, default=5
-        Neighbours of each row in the graph; None is all other rows. MDS has none.
+        Neighbours of each row; None is all other rows. MDS has none.
     weights : {"heat", "uniform"}, default="heat"
-        Affinities of neighbours: :math:`e^{-d^2/\tau}`, never below 1e-6; or 1. Zero on the
-        diagonal.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1. Zero on the diagonal.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     reg : float, default=1e-3
-        Of the weights of LLE.
+        Regularisation of the weights of LLE.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -104,6 +105,10 @@ class EigenEmbedding(_GraphEmbedding):
         Unit vectors.
     negative_share_ : float
         The share of the negative eigenvalues in the sum of the absolute values of all.
+
+    See Also
+    --------
+    ClassicalMDS, Isomap, SpectralClustering, LaplacianEigenmaps, LLE
 
     References
     ----------
@@ -125,6 +130,14 @@ class EigenEmbedding(_GraphEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State(
+        {
+            "_graph": none_or(object_of(NeighborGraph, n="n")),
+            "_sums": none_or(floats("n")),
+            "_means": optional(floats("n")),
+            "_reach": optional(floats("n")),
+        }
+    )
     renamed: ClassVar = {"tau": "width", "_tau": "_width"}
     renamed_values: ClassVar = {
         "method": {
@@ -208,7 +221,7 @@ class EigenEmbedding(_GraphEmbedding):
         H = self._matrix(points)
         if self.method in _OF_DISTANCES:
             self._means = H.mean(axis=0)
-            H = double_centred(H)
+            H = double_centered(H)
         elif self.method != "lle":
             self._sums = H.sum(axis=1)
             H = H / np.sqrt(np.outer(self._sums, self._sums))

@@ -17,6 +17,7 @@ from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import interpolating_weights
 from nearfar.solvers.spectral_step import check_spread, check_squares, smallest_eigenpairs
+from nearfar.state import State, floats, optional, table, whole
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
     NeighborGraph,
@@ -46,6 +47,8 @@ class _Embedding(Embedding):
 
     Subclasses write ``_embed``, which sees distinct rows, and ``_place``.
     """
+
+    state = State({"_points": table("n", "p"), "_places": floats("n", "q")}, rows="_points")
 
     n_components: int
     _points: Floats
@@ -91,6 +94,8 @@ class _Embedding(Embedding):
 
 class _GraphEmbedding(_Embedding):
     """One that reads the graph of the nearest rows."""
+
+    state = State({"_listed": optional(whole(low=1, most="n"))})
 
     on_disconnected: Disconnected
     _listed: int  # neighbours of each row
@@ -196,7 +201,7 @@ def affinities(distances: sparse.csr_array, weights: str, width: float) -> spars
     return W
 
 
-def normalised_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
+def normalized_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
     """D^(-1/2) W D^(-1/2), and the square roots of the degrees."""
     roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
     scale = sparse.diags_array(1 / roots)

@@ -39,11 +39,11 @@ class HessianLLE(_LocalEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension q of the embedding, and of the tangent spaces.
+        Dimension of the output: q, also that of the tangent spaces.
     n_neighbors : int or None, default=None
         Neighbours of each row; None is :math:`q(q+3)/2 + 5`, 10 for two components.
     reg : float, default=1e-3
-        Of the weights for new points, as in :class:`LLE`.
+        Regularisation of the weights of LLE; here they place new points.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -56,6 +56,10 @@ class HessianLLE(_LocalEmbedding):
         Of the sum of :math:`H_i^T H_i`, ascending, without the zero of the constant vector.
     n_neighbors_ : int
         Neighbours used.
+
+    See Also
+    --------
+    LLE, Isomap
 
     References
     ----------
@@ -141,8 +145,8 @@ def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_a
 def _local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
     """Estimators (m, q(q+1)/2, k) of second derivatives, with orthonormal rows."""
     m, k = neighbors.shape
-    centres = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
-    G = local_grams(points, centres, neighbors)
+    centers = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
+    G = local_grams(points, centers, neighbors)
     size = np.trace(G, axis1=1, axis2=2)
     _, axes = np.linalg.eigh(G / np.where(size > 0, size, 1.0)[:, None, None])
     tangent = axes[:, :, : -q - 1 : -1]

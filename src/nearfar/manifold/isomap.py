@@ -19,11 +19,12 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centred,
+    double_centered,
     first_solution,
     leading_spectrum,
     warn_of_empty,
 )
+from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 # The residual variance is that of the distances from so many rows to all.
@@ -32,6 +33,8 @@ _JUDGED = 200
 
 class _GeodesicEmbedding(_GraphEmbedding):
     """Isomap, with or without landmarks: new points by the same formula."""
+
+    state = State({"_graph": object_of(NeighborGraph, n="n"), "_shift": floats("q")})
 
     n_neighbors: int
     eigenvalues_: Matrix
@@ -123,7 +126,7 @@ class Isomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row; rows are joined if either is among the nearest of the other.
     on_disconnected : {"link", "raise"}, default="link"
@@ -143,6 +146,10 @@ class Isomap(_GeodesicEmbedding):
         1 - r², r being the correlation of distances along the graph with those in the embedding,
         from 200 rows to all.
 
+    See Also
+    --------
+    LandmarkIsomap, MVU, ClassicalMDS
+
     References
     ----------
     .. [1] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section
@@ -161,6 +168,7 @@ class Isomap(_GeodesicEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"_axes": floats("n", "q")})
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
     _few = 0.2  # from there on all paths are found at once
@@ -195,7 +203,7 @@ class Isomap(_GeodesicEmbedding):
         paths *= paths  # one array of this size, from here on another thing each time
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
-        B = double_centred(paths, in_place=True)
+        B = double_centered(paths, in_place=True)
         values, ordered, self.negative_share_ = leading_spectrum(B, self.n_components)
         vectors = np.empty_like(ordered)
         vectors[order] = ordered

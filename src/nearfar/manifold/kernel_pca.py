@@ -45,7 +45,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
         As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
         transform. A function cannot be kept in a model file.
@@ -69,6 +69,10 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
     negative_share_ : float
         The share of the negative eigenvalues in the sum of the absolute values of all: 0 for a
         kernel that is one ("sigmoid" is not always). Estimated beyond 1000 rows.
+
+    See Also
+    --------
+    PCA, KernelDA
 
     References
     ----------
@@ -201,7 +205,7 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         rows = self._check_X(X, reset=False)
         placed = np.empty((len(rows), len(self.coefficients_)), rows.dtype)
         for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
-            placed[block] = self._centred(self._kernel(rows[block])) @ self.coefficients_.T
+            placed[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
         return placed
 
     @property

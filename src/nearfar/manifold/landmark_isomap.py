@@ -14,10 +14,11 @@ from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squar
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centred,
+    double_centered,
     leading_spectrum,
     warn_of_empty,
 )
+from nearfar.state import State, floats, indices
 from nearfar.summaries.neighbor_graph import Disconnected
 
 
@@ -42,7 +43,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row; rows are joined if either is among the nearest of the other.
     n_landmarks : int, default=1000
@@ -51,7 +52,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
     random_state : int, RandomState or None, default=0
-        Draws the landmarks.
+        The seed of what is drawn: the landmarks.
 
     Attributes
     ----------
@@ -66,6 +67,10 @@ class LandmarkIsomap(_GeodesicEmbedding):
     residual_variance_ : float
         1 - r², r being the correlation of distances along the graph with those in the embedding,
         from up to 200 landmarks to all.
+
+    See Also
+    --------
+    Isomap, LandmarkMVU
 
     References
     ----------
@@ -85,6 +90,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"landmarks_": indices("m", below="n"), "_axes": floats("m", "q")})
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "n_landmarks": [integer(2)],
@@ -123,7 +129,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
         between = squared[:, self.landmarks_]
         means = between.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centred(between, in_place=True), self.n_components
+            double_centered(between, in_place=True), self.n_components
         )
         warn_of_empty("LandmarkIsomap", values)
         self.eigenvalues_ = values

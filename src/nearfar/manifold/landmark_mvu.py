@@ -16,6 +16,7 @@ from nearfar.manifold.placing import Placing
 from nearfar.parameters import integer
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.unfolding import Edges, symmetric_factor
+from nearfar.state import State, indices
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
@@ -44,37 +45,37 @@ class LandmarkMVU(_BasisUnfolding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row.
     n_landmarks : int, default=20
         m, more than ``n_components``. The first is drawn, each further one is that farthest from
         the others along the graph.
     constraints : {"inequality", "squared"}, default="inequality"
-        Lengths may only shrink; or they may deviate, at a price.
+        What edges must do: lengths may only shrink; or they may deviate, at a price.
     omega : float or "auto", default="auto"
-        The price of slack, as in :class:`VariationalMVU`.
+        The price of slack; as in :class:`VariationalMVU`.
     angles : bool, default=True
         Whether neighbours of one row also keep their distance from each other.
     refine : bool, default=False
-        Whether to descend after the program, as :class:`VariationalMVU` does.
+        Whether to descend after the program; as :class:`VariationalMVU` does.
     max_iter : int, default=100
-        Steps of each of the two stages.
+        Steps at most: in each of the two stages.
     bound_iter : int, default=200
         Further steps for the bound, which do not change the embedding; 0 for none.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         How ``transform`` places new points.
     reg : float, default=1e-3
-        Regularisation of the weights that rebuild rows from their neighbours.
+        Regularisation of the weights of LLE; they rebuild rows from their neighbours.
     on_disconnected : {"link", "raise", "components"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning; raise; or unfold each part by itself, about the origin. K then has a block for each
         part, and distances between parts mean nothing.
     random_state : int, RandomState or None, default=0
-        Draws the first landmark.
+        The seed of what is drawn: the first landmark.
     verbose : int, default=0
-        1 prints a line for each step. Ctrl-C ends the steps, keeps the best so far on the learner,
-        and raises.
+        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far on
+        the learner, and raises.
 
     Attributes
     ----------
@@ -88,6 +89,10 @@ class LandmarkMVU(_BasisUnfolding):
         As in :class:`VariationalMVU`. The bound is on any K, tied to landmarks or not.
     omega_, n_iter_, history_ : float, int, dict
         As in :class:`VariationalMVU`.
+
+    See Also
+    --------
+    VariationalMVU, MVU, LandmarkIsomap
 
     References
     ----------
@@ -106,6 +111,7 @@ class LandmarkMVU(_BasisUnfolding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"landmarks_": indices("m", below="n")})
     parameters: ClassVar = {**BASIS_PARAMETERS, "n_landmarks": [integer(2)]}
 
     landmarks_: Indices

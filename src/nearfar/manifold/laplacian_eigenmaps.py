@@ -17,10 +17,11 @@ from nearfar.manifold.graph_embedding import (
     _GraphEmbedding,
     affinities,
     edge_scale,
-    normalised_affinity,
+    normalized_affinity,
     reach,
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
+from nearfar.state import State, floats
 from nearfar.summaries.neighbor_graph import Disconnected, joined_rows
 
 
@@ -45,13 +46,14 @@ class LaplacianEigenmaps(_GraphEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
-        :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -64,6 +66,10 @@ class LaplacianEigenmaps(_GraphEmbedding):
         :math:`\lambda`, ascending, from 0 to 2.
     width_ : float
         The width used.
+
+    See Also
+    --------
+    SpectralClustering, LPP, LLE, LaplacianEmbedding
 
     References
     ----------
@@ -82,6 +88,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    state = State({"_reach": floats("n")})
     settings = ({"n_neighbors": 10},)
     renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS}
@@ -162,9 +169,9 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
 def eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
     r"""The smallest eigenvalues of :math:`L f = \lambda D f` and their vectors, without f = 1."""
-    A, roots = normalised_affinity(W)
-    normalised = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
-    values, vectors = smallest_eigenpairs(normalised, n_components, roots / np.linalg.norm(roots))
+    A, roots = normalized_affinity(W)
+    normalized = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
+    values, vectors = smallest_eigenpairs(normalized, n_components, roots / np.linalg.norm(roots))
     return values, vectors / roots[:, None]
 
 

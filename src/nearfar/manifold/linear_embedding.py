@@ -86,17 +86,17 @@ def sought_axes(
     that units do not matter; or those with the largest share of the variance, ``least`` of them
     if there are so many.
     """
-    centred = points - mean
-    deviations = np.sqrt((centred**2).mean(axis=0))
+    centered = points - mean
+    deviations = np.sqrt((centered**2).mean(axis=0))
     # A constant column leaves what its mean was rounded by.
     varies = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
     unit = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
-    variances, axes = principal_axes(centred * unit)
+    variances, axes = principal_axes(centered * unit)
     if pca == "auto":
         pca = None if len(points) >= _ROWS_A_DIRECTION * len(variances) else _SHARE
     if pca is None or pca == 1 or not len(variances):
         return np.asarray(unit[:, None] * axes)
-    variances, axes = principal_axes(np.where(varies, centred, 0.0))
+    variances, axes = principal_axes(np.where(varies, centered, 0.0))
     kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
     # In units of the first, so that the numbers of any data are of one size.
     return axes[:, : max(kept, least)] / np.sqrt(variances[0] / len(points))

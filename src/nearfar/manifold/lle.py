@@ -37,12 +37,13 @@ class LLE(_LocalEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row.
     reg : float, default=1e-3
-        What is added to the diagonal of the local Gram matrices, as a share of their trace. With
-        more neighbours than dimensions the weights would not be unique without.
+        Regularisation of the weights of LLE: what is added to the diagonal of the local Gram
+        matrices, as a share of their trace. With more neighbours than dimensions the weights would
+        not be unique without.
     on_disconnected : {"link", "raise"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning, or raise.
@@ -53,6 +54,10 @@ class LLE(_LocalEmbedding):
         The training rows. Identical rows count as one.
     eigenvalues_ : ndarray of shape (n_components,)
         Of :math:`(I-W)^T(I-W)`, ascending, without the zero of the constant vector.
+
+    See Also
+    --------
+    HessianLLE, NPE, LaplacianEigenmaps
 
     References
     ----------

@@ -42,9 +42,10 @@ class LPP(_LinearEmbedding):
     n_neighbors : int, default=5
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
-        :math:`e^{-d^2/\tau}`, never below 1e-6; or 1.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     pca : float, "auto" or None, default="auto"
         Share of the variance that is kept first; None keeps every direction that has any. "auto"
         is None where there are five rows and more for each direction in which X varies, else 0.99:
@@ -63,6 +64,10 @@ class LPP(_LinearEmbedding):
         Ascending, from 0 to 2.
     width_ : float
         The width used.
+
+    See Also
+    --------
+    LaplacianEigenmaps, NPE
 
     References
     ----------

@@ -17,6 +17,7 @@ from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.parameters import boolean, integer, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
+from nearfar.state import State, floats, number
 
 # New points start amid so many nearest rows.
 _NEAREST = 5
@@ -41,7 +42,7 @@ class MDS(_Embedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension q of the embedding.
+        Dimension of the output: q.
     metric : bool, default=True
         Whether to fit distances, or their order only (scikit-learn before 1.7 stops too early
         then).
@@ -59,6 +60,10 @@ class MDS(_Embedding):
         :math:`\sum_{i<j} \|y_i - y_j\|^2`.
     n_iter_ : int
         Steps taken.
+
+    See Also
+    --------
+    ClassicalMDS, Isomap
 
     References
     ----------
@@ -78,6 +83,7 @@ class MDS(_Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
+    state = State({"_unit": number(0), "_at": floats("k"), "_fitted": floats("k")})
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "metric": [boolean],
@@ -131,9 +137,9 @@ class MDS(_Embedding):
         # Of unit mean square: what smacof stops at depends on the scale.
         self._unit = float(np.sqrt(np.mean((distances / distances.max()) ** 2)) * distances.max())
         distances /= self._unit
-        centred = (exact - exact.mean(axis=0)) / self._unit
-        _, axes = principal_axes(centred)
-        start = np.pad(centred @ axes[:, :q], ((0, 0), (0, max(0, q - axes.shape[1]))))
+        centered = (exact - exact.mean(axis=0)) / self._unit
+        _, axes = principal_axes(centered)
+        start = np.pad(centered @ axes[:, :q], ((0, 0), (0, max(0, q - axes.shape[1]))))
         places, _, self.n_iter_ = smacof(
             squareform(distances),
             metric=bool(self.metric),
@@ -163,7 +169,7 @@ class MDS(_Embedding):
             near, rows = kneighbors(points, queries[block], n_neighbors=nearest)
             wanted = self._wanted(queries[block].astype(np.float64), points)
             start = self._places[rows].mean(axis=1)
-            placed[block] = _majorised(self._places, wanted, start, self.max_iter)
+            placed[block] = _majorized(self._places, wanted, start, self.max_iter)
             known = near[:, 0] == 0
             placed[block.start + np.flatnonzero(known)] = self._places[rows[known, 0]]
         return placed
@@ -178,7 +184,7 @@ class MDS(_Embedding):
         return np.asarray(np.interp(distances / self._unit, self._at, self._fitted) * self._unit)
 
 
-def _majorised(places: Matrix, wanted: Matrix, start: Matrix, max_iter: int) -> Matrix:
+def _majorized(places: Matrix, wanted: Matrix, start: Matrix, max_iter: int) -> Matrix:
     """Points (m, q) of least stress to places (n, q), each for itself."""
     y = start.copy()
     mean = places.mean(axis=0)

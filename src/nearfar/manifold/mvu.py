@@ -92,7 +92,7 @@ class MVU(_Unfolding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row; fewer than 3 leave most graphs floppy.
     constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
@@ -100,10 +100,10 @@ class MVU(_Unfolding):
         strictly feasible point: there the solution is less accurate, and ``primal_residual_`` says
         by how much.
     omega : float or "auto", default="auto"
-        The price of slack, for "l1" and "squared", with squared lengths in units of their mean.
+        The price of slack; for "l1" and "squared", with squared lengths in units of their mean.
         "auto" is 0.99 for squares, and :math:`\omega / (1-\omega) = 5 / \lambda_2(L)` for L1, L
-        being the Laplacian of the graph. Below :math:`1 / (1 + \lambda_2(L))` L1 has no optimum,
-        as the trace grows faster than its price, and a ValueError says so.
+        being the Laplacian of the graph. Below :math:`1 / (1 + \lambda_2(L))` L1 has no optimum, as
+        the trace grows faster than its price, and a ValueError says so.
     angles : bool, default=True
         Whether neighbours of one row also keep their distance from each other.
     objective : {"max", "min"}, default="max"
@@ -116,11 +116,11 @@ class MVU(_Unfolding):
     tol : float, default=1e-6
         The relative gap to reach. For equalities also lengths must be right to 1e-6.
     max_iter : int, default=300
-        Limit on steps.
+        Steps at most.
     on_disconnected : {"link", "raise", "components"}, default="link"
-        What to do if the graph is not connected, and the trace therefore without bound: add the
-        shortest edges that connect it, with a warning; raise; or unfold each part by itself, about
-        the origin. K then has a block for each part, and distances between parts mean nothing.
+        What to do if the graph is not connected: add the shortest edges that connect it, with a
+        warning; raise; or unfold each part by itself, about the origin. K then has a block for each
+        part, and distances between parts mean nothing. (The trace of the whole has no bound.)
     prune_edges : bool, default=False
         Cut edges first that a random walk along the others hardly takes, as short cuts are.
     prune_steps : int, default=7
@@ -130,11 +130,11 @@ class MVU(_Unfolding):
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         How ``transform`` places new points.
     reg : float, default=1e-3
-        Regularisation of the weights of "lle".
+        Regularisation of the weights of LLE; they place new points with ``out_of_sample="lle"``.
     warm_start : bool, default=False
-        Start from the factor of the last fit, if there was one of as many rows; "low_rank" only.
+        Start from the last fit: from its factor, if there was one of as many rows; "low_rank" only.
     verbose : int, default=0
-        1 prints a line for each step.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -180,6 +180,10 @@ class MVU(_Unfolding):
     history_ : dict of lists
         "trace", "gap", "residual", "step", "active" (edges with a weight) and "seconds" of each
         step, with squared lengths of mean 1.
+
+    See Also
+    --------
+    VariationalMVU, LandmarkMVU, Isomap
 
     References
     ----------
@@ -334,8 +338,8 @@ class MVU(_Unfolding):
         given, unit = unit_edges(points, pairs)
         edges, groups = given.merged(_ONE_POINT)
         problem = Problem(edges, self.constraints, self.objective, self._price(edges))
-        centred = points - points.mean(axis=0, dtype=np.float64)
-        gram_trace = float(np.einsum("ij,ij->", centred, centred))
+        centered = points - points.mean(axis=0, dtype=np.float64)
+        gram_trace = float(np.einsum("ij,ij->", centered, centered))
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
         found, proof = self._proven(problem, groups, feasible)
         residual = proof.residual

@@ -37,7 +37,7 @@ class NPE(_LinearEmbedding):
     n_neighbors : int, default=5
         Neighbours of each row.
     reg : float, default=1e-3
-        Of the weights, as in :class:`LLE`.
+        Regularisation of the weights of LLE.
     pca : float, "auto" or None, default="auto"
         Share of the variance that is kept first; None keeps every direction that has any. "auto"
         is None where there are five rows and more for each direction in which X varies, else 0.99:
@@ -54,6 +54,10 @@ class NPE(_LinearEmbedding):
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
         The share of the variance of each component that neighbours do not explain, ascending.
+
+    See Also
+    --------
+    LLE, LPP
 
     References
     ----------

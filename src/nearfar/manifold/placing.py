@@ -13,6 +13,7 @@ from nearfar.parameters import Allowed, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
 from nearfar.solvers.unfolding import UnfoldingInterrupted
+from nearfar.state import State, indices, none_or
 
 Placing = Literal["lle", "sdp", "sdp_refined"]
 
@@ -27,6 +28,7 @@ class _Unfolding(_GraphEmbedding):
     ``_interrupt`` if Ctrl-C ended it early: then the best so far is kept.
     """
 
+    state = State({"_labels": none_or(indices("n", below="n"))})
     renamed_values: ClassVar = {"out_of_sample": {"sdp-refined": "sdp_refined"}}
 
     out_of_sample: Placing

@@ -35,7 +35,7 @@ class RandomProjection(StatisticsLearner):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension q of the output. "auto" is the bound above, or the number of features if that is
+        Dimension of the output: q. "auto" is the bound above, or the number of features if that is
         less; distances are then exactly what they were.
     eps : float in (0, 1), default=0.1
         :math:`\epsilon` of the bound.
@@ -43,7 +43,7 @@ class RandomProjection(StatisticsLearner):
         P as above; or independent entries, normal or mostly zero, by scikit-learn's
         ``GaussianRandomProjection`` and ``SparseRandomProjection``.
     random_state : int, RandomState or None, default=0
-        Draws the map.
+        The seed of what is drawn: the map.
 
     Attributes
     ----------
@@ -53,6 +53,10 @@ class RandomProjection(StatisticsLearner):
         Mean of the training rows.
     statistics_ : ClassStatistics
         What was accumulated; only its size is used.
+
+    See Also
+    --------
+    PCA
 
     References
     ----------

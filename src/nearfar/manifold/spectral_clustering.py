@@ -20,7 +20,7 @@ from nearfar.manifold.graph_embedding import (
     affinities,
     edge_scale,
     neighbor_graph,
-    normalised_affinity,
+    normalized_affinity,
     reach,
 )
 from nearfar.parameters import integer, one_of, random_state
@@ -32,6 +32,7 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenpairs,
     unit_rows,
 )
+from nearfar.state import State, floats, indices, table, whole
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
     distinct_rows,
@@ -65,15 +66,16 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     n_neighbors : int, default=10
         Neighbours of each row.
     weights : {"heat", "uniform"}, default="heat"
-        :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to rounding; or 1.
+        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
+        rounding; or 1.
     width : float or None, default=None
-        Width of the kernel, here :math:`\tau`. None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph falls into more parts than there are clusters: add the shortest
-        edges that connect it, with a warning, or raise. As many parts as clusters, or fewer, are
-        welcome.
+        What to do if the graph is not connected: where it has more parts than there are clusters,
+        add the shortest edges that connect it, with a warning, or raise. As many parts as clusters,
+        or fewer, are welcome.
     random_state : int, RandomState or None, default=0
-        Starts k-means, ten times.
+        The seed of what is drawn: ten starts of k-means.
 
     Attributes
     ----------
@@ -85,6 +87,10 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         In the coordinates of ``transform``.
     width_ : float
         The width used.
+
+    See Also
+    --------
+    LaplacianEigenmaps, AugmentedSpectralClustering, SetSpectralClustering
 
     References
     ----------
@@ -104,6 +110,20 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     """
 
     learner_tags = LearnerTags(reads="graph", role="clusterer", supervised=False)
+    state = State(
+        {
+            "_points": table("n", "p"),
+            "_vectors": floats("n", "q"),
+            "eigenvalues_": floats("q"),
+            "cluster_centers_": floats("clusters", "q"),
+            "labels_": indices("samples", below="clusters"),
+            "_reach": floats("n"),
+            "_roots": floats("n"),
+            "_listed": whole(low=1, most="n"),
+        },
+        fitted="labels_",
+        rows="_points",
+    )
     renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {
         "n_clusters": [integer(1)],
@@ -170,7 +190,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)
-        A, self._roots = normalised_affinity(W)
+        A, self._roots = normalized_affinity(W)
         self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
         means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
         labels = means.fit_predict(unit_rows(self._vectors))
@@ -273,8 +293,8 @@ def leading_of_parts(
         more = min(n_largest - 1, len(rows) - 1)
         if more:
             inner = A[rows][:, rows]
-            normalised = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
-            values, vectors = smallest_eigenpairs(normalised, more, vector[rows])
+            normalized = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
+            values, vectors = smallest_eigenpairs(normalized, more, vector[rows])
             for value, inside in zip(values, vectors.T, strict=True):
                 vector = np.zeros(n)
                 vector[rows] = inside

@@ -47,7 +47,7 @@ class VariationalMVU(_BasisUnfolding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Neighbours of each row.
     n_basis : int, default=10
@@ -55,11 +55,11 @@ class VariationalMVU(_BasisUnfolding):
     basis : {"laplacian", "lle"}, default="laplacian"
         Lowest eigenvectors of the graph's Laplacian, or of the matrix of locally linear embedding.
     constraints : {"squared", "inequality"}, default="squared"
-        Slack at the price above; or lengths that may only shrink. With the latter the basis can
-        stretch little, as every single edge holds it, and the descent pays for edges that are too
-        long; ``factor_`` is then shrunk until none is.
+        What edges must do: they have slack at the price above; or lengths may only shrink. With the
+        latter the basis can stretch little, as every single edge holds it, and the descent pays for
+        edges that are too long; ``factor_`` is then shrunk until none is.
     omega : float or "auto", default="auto"
-        ω, between 0 and 1, for squared lengths of mean 1. "auto" is
+        The price of slack; ω, between 0 and 1, for squared lengths of mean 1. "auto" is
         :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph's Laplacian, since the pull on
         an edge grows with the number of edges from end to end.
     angles : bool, default=True
@@ -67,22 +67,24 @@ class VariationalMVU(_BasisUnfolding):
     refine : bool, default=True
         Whether to descend after the program.
     max_iter : int, default=100
-        Steps of each of the two stages. Far more in the first crumple the sheet.
+        Steps at most: in each of the two stages. Far more in the first crumple the sheet.
     bound_iter : int, default=200
-        Further steps in m dimensions for the bound, which do not change the embedding; 0 for none.
+        Further steps for the bound, which do not change the embedding; 0 for none. They are in m
+        dimensions.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         How ``transform`` places new points.
     reg : float, default=1e-3
-        Regularisation of the weights that rebuild rows from their neighbours.
+        Regularisation of the weights of LLE; they rebuild rows from their neighbours.
     on_disconnected : {"link", "raise", "components"}, default="link"
         What to do if the graph is not connected: add the shortest edges that connect it, with a
         warning; raise; or unfold each part by itself, about the origin. K then has a block for each
         part, and distances between parts mean nothing.
     random_state : int, RandomState or None, default=0
-        For what moves the factor off a saddle before the steps for the bound.
+        The seed of what is drawn: what moves the factor off a saddle before the steps for the
+        bound.
     verbose : int, default=0
-        1 prints a line for each step. Ctrl-C ends the steps, keeps the best so far on the learner,
-        and raises.
+        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far on
+        the learner, and raises.
 
     Attributes
     ----------
@@ -116,6 +118,10 @@ class VariationalMVU(_BasisUnfolding):
         Steps taken.
     history_ : dict
         "objective" (to be made small), "step" and "seconds" of each, stage after stage.
+
+    See Also
+    --------
+    MVU, LandmarkMVU
 
     References
     ----------

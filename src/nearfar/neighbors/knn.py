@@ -11,6 +11,7 @@ from nearfar.base import LearnerTags, NeighborVoter, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.parameters import integer, one_of
 from nearfar.search.exact_search import kneighbors
+from nearfar.state import State, table
 
 
 class KNNClassifier(ThroughLearner, NeighborVoter):
@@ -34,7 +35,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     n_neighbors : int, default=3
         How many points vote.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win, as scikit-learn's classifier does.
+        "first" lets the smallest label win; scikit-learn's classifier does so.
 
     Attributes
     ----------
@@ -42,6 +43,10 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         The labels.
     estimator_ : object or None
         The fitted learner.
+
+    See Also
+    --------
+    EnergyClassifier, MVEMClassifier, SetKNeighborsClassifier
 
     References
     ----------
@@ -61,6 +66,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
+    state = State({"_points": table("n", "q")}, rows="_points")
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "n_neighbors": [integer(1)],

@@ -15,13 +15,14 @@ from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import row_blocks
 from nearfar.parameters import one_of, real
 from nearfar.solvers.eigen import whitener
+from nearfar.state import State, floats
 from nearfar.summaries.class_gaussians import divisors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     AUTO_SHRINKAGE,
     Shrinkage,
     rank_tolerance,
-    regularised_within,
+    regularized_within,
     total_range,
 )
 
@@ -66,8 +67,9 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     pooling : float in [0, 1], default=0
         The share :math:`\lambda` of all classes in the covariance of each.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        The number :math:`\gamma`. "auto" changes nothing but covariances that are singular: a
-        class of one row has the pooled one, 0.1 % of which is mixed into other singular ones.
+        What is mixed into covariances: the number :math:`\gamma`. "auto" changes nothing but
+        covariances that are singular: a class of one row has the pooled one, 0.1 % of which is
+        mixed into other singular ones.
     ddof : float, default=1
         Taken off the count of each class in the divisors: 1 as in [1], 0 as in [2].
 
@@ -81,6 +83,10 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         Class means after the map.
     precisions_ : ndarray of shape (n_classes, q, q)
         Inverse covariances. Where the training points do not vary they are zero.
+
+    See Also
+    --------
+    KNNClassifier, EnergyClassifier
 
     References
     ----------
@@ -100,6 +106,15 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics", role="classifier")
+    state = State(
+        {
+            "means_": floats("c", "q"),
+            "_factors": floats("c", "q", "r"),
+            "_log_dets": floats("c"),
+            "_log_priors": floats("c"),
+        },
+        fitted="means_",
+    )
     parameters: ClassVar = {
         "estimator": A_LEARNER,
         "rule": [one_of("mahalanobis", "gaussian", "posterior")],
@@ -193,7 +208,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     def _covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
         """Coordinates T (q, r), and the covariances (c, r, r) in them."""
         if self.shrinkage == "auto":
-            B, image, _, W = regularised_within(statistics, "auto", standardise=True)
+            B, image, _, W = regularized_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
             C = pooled_covariances(image, self.pooling, self.ddof)
             # The pooled covariance is the identity here; to mix it in depends on no units.
@@ -204,7 +219,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
                 if whitener(C[k], tolerance).shape[1] < T.shape[1]:
                     C[k] = (1 - AUTO_SHRINKAGE) * C[k] + AUTO_SHRINKAGE * np.eye(T.shape[1])
             return T, C
-        T, image = total_range(statistics, standardise=True)
+        T, image = total_range(statistics, standardize=True)
         C = pooled_covariances(image, self.pooling, self.ddof)
         # Features of unit variance: the identity of the mapped space is TT here.
         units = np.asarray(np.sum(T**2, axis=0))

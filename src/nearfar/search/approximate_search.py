@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Indices, Matrix
 from nearfar.extras import require
 from nearfar.search.candidates import (
-    centre_of,
-    centred,
+    center_of,
+    centered,
     check_n_neighbors,
     ranked,
     without_self,
@@ -28,7 +28,7 @@ def approximate_kneighbors(
     check_n_neighbors(n_neighbors, n, without_self=True)
     X = np.ascontiguousarray(X)
     # hnswlib knows float32 only: centre the data, and bring them to a scale whose squares fit.
-    Z = centred(X, centre_of(X), X.dtype)
+    Z = centered(X, center_of(X), X.dtype)
     Z = (Z / max(np.abs(Z).max(), np.finfo(X.dtype).tiny)).astype(np.float32)
     n_candidates = min(n_neighbors + 1 + 8, n)
     index = hnswlib.Index(space="l2", dim=p)

@@ -38,7 +38,7 @@ class Ball(NamedTuple):
 
     Attributes
     ----------
-    centre : ndarray of shape (n_features,)
+    center : ndarray of shape (n_features,)
         Mean of its points.
     radius : float
         Largest distance of its points from the centre.
@@ -48,7 +48,7 @@ class Ball(NamedTuple):
         Two nodes, or none for a leaf.
     """
 
-    centre: Matrix
+    center: Matrix
     radius: float
     rows: Indices
     children: tuple[int, ...]
@@ -106,9 +106,9 @@ class MeanSplitBallTree:
         while pending:
             rows, parent = pending.pop()
             points = self.X[rows]
-            centre = points.mean(axis=0)
+            center = points.mean(axis=0)
             index = len(self.nodes)
-            self.nodes.append(Ball(centre, float(_lengths(points, centre).max()), rows, ()))
+            self.nodes.append(Ball(center, float(_lengths(points, center).max()), rows, ()))
             if parent >= 0:
                 known = self.nodes[parent]
                 self.nodes[parent] = known._replace(children=(*known.children, index))
@@ -192,7 +192,7 @@ class MeanSplitBallTree:
                 # Last in, first out.
                 pending += sorted(
                     node.children,
-                    key=lambda child: -_length(query - self.nodes[child].centre),
+                    key=lambda child: -_length(query - self.nodes[child].center),
                 )
             else:
                 distances = np.concatenate([distances, _lengths(self.X[node.rows], query)])
@@ -203,7 +203,7 @@ class MeanSplitBallTree:
 
     def _bound(self, query: Matrix, node: Ball) -> float:
         """No point of the node is nearer to the query, less what rounding may have added."""
-        length = _length(query - node.centre)
+        length = _length(query - node.center)
         rounding = 4 * (len(query) + 4) * float(np.finfo(np.float64).eps)
         return length - node.radius - rounding * (length + node.radius)
 

@@ -71,7 +71,7 @@ def reach_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Mat
         return radius**2 + rounding + 4 * p * float(limits.tiny)
 
 
-def centre_of(X: Floats) -> Matrix:
+def center_of(X: Floats) -> Matrix:
     """A point amid the data: the expanded form rounds relative to the distance from it.
 
     A median, as one far row would carry the mean away from all others; of some rows, as any point
@@ -81,11 +81,11 @@ def centre_of(X: Floats) -> Matrix:
         return np.median(X[:: 1 + len(X) // 1000].astype(np.float64), axis=0)
 
 
-def centred(X: Floats, centre: Matrix, dtype: np.dtype[Any]) -> Floats:
+def centered(X: Floats, center: Matrix, dtype: np.dtype[Any]) -> Floats:
     """``X - centre``, computed in float64 and rounded once to ``dtype``."""
     with np.errstate(over="ignore", invalid="ignore"):
         Z = np.empty(X.shape, dtype)
-        np.subtract(X, centre, out=Z, dtype=np.float64, casting="same_kind")
+        np.subtract(X, center, out=Z, dtype=np.float64, casting="same_kind")
         if not squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
             raise ValueError(
                 f"Squared distances overflow {dtype}: the largest value found is "

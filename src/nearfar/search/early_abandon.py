@@ -16,8 +16,8 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import row_blocks
 from nearfar.search.candidates import (
     SPARE,
-    centre_of,
-    centred,
+    center_of,
+    centered,
     check_n_neighbors,
     pair_distances,
     ranked,
@@ -99,14 +99,14 @@ def early_abandon_kneighbors(
 
 
 def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matrix, Indices]:
-    centre = centre_of(X)
-    points = centred(X, centre, _FLOAT64)
+    center = center_of(X)
+    points = centered(X, center, _FLOAT64)
     variances, axes = descending_eigh(points.T @ points)
     if n_leading is None:
         share = np.cumsum(variances) >= _LEADING_SHARE * variances.sum()
         n_leading = 1 + int(np.argmax(share))
     points = points @ axes
-    queries = points if Q is X else centred(Q, centre, _FLOAT64) @ axes
+    queries = points if Q is X else centered(Q, center, _FLOAT64) @ axes
 
     # Scaled, so that squares neither overflow nor vanish in float32.
     scale = float(np.sqrt(max(squared_norms(points).max(), squared_norms(queries).max()))) or 1.0

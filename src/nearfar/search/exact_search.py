@@ -20,8 +20,8 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import row_blocks
 from nearfar.search.candidates import (
     SPARE,
-    centre_of,
-    centred,
+    center_of,
+    centered,
     check_n_neighbors,
     pair_distances,
     ranked,
@@ -240,10 +240,10 @@ def _nearest_by_tree(X: Floats, Q: Floats, k: int) -> tuple[Matrix, Indices]:
 
 def _nearest(X: Floats, Q: Floats, k: int, *, tree: bool = False) -> tuple[Matrix, Indices]:
     """The ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
-    centre = centre_of(X)
+    center = center_of(X)
     dtype = np.dtype(np.float64) if tree else np.result_type(X, Q)
-    Z = centred(X, centre, dtype)
-    queries = Z if Q is X else centred(Q, centre, dtype)
+    Z = centered(X, center, dtype)
+    queries = Z if Q is X else centered(Q, center, dtype)
     propose: Callable[[Floats, int], tuple[Any, Any]]
     spares: tuple[int, ...]
     if tree:
@@ -296,13 +296,13 @@ def pairs_within(
     of row in the block, distance, row of ``X``.
     """
     n, p = X.shape
-    centre = centre_of(X)
-    Z = centred(X, centre, np.dtype(np.float64))
+    center = center_of(X)
+    Z = centered(X, center, np.dtype(np.float64))
     # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product is all to compare.
     points = np.column_stack([Z, squared_norms(Z)]).T
     # Per pair: the product, the comparison, and, if all pairs are hits, their arrays and copies.
     for block in row_blocks(len(Q), 80 * n):
-        queries = centred(Q[block], centre, np.dtype(np.float64))
+        queries = centered(Q[block], center, np.dtype(np.float64))
         norms = squared_norms(queries)
         reach = reach_of(norms, radius[block], p, Z.dtype) - norms
         product = np.column_stack([-2 * queries, np.ones(len(queries))]) @ points

@@ -102,5 +102,5 @@ def trace_ratio(S1: Matrix, S2: Matrix, n_components: int, max_iter: int = 100) 
 
 def pair_scatter(points: Matrix, weights: Matrix) -> Matrix:
     r""":math:`\sum_{i<j} w_{ij} (x_i - x_j)(x_i - x_j)^T` for symmetric weights (n, n)."""
-    centred = points - points.mean(axis=0)
-    return centred.T @ (weights.sum(axis=1)[:, None] * centred - weights @ centred)
+    centered = points - points.mean(axis=0)
+    return centered.T @ (weights.sum(axis=1)[:, None] * centered - weights @ centered)

@@ -49,7 +49,7 @@ class GaussianFamily:
     def __init__(self, means: ArrayLike, covariances: ArrayLike | SigmaDot) -> None:
         self.means = np.asarray(means, dtype=np.float64)
         # Differences are all that counts; about zero they lose no digits to a common offset.
-        self._centred = self.means - self.means.mean(axis=0)
+        self._centered = self.means - self.means.mean(axis=0)
         self._dense: Matrix | None = None
         if callable(covariances):
             self.dot: SigmaDot = covariances
@@ -59,7 +59,7 @@ class GaussianFamily:
 
     def project(self, U: Matrix) -> ProjectedGaussians:
         """The family seen through U (p, q)."""
-        return ProjectedGaussians(self._centred @ U, self.dot(U), U, self._centred)
+        return ProjectedGaussians(self._centered @ U, self.dot(U), U, self._centered)
 
     def traces(self) -> Matrix:
         """tr Σ_k, of shape (c,)."""
@@ -72,7 +72,7 @@ class GaussianFamily:
 
     def combination(self, by_means: Matrix, by_covariances: Matrix) -> tuple[Matrix, Matrix]:
         """Σ a_k m_k m_k' and Σ b_k Σ_k, each (p, p); means about their centre."""
-        means = (self._centred.T * by_means) @ self._centred
+        means = (self._centered.T * by_means) @ self._centered
         if self._dense is not None:
             covariances = np.tensordot(by_covariances, self._dense, axes=1)
         else:

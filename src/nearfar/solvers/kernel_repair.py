@@ -123,7 +123,7 @@ class KernelRepair:
         How.
     smallest_eigenvalue : float
         Of the kernel before.
-    negative_mass : float
+    negative_share : float
         The share of its negative eigenvalues, by absolute value.
     change : float
         The Frobenius norm of what was added, relative to that of the kernel before.
@@ -132,7 +132,7 @@ class KernelRepair:
     kernel: Matrix
     method: str
     smallest_eigenvalue: float
-    negative_mass: float
+    negative_share: float
     change: float
     _projection: Matrix | None = field(repr=False)
 
@@ -186,7 +186,7 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
     >>> repair.kernel
     array([[1.5, 1.5],
            [1.5, 1.5]])
-    >>> repair.smallest_eigenvalue, repair.negative_mass
+    >>> repair.smallest_eigenvalue, repair.negative_share
     (-1.0, 0.25)
     """
     check_parameter("repair_kernel", "method", method, [one_of("clip", "shift")])

@@ -204,12 +204,12 @@ class _Fit:
         else:
             self.densities[:, m] = np.exp(relative)
 
-    def _covariance(self, centred: Matrix, share: Matrix, mass: float) -> Matrix:
-        d = centred.shape[1]
+    def _covariance(self, centered: Matrix, share: Matrix, mass: float) -> Matrix:
+        d = centered.shape[1]
         if self.covariance_type == "full":
-            covariance = (centred.T * share) @ centred / mass
+            covariance = (centered.T * share) @ centered / mass
         else:
-            variances = share @ centred**2 / mass
+            variances = share @ centered**2 / mass
             if self.covariance_type == "spherical":
                 variances = np.full(d, variances.mean())
             covariance = np.diag(variances)
@@ -223,8 +223,8 @@ class _Fit:
 
 def _one_gaussian(X: Matrix, half: float) -> Mixture:
     n, d = X.shape
-    centred = X - X.mean(axis=0)
-    covariance = centred.T @ centred / n
+    centered = X - X.mean(axis=0)
+    covariance = centered.T @ centered / n
     ridge = _FLOOR * max(float(np.trace(covariance)) / d, np.finfo(float).tiny)
     covariance += ridge * np.eye(d)
     likelihood = float(_log_density(X, X.mean(axis=0), covariance).sum())

@@ -61,7 +61,7 @@ class Spectrum(NamedTuple):
 # ---------------------------------------------------------------------- distances
 
 
-def double_centred(squared: Matrix, *, in_place: bool = False) -> Matrix:
+def double_centered(squared: Matrix, *, in_place: bool = False) -> Matrix:
     r""":math:`-\frac12 H D H` with :math:`H = I - \frac1n 11^T`, of squared distances D (n, n).
 
     The Gram matrix of centred points, if there are points with these distances.
@@ -247,17 +247,17 @@ def check_squares(X: NDArray[np.floating[Any]]) -> None:
         )
 
 
-def principal_axes(centred: Matrix) -> tuple[Matrix, Matrix]:
+def principal_axes(centered: Matrix) -> tuple[Matrix, Matrix]:
     """Eigenvalues and axes (p, r) of the scatter of centred rows (n, p), largest first.
 
     From the smaller of the two matrices of products; directions without variance are left out.
     """
-    n, p = centred.shape
-    check_squares(centred)
-    size = float(np.abs(centred).max(initial=0))
+    n, p = centered.shape
+    check_squares(centered)
+    size = float(np.abs(centered).max(initial=0))
     if size == 0:
         return np.zeros(0), np.zeros((p, 0))
-    Z = centred / size  # squares must neither overflow nor underflow
+    Z = centered / size  # squares must neither overflow nor underflow
     values, axes = linalg.eigh(Z.T @ Z if p <= n else Z @ Z.T)
     values, axes = values[::-1], axes[:, ::-1]
     real = values > max(n, p) * np.finfo(np.float64).eps * values[0]

@@ -82,7 +82,7 @@ def descend(
     """
     objective = _Objective(edges, price, reward, one_sided)
     if fixed is None:
-        Y = edges.centred(Y)
+        Y = edges.centered(Y)
     free = slice(None) if fixed is None else np.flatnonzero(~fixed)
     solve = _preconditioner(edges, free)
     state = objective.at(Y)
@@ -129,7 +129,7 @@ def descend(
             converged = _settled(history["objective"], tol, float(edges.squared @ edges.squared))
     except KeyboardInterrupt as caught:
         interrupt = caught
-    factor = edges.centred(state.Y) if fixed is None else state.Y
+    factor = edges.centered(state.Y) if fixed is None else state.Y
     weights = 2 * price * state.slack
     return Descent(
         factor, weights, state.value, len(history["step"]), bool(converged), history, interrupt
@@ -160,7 +160,7 @@ class _Objective:
         value = self.price * float(slack @ slack)
         gradient = 4 * self.price * (self._spread @ (slack[:, None] * differences))
         if self.reward:
-            Y = self.edges.centred(Y)
+            Y = self.edges.centered(Y)
             value -= self.reward * self.edges.trace(Y)
             gradient -= 2 * self.reward * self.edges.masses[:, None] * Y
         return _State(Y, differences, raw, slack, value, np.asarray(gradient))
@@ -170,7 +170,7 @@ class _Objective:
         turn = self.edges.incidence @ P
         linear = 2 * np.einsum("er,er->e", state.differences, turn)
         square = np.einsum("er,er->e", turn, turn)
-        curve = self.reward * self.edges.trace(self.edges.centred(P)) if self.reward else 0.0
+        curve = self.reward * self.edges.trace(self.edges.centered(P)) if self.reward else 0.0
         cross = 0.0
         if self.reward:
             cross = float(np.sum(self.edges.masses[:, None] * state.Y * P))
@@ -247,7 +247,7 @@ class _Solver:
         found = np.zeros_like(G)
         if self._factor is not None:
             found[self._free] = self._factor.solve(np.ascontiguousarray(G[self._free]))
-        return self._edges.centred(found) if isinstance(self._free, slice) else found
+        return self._edges.centered(found) if isinstance(self._free, slice) else found
 
 
 def _free_part(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matrix:

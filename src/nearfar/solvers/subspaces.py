@@ -109,8 +109,8 @@ def search_subspace(
     objective: Objective,
     start: Matrix,
     *,
-    maximise: bool = True,
-    orthonormalise: bool = True,
+    maximize: bool = True,
+    orthonormalize: bool = True,
     max_iter: int = 500,
     tol: float = 1e-6,
     polish: bool = True,
@@ -129,9 +129,9 @@ def search_subspace(
         From U (p, q) to its value and its gradient (p, q).
     start : ndarray of shape (p, q)
         Of rank q.
-    maximise : bool, default=True
+    maximize : bool, default=True
         False minimises.
-    orthonormalise : bool, default=True
+    orthonormalize : bool, default=True
         Evaluate at orthonormal bases of the span. With False the objective is a function of the
         matrix and sees it as it is; "step" is then the relative change of the matrix.
     max_iter : int, default=500
@@ -152,15 +152,15 @@ def search_subspace(
     Interrupted
         On Ctrl-C after the first step; it carries the best state.
     """
-    sign = -1.0 if maximise else 1.0
-    U = orthonormal(start) if orthonormalise else np.array(start, dtype=np.float64)
+    sign = -1.0 if maximize else 1.0
+    U = orthonormal(start) if orthonormalize else np.array(start, dtype=np.float64)
     found = SubspaceSearch(U, np.nan)
     began = perf_counter()
-    point = _Point(objective, U.shape, sign, orthonormalise)
+    point = _Point(objective, U.shape, sign, orthonormalize)
 
     def record(flat: Matrix) -> None:
         here = point.at(flat)
-        step = _movement(found.U, here.U, orthonormalise)
+        step = _movement(found.U, here.U, orthonormalize)
         found.move(here.U, sign * here.value, step, perf_counter() - began)
         if report is not None:
             report(found.last)
@@ -174,7 +174,7 @@ def search_subspace(
         found.objective = sign * point.at(U.ravel()).value
         if not np.isfinite(found.objective):
             raise ValueError("The objective is not finite at the start.")
-        if orthonormalise and U.shape[0] == U.shape[1]:
+        if orthonormalize and U.shape[0] == U.shape[1]:
             found.converged = True  # there is only one subspace
         while not found.converged and found.n_iter < max_iter:
             before = found.n_iter
@@ -192,7 +192,7 @@ def search_subspace(
                 slope = float(np.linalg.norm(point.at(found.U.ravel()).gradient))
                 found.converged = slope <= _FLAT * max(1.0, abs(found.objective))
                 break
-        if polish and found.converged and orthonormalise:
+        if polish and found.converged and orthonormalize:
             _polish(point, found, sign)
     except KeyboardInterrupt:
         if not np.isfinite(found.objective):
@@ -206,10 +206,10 @@ def climb_subspace(
     objective: Objective,
     start: Matrix,
     *,
-    maximise: bool = True,
-    orthonormalise: bool = True,
+    maximize: bool = True,
+    orthonormalize: bool = True,
     step: float = 0.01,
-    normalise: bool = True,
+    normalize: bool = True,
     shrink: float = 1 / GOLDEN,
     max_iter: int = 100,
     tol: float = 1e-6,
@@ -225,13 +225,13 @@ def climb_subspace(
         ``LinAlgError``, counts as a step for the worse.
     start : ndarray of shape (p, q)
         Of rank q.
-    maximise : bool, default=True
+    maximize : bool, default=True
         False minimises.
-    orthonormalise : bool, default=True
+    orthonormalize : bool, default=True
         Orthonormalise after each step.
     step : float, default=0.01
         Length of the first step, or with ``normalise=False`` the factor of the gradient.
-    normalise : bool, default=True
+    normalize : bool, default=True
         Divide the gradient by its Frobenius norm.
     shrink : float, default=1/1.618034
         Factor of the step after one that was for the worse, which is undone. 1 takes every step as
@@ -255,8 +255,8 @@ def climb_subspace(
     Interrupted
         On Ctrl-C after the first evaluation; it carries the best state.
     """
-    sign = 1.0 if maximise else -1.0
-    U = orthonormal(start) if orthonormalise else np.array(start, dtype=np.float64)
+    sign = 1.0 if maximize else -1.0
+    U = orthonormal(start) if orthonormalize else np.array(start, dtype=np.float64)
     found = SubspaceSearch(U, np.nan)
     began = perf_counter()
     try:
@@ -266,12 +266,12 @@ def climb_subspace(
         found.objective = float(value)
         reference = value if watched is None else watched()
         for _ in range(max_iter):
-            norm = float(np.linalg.norm(gradient)) if normalise else 1.0
+            norm = float(np.linalg.norm(gradient)) if normalize else 1.0
             if norm == 0 or step < 1e-12:
                 found.converged = True
                 break
             new = found.U + (sign * step / norm) * gradient
-            new = orthonormal(new) if orthonormalise else new
+            new = orthonormal(new) if orthonormalize else new
             try:
                 value, new_gradient = objective(new)
             except np.linalg.LinAlgError:
@@ -282,7 +282,7 @@ def climb_subspace(
                 continue
             now = value if watched is None else watched()
             change = abs(now - reference)
-            moved = _movement(found.U, new, orthonormalise)
+            moved = _movement(found.U, new, orthonormalize)
             found.move(new, float(value), moved, perf_counter() - began)
             gradient, reference = new_gradient, now
             if report is not None:
@@ -302,7 +302,7 @@ def best_of_starts(
     objective: Objective,
     starts: Iterable[Matrix],
     *,
-    maximise: bool = True,
+    maximize: bool = True,
     solver: Callable[..., SubspaceSearch] = search_subspace,
     judge: Callable[[SubspaceSearch], float] | None = None,
     **options: Any,
@@ -317,7 +317,7 @@ def best_of_starts(
         From U (p, q) to its value and its gradient (p, q).
     starts : iterable of ndarray of shape (p, q)
         One or more.
-    maximise : bool, default=True
+    maximize : bool, default=True
         False minimises.
     solver : callable, default=search_subspace
         Or :func:`climb_subspace`.
@@ -335,7 +335,7 @@ def best_of_starts(
     Interrupted
         On Ctrl-C; it carries the best state of all starts.
     """
-    sign = 1.0 if maximise else -1.0
+    sign = 1.0 if maximize else -1.0
     best: SubspaceSearch | None = None
     least = np.inf
     objectives: list[float] = []
@@ -351,12 +351,12 @@ def best_of_starts(
         kept.objectives = objectives
         return kept
 
-    polish = solver is search_subspace and options.get("orthonormalise", True)
+    polish = solver is search_subspace and options.get("orthonormalize", True)
     if polish:
         options["polish"] = False
     try:
         for start in starts:
-            best = keep(solver(objective, start, maximise=maximise, **options))
+            best = keep(solver(objective, start, maximize=maximize, **options))
         if polish and best is not None and best.converged:
             _polish(_Point(objective, best.U.shape, -sign, True), best, -sign)
     except Interrupted as stop:
@@ -459,10 +459,10 @@ class _Point:
     """
 
     def __init__(
-        self, objective: Objective, shape: tuple[int, ...], sign: float, orthonormalise: bool
+        self, objective: Objective, shape: tuple[int, ...], sign: float, orthonormalize: bool
     ) -> None:
         self.objective, self.shape, self.sign = objective, shape, sign
-        self.orthonormalise = orthonormalise
+        self.orthonormalize = orthonormalize
         self.flat: Matrix = np.full(int(np.prod(shape)), np.nan)
         self.U: Matrix
         self.gradient: Matrix
@@ -481,7 +481,7 @@ class _Point:
         U = flat.reshape(self.shape)
         self.condition = 1.0
         R = None
-        if self.orthonormalise:
+        if self.orthonormalize:
             U, R = _qr(U)
             size = np.diag(R)
             self.condition = float(size.max() / max(size.min(), np.finfo(float).tiny))

@@ -119,7 +119,7 @@ class Edges:
         count, labels = csgraph.connected_components(graph.tocsr(), directed=False)
         return int(count), labels
 
-    def centred(self, Y: Matrix) -> Matrix:
+    def centered(self, Y: Matrix) -> Matrix:
         """Y with its centre of mass at the origin."""
         return np.asarray(Y - (self.masses @ Y) / self.masses.sum())
 
@@ -298,7 +298,7 @@ def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[V
     Columns are orthogonal with their largest entry positive; those below ``tolerance`` of the
     first are dropped.
     """
-    Y = edges.centred(Y)
+    Y = edges.centered(Y)
     weighted = Y * np.sqrt(edges.masses)[:, None]
     values, turn = linalg.eigh(weighted.T @ weighted)
     values, turn = np.maximum(values[::-1], 0), turn[:, ::-1]

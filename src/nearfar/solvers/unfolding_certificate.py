@@ -62,7 +62,7 @@ def certify(
         The objective of a point that is known to be feasible, such as the data themselves. Where
         equalities are not met to 1e-6 the factor proves nothing, and this counts.
     """
-    Y = problem.edges.centred(Y)
+    Y = problem.edges.centered(Y)
     residual = problem.residual(Y)
     factor, met = repaired(problem, Y), True
     if problem.constraints == "equality":
@@ -104,7 +104,7 @@ def at_length(edges: Edges, Y: Matrix) -> Matrix:
             factor = symmetric_factor(normal + ridge * sparse.eye_array(len(edges), format="csc"))
         except RuntimeError:  # singular to rounding
             break
-        Y = edges.centred(Y - (J.T @ factor.solve(error)).reshape(Y.shape))
+        Y = edges.centered(Y - (J.T @ factor.solve(error)).reshape(Y.shape))
     return best
 
 

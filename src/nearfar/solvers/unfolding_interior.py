@@ -94,7 +94,7 @@ def _result(
     return Unfolding(at.space.factor(X), y, max(0, len(history["gap"]) - 1), history)
 
 
-class _Centred:
+class _Centered:
     """Matrices on the complement of the constant vector, by a Householder reflection."""
 
     def __init__(self, edges: Edges) -> None:
@@ -160,7 +160,7 @@ class _Path:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.space = _Centred(problem.edges)
+        self.space = _Centered(problem.edges)
         self.D = D = problem.edges.squared
         n, m = problem.edges.n_points, len(D)
         a = max(1.0, 10 / 3 * float((1 + D).max()))
@@ -213,8 +213,8 @@ class _Path:
             after = float(np.sum((self.X + primal * dX) * (self.Z + dual * dZ)))
             for slack, (ds, dz) in zip(self.slacks, slack_moves, strict=True):
                 after += float((slack.s + primal * ds) @ (slack.z + dual * dz))
-            centring = min(1.0, max(after / (self.degree * self.mu), 0.0) ** 2)
-            moves = self._direction(centring * self.mu, moves)
+            centering = min(1.0, max(after / (self.degree * self.mu), 0.0) ** 2)
+            moves = self._direction(centering * self.mu, moves)
             primal, dual = (min(1.0, _SHARE * step) for step in self._steps(*moves))
         except (linalg.LinAlgError, ValueError):
             return False

@@ -53,7 +53,7 @@ _TURN = 1.0
 # edges have so much of their slack left, and then so many steps are centred.
 _UNSTABLE = 1e-6
 _ROOM = 0.5
-_CENTRED = 3
+_CENTERED = 3
 # Complementarity, in units of the gap that is sought, with which the path is at its end.
 _SPENT = 1e-5
 # Escapes in a row after which there are more columns.
@@ -101,7 +101,7 @@ def low_rank(
     """
     began = time.perf_counter()
     edges = problem.edges
-    Y = landmark_start(edges) if start is None else edges.centred(start)
+    Y = landmark_start(edges) if start is None else edges.centered(start)
     if n_columns is None:
         n_columns = _spared_columns(problem, Y)
     at = _Iterate(problem, _with_columns(edges, Y, min(n_columns, edges.n_points - 1)))
@@ -225,7 +225,7 @@ class _Iterate:
             self.give = 0.03 * D * D / typical
         self.reg = _REGULAR
         self.step = 1.0
-        self.centred_steps = self.escapes = 0
+        self.centered_steps = self.escapes = 0
         self.widened = False
 
     def measure(self) -> None:
@@ -325,7 +325,7 @@ class _Iterate:
             target += slack.sign * ((aim - correction + slack.s * f) / slack.z - slack.s)
         push = target / self.compliance
         right = -self.gradient - 2 * (self.edges.incidence.T @ (push[:, None] * self.delta))
-        dY = self.edges.centred(self.system.solve(self.factor, right))
+        dY = self.edges.centered(self.system.solve(self.factor, right))
         stretch = 2 * np.einsum("er,er->e", self.delta, self.edges.differences(dY))
         dw = push + stretch / self.compliance
         moves = []
@@ -341,15 +341,15 @@ class _Iterate:
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
             now += float(slack.s @ slack.z)
             after += float((slack.s + primal * ds) @ (slack.z + dual * dz))
-        centring = float(np.clip((max(after, 0.0) / now) ** 2, 1e-3, 1.0))
+        centering = float(np.clip((max(after, 0.0) / now) ** 2, 1e-3, 1.0))
         residual = 0.1 * self.stationarity
         if self.problem.constraints == "inequality":
             residual = max(residual, self.problem.residual(self.Y))
         if residual > self.complementarity:
-            centring = max(centring, 0.5)
-        if self.centred_steps:
-            centring = 1.0
-        return centring * now / (len(self.w) * len(self.slacks))
+            centering = max(centering, 0.5)
+        if self.centered_steps:
+            centering = 1.0
+        return centering * now / (len(self.w) * len(self.slacks))
 
     def _steps(self, moves: _Moves, share: float) -> tuple[float, float]:
         """The parts of a step that keep slacks, and that keep multipliers positive."""
@@ -365,12 +365,12 @@ class _Iterate:
         One of them, added in a direction of space that the points about do not use, raises the
         trace. The step is as long as the edges have room for.
         """
-        self.centred_steps = max(0, self.centred_steps - 1)
+        self.centered_steps = max(0, self.centered_steps - 1)
         threshold = max(_UNSTABLE, 3 * self.complementarity)
         unstable = values < self.problem.sign - threshold
         if not unstable.any():
-            self.centred_steps = self.escapes = 0
-        if self.stationarity > 0.1 or not unstable.any() or self.centred_steps:
+            self.centered_steps = self.escapes = 0
+        if self.stationarity > 0.1 or not unstable.any() or self.centered_steps:
             return
         self.escapes += 1
         if self.escapes % _PATIENCE == 0 and self.Y.shape[1] < self.edges.n_points - 2:
@@ -385,7 +385,7 @@ class _Iterate:
             _, axes = linalg.eigh(used)
             size = np.sqrt(float((_ROOM * room / np.maximum(rise, 1e-300)).min()))
             self.Y = self.Y + size * np.outer(v, axes[:, 0])
-        self.centred_steps = _CENTRED
+        self.centered_steps = _CENTERED
         self.measure()
 
     def trim(self) -> None:
@@ -481,7 +481,7 @@ def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
     values, vectors = values[::-1], vectors[:, ::-1]
     kept = max(1, int((values > 0.01 * values[values > 0].sum()).sum()))
     Y = -0.5 * (squared - mean[:, None]).T @ (vectors[:, :kept] / np.sqrt(values[:kept]))
-    return edges.centred(Y)
+    return edges.centered(Y)
 
 
 def _spared_columns(problem: Problem, Y: Matrix) -> int:

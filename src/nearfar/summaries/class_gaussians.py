@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearfar.arrays import Matrix
 from nearfar.solvers.gaussian_divergences import GaussianFamily, SigmaDot
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularised_within
+from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularized_within
 
 #: Share of the pooled covariance that "auto" mixes into the class covariances if one of them is
 #: nearly singular. Less would make them regular, too; but divergences then feed on the noise of
@@ -67,7 +67,7 @@ def class_gaussians(
     ValueError
         If a covariance is singular and ``shrinkage`` is 0: the divergence from it is infinite.
     """
-    B, image, _, W = regularised_within(statistics, shrinkage, standardise=True)
+    B, image, _, W = regularized_within(statistics, shrinkage, standardize=True)
     if not W.size:
         raise ValueError(NO_WITHIN_SCATTER)
     priors = statistics.weights / statistics.total_weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,20 @@ from sklearn.utils import assert_all_finite, check_array
 from nearfar.arrays import Floats
 from nearfar.blocks import blas_for, blas_threads, map_in_order
 from nearfar.labels import encode_labels
+from nearfar.state import (
+    Sizes,
+    State,
+    anything,
+    check_words,
+    choice,
+    flag,
+    floats,
+    indices,
+    listed,
+    need,
+    number,
+    object_of,
+)
 from nearfar.summaries.row_moments import (
     Moments,
     add_sums,
@@ -92,6 +106,21 @@ class ClassStatistics:
     ['a', 'b', 'c']
     """
 
+    state: ClassVar = State(
+        {
+            "_labels": listed(anything, "c"),
+            "_shifts": floats("c", "p"),
+            "_firsts": floats("c", "p"),
+            "_counts": indices("c"),
+            "_weights": floats("c"),
+            "_seconds": listed(object_of(SecondMoment, p="p"), "scatters"),
+            "storage": choice("auto", "dense"),
+            **dict.fromkeys(("pooled", "exact", "_rounded"), flag),
+            "_precision": number(0),
+        },
+        rows=lambda self: self._n_readable_rows(),
+    )
+
     def __init__(self, *, pooled: bool = False, storage: str = "auto", exact: bool = False) -> None:
         if storage not in ("auto", "dense"):
             raise ValueError(f"storage must be 'auto' or 'dense'; got {storage!r}.")
@@ -108,6 +137,20 @@ class ClassStatistics:
         self._firsts = np.zeros((0, 0))
         self._seconds: list[SecondMoment] = []
         self._precision = float(np.finfo(np.float64).eps)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        n = sizes["c"]
+        if type(self._origin) is not float:
+            check_words(vars(self), {"_origin": floats("p")}, sizes)
+        fits = len(self._seconds) == (min(n, 1) if self.pooled else n)
+        need(fits, "_seconds: there is not one scatter for each class.")
+        slots = [batch for second in self._seconds for batch in second.slots]
+        need(all((batch < n).all() for batch in slots), "_seconds: there are rows without a class.")
+
+    def _n_readable_rows(self) -> int:
+        """Moments are kept about the first row of each class, and rows as such while few."""
+        firsts = self.n_classes if self.pooled else 1
+        return sum(second.n_rows or firsts for second in self._seconds)
 
     # ------------------------------------------------------------------ accumulating
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import Any, Literal, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from nearfar.blocks import row_blocks
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
+from nearfar.state import Sizes, State, floats, need, none_or, number, table, texts
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import moments_about
@@ -100,6 +101,17 @@ class Gaussians(Immutable):
     names: NDArray[np.str_] | None
     added_ridge: float | None
 
+    state: ClassVar = State(
+        {
+            "means": table("n", "p"),
+            "_covariances": none_or(floats("n", "p", "p")),
+            "factors": none_or(floats("n", "p", "r")),
+            "ridge": none_or(floats("n")),
+            "names": none_or(texts("n")),
+            "added_ridge": none_or(number()),
+        }
+    )
+
     def __init__(
         self,
         means: ArrayLike,
@@ -166,6 +178,12 @@ class Gaussians(Immutable):
         gaussians = cls.__new__(cls)
         gaussians._set(*fields)
         return gaussians
+
+    def _check_state(self, _: Sizes) -> None:
+        covariances, factors = vars(self)["_covariances"], self.factors
+        need((covariances is None) != (factors is None), "either covariances or factors.")
+        need(factors is None or self.ridge is not None, "factors without a ridge.")
+        need(vars(self).keys() == self.state.words.keys(), "more than Gaussians consist of.")
 
     # ------------------------------------------------------------------ from data
 
@@ -350,36 +368,36 @@ class Gaussians(Immutable):
         check_parameter(owner, "form", form, [one_of("smoothed", "raw")])
         points = check_array(X, dtype=np.float64, input_name="X")
         if queries is None:
-            centres = points
+            centers = points
         else:
-            centres = check_array(queries, dtype=np.float64, input_name="queries")
-            if centres.shape[1] != points.shape[1]:
+            centers = check_array(queries, dtype=np.float64, input_name="queries")
+            if centers.shape[1] != points.shape[1]:
                 raise ValueError(
-                    f"queries have {count(centres.shape[1], 'feature')}, but X has "
+                    f"queries have {count(centers.shape[1], 'feature')}, but X has "
                     f"{points.shape[1]}."
                 )
         if neighbors is not None:
             near = check_indices(neighbors, "neighbors", len(points), np.shape(neighbors)[-1])
-            if len(near) != len(centres):
+            if len(near) != len(centers):
                 raise ValueError(
-                    f"neighbors must have a row for each of {len(centres)} points; got {len(near)}."
+                    f"neighbors must have a row for each of {len(centers)} points; got {len(near)}."
                 )
         else:
             check_parameter(owner, "n_neighbors", n_neighbors, [integer(1)])
-            near = _neighbors(points, None if queries is None else centres, n_neighbors, recognize)
+            near = _neighbors(points, None if queries is None else centers, n_neighbors, recognize)
         m = near.shape[1]
         if m < 1 or (form == "raw" and m < 2):
             raise ValueError(
                 f"n_neighbors must be at least {2 if form == 'raw' else 1} for the {form} form, "
                 f"whose divisor is n_neighbors{' - 1' * (form == 'raw')}; got {m}."
             )
-        n, p = centres.shape
+        n, p = centers.shape
         thin = _is_thin(storage, m, p, ridge)
-        means, stack = np.array(centres), np.empty((n, p, m) if thin else (n, p, p))
+        means, stack = np.array(centers), np.empty((n, p, m) if thin else (n, p, p))
         # Rows of a neighbourhood times this: as many directions as there are neighbours.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in row_blocks(n, 8 * (3 * m * p + p * p)):
-            spread = points[near[block]] - centres[block, None]
+            spread = points[near[block]] - centers[block, None]
             if form == "smoothed":
                 means[block] += spread.sum(axis=1) / (m + 1)
                 spread = helmert @ spread
@@ -559,9 +577,9 @@ def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     t, p = rows.shape
     if t == 1:
         return _Moments(mean, np.zeros((p, 0)))
-    centred = rows - mean
+    centered = rows - mean
     # t - 1 directions across the mean, which rounding left in the rows drops out of.
-    spread = linalg.helmert(t) @ centred if t <= p else linalg.qr(centred, mode="r")[0][:p]
+    spread = linalg.helmert(t) @ centered if t <= p else linalg.qr(centered, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 
 

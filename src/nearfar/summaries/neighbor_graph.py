@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from nearfar.notices import warn
 from nearfar.search.approximate_search import approximate_kneighbors
 from nearfar.search.candidates import row_bytes
 from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbors
+from nearfar.state import Sizes, State
 from nearfar.words import count
 
 __all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph", "part_of_graph"]
@@ -70,6 +71,8 @@ class NeighborGraph:
     >>> graph.geodesics([0]).round(3)
     array([[0.   , 1.   , 2.   , 2.414, 3.   , 4.65 ]])
     """
+
+    state: ClassVar = State()
 
     indptr: NDArray[np.intp]
     indices: NDArray[np.intp]
@@ -334,6 +337,10 @@ class NeighborGraph:
             f"NeighborGraph(n_samples={self.n_samples}, n_edges={len(self.indices)}, "
             f"is_exact={self.is_exact})"
         )
+
+    def _check_state(self, sizes: Sizes) -> None:
+        NeighborGraph(self.indptr, self.indices, self.distances, self.is_exact)
+        sizes["n"] = self.n_samples
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: pickled arrays come back writeable.

@@ -34,7 +34,7 @@ def moments_about(
         first: NDArray[np.float64] = np.zeros((1, X.shape[1]))
         second: NDArray[np.float64] | None = None
         ones = np.ones(block_rows(X), dtype)
-        for chosen, block in _centred(X, rows, shift[None].astype(dtype), None):
+        for chosen, block in _centered(X, rows, shift[None].astype(dtype), None):
             factor = ones[: len(block)]
             if root is not None:
                 factor = root[chosen]
@@ -64,7 +64,7 @@ def mixed_moments(
     def work(dtype: np.dtype[Any]) -> Moments:
         first: NDArray[np.float64] = np.zeros(shifts.shape)
         second: NDArray[np.float64] | None = None
-        for chosen, block in _centred(X, rows, shifts.astype(dtype), slots):
+        for chosen, block in _centered(X, rows, shifts.astype(dtype), slots):
             factor = np.ones(len(block), dtype) if root is None else root[chosen]
             if root is not None:
                 block *= factor[:, None]
@@ -96,7 +96,7 @@ def block_rows(X: Floats) -> int:
     return min(max(in_cache, X.shape[1], 1024), 4096)
 
 
-def _centred(
+def _centered(
     X: Floats, rows: Indices, shifts: NDArray[Any], slots: Indices | None
 ) -> Iterator[tuple[Indices, NDArray[Any]]]:
     """Row numbers, and the rows less their shifts, block by block in one buffer."""
@@ -107,13 +107,13 @@ def _centred(
         chosen = rows[start : start + len(buffer)]
         block = buffer[: len(chosen)]
         if chosen[-1] - chosen[0] == len(chosen) - 1:  # as row numbers ascend, a slice
-            centres = shifts if slots is None else _taken(shifts, slots[chosen], block)
-            np.subtract(X[chosen[0] : chosen[-1] + 1], centres, out=block)
+            centers = shifts if slots is None else _taken(shifts, slots[chosen], block)
+            np.subtract(X[chosen[0] : chosen[-1] + 1], centers, out=block)
         else:
-            centres = shifts if slots is None else shifts[slots[chosen]]
+            centers = shifts if slots is None else shifts[slots[chosen]]
             # take would copy all of X first, for every block, where it is not as wanted
-            np.subtract(_taken(X, chosen, block) if direct else X[chosen], centres, out=block)
-        del centres  # may be as large as the block
+            np.subtract(_taken(X, chosen, block) if direct else X[chosen], centers, out=block)
+        del centers  # may be as large as the block
         yield chosen, block
 
 
@@ -142,8 +142,8 @@ def _in_best_dtype(
     limits = np.finfo(X.dtype)
     faint = squares <= limits.tiny / limits.eps
     if faint.any():
-        centres = shifts if slots is None else shifts[slots[rows]]
-        constant = bool((X[np.ix_(rows, faint)] == centres[:, faint]).all())
+        centers = shifts if slots is None else shifts[slots[rows]]
+        constant = bool((X[np.ix_(rows, faint)] == centers[:, faint]).all())
     else:
         constant = True
     return (first, second) if np.isfinite(squares).all() and constant else work(wide)

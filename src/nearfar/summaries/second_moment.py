@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats
+from nearfar.state import Sizes, State, check_words, choice, floats, indices, none_or, whole
 
 
 class SecondMoment:
     """Σ w (x-s)(x-s)ᵀ of one class or of all: as rows while they are few, else as a matrix."""
+
+    state: ClassVar = State(
+        {
+            "n_features": whole("p"),
+            "storage": choice("auto", "dense"),
+            "dense": none_or(floats("p", "p")),
+        }
+    )
 
     def __init__(self, n_features: int, storage: str) -> None:
         self.n_features = n_features
@@ -18,6 +29,11 @@ class SecondMoment:
         self.rows: list[NDArray[np.float64]] = []  # x - s
         self.roots: list[NDArray[np.float64]] = []  # sqrt(w)
         self.slots: list[NDArray[np.intp]] = []  # class of each row
+
+    def _check_state(self, sizes: Sizes) -> None:
+        words = {"rows": floats("m", "p"), "roots": floats("m"), "slots": indices("m")}
+        for batch in zip(self.rows, self.roots, self.slots, strict=True):
+            check_words(dict(zip(words, batch, strict=True)), words, dict(sizes))
 
     @property
     def n_rows(self) -> int:
@@ -118,8 +134,8 @@ class SecondMoment:
             return np.zeros((0, self.n_features))
         rows, roots = np.concatenate(self.rows), np.concatenate(self.roots)
         slots = np.concatenate(self.slots)
-        centres = means if len(means) == 1 else means[slots]
-        return roots[:, None] * (rows - centres)
+        centers = means if len(means) == 1 else means[slots]
+        return roots[:, None] * (rows - centers)
 
     def _weighted_rows(self) -> NDArray[np.float64]:
         return self.factor(np.zeros((1, self.n_features)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from sklearn.utils import check_array, check_random_state
 from nearfar.arrays import Indices
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
+from nearfar.state import Sizes, State, need
 from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_triplets, draw_within
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import (
@@ -39,6 +40,8 @@ class _Supervision(Immutable):
     an object with one of them is array-like to scikit-learn, which would slice it row by row.
     """
 
+    state: ClassVar = State()
+
     n_samples: int
 
     def _set(self, **fields: Any) -> None:
@@ -50,6 +53,9 @@ class _Supervision(Immutable):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays come writeable out of pickle and deepcopy.
         self._set(**state)
+
+    def _check_state(self, _: Sizes) -> None:
+        type(self)(**vars(self))
 
     def check_n_samples(self, n: int) -> None:
         """Raise a ``ValueError`` unless the supervision was made for ``n`` rows.
@@ -453,6 +459,9 @@ class Chunklets(_Supervision):
             "{} is below -1; chunklets are numbered from 0, -1 marks a row in no chunklet.",
         )
         self._set(labels=numbers, n_samples=numbers.size)
+
+    def _check_state(self, _: Sizes) -> None:
+        need(Chunklets(self.labels).n_samples == self.n_samples, "n_samples does not fit.")
 
     def __repr__(self) -> str:
         members = self.labels[self.labels >= 0]

@@ -37,19 +37,19 @@ def _finite_variances(statistics: ClassStatistics) -> Matrix:
 
 
 def total_range(
-    statistics: ClassStatistics, *, standardise: bool
+    statistics: ClassStatistics, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics]:
     """Coordinates B (p, r) that leave out what never varies, and the statistics of ``X @ B``.
 
     Constant features are dropped; with fewer rows than features so are all directions in which
-    the data do not vary at all. With ``standardise`` the features are brought to unit variance
+    the data do not vary at all. With ``standardize`` the features are brought to unit variance
     first; else the columns of B are orthonormal.
     """
     deviation = np.sqrt(_finite_variances(statistics))
     used = statistics.varying_features()
     if not used.any():
         raise ValueError("Every feature of X is constant: there is no distance to learn.")
-    unit = 1.0 / deviation[used] if standardise else np.ones(int(used.sum()))
+    unit = 1.0 / deviation[used] if standardize else np.ones(int(used.sum()))
     B = np.zeros((statistics.n_features, len(unit)))
     B[used, np.arange(len(unit))] = unit
     if statistics.is_factored:
@@ -59,13 +59,13 @@ def total_range(
         kept = axes[singular**2 > rank_tolerance(statistics) * singular[0] ** 2]
         B = np.zeros((statistics.n_features, len(kept)))
         B[used] = unit[:, None] * kept.T
-    elif not standardise and used.all():
+    elif not standardize and used.all():
         return B, statistics
     return B, statistics.project(B)
 
 
-def regularised_within(
-    statistics: ClassStatistics, shrinkage: Shrinkage, *, standardise: bool
+def regularized_within(
+    statistics: ClassStatistics, shrinkage: Shrinkage, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics, Matrix, Matrix]:
     r"""Coordinates B, the statistics in them, and a regular within-class covariance C in them.
 
@@ -77,7 +77,7 @@ def regularised_within(
     Last comes T with ``T.T @ C @ T = I``.
     """
     weight, tolerance = statistics.total_weight, rank_tolerance(statistics)
-    B, image = total_range(statistics, standardise=standardise and shrinkage == "auto")
+    B, image = total_range(statistics, standardize=standardize and shrinkage == "auto")
     within = image.within_scatter() / weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
@@ -93,7 +93,7 @@ def regularised_within(
 
 def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
     """T (p, r) with ``T.T @ C @ T = I`` for the regularised within-class covariance C."""
-    B, _, _, T = regularised_within(statistics, shrinkage, standardise=True)
+    B, _, _, T = regularized_within(statistics, shrinkage, standardize=True)
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
     return B @ T
@@ -105,7 +105,7 @@ def total_whitener(statistics: ClassStatistics) -> Matrix:
     Its columns lie in that range, unless it is all of the features that vary.
     """
     if not statistics.is_factored:
-        B, image = total_range(statistics, standardise=True)
+        B, image = total_range(statistics, standardize=True)
         total = image.total_scatter() / statistics.total_weight
         T = whitener(total, rank_tolerance(statistics))
         if T.shape[1] == B.shape[1]:
@@ -116,7 +116,7 @@ def total_whitener(statistics: ClassStatistics) -> Matrix:
 
 def total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Variances and orthonormal axes (p, r), largest first, of the total covariance."""
-    B, image = total_range(statistics, standardise=False)
+    B, image = total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
     rank = int((variances > rank_tolerance(statistics) * variances[0]).sum())
     return variances[:rank], B @ axes[:, :rank]
@@ -127,7 +127,7 @@ def within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
 
     All axes are orthonormal and lie where the data vary, as far as that is known exactly.
     """
-    B, image = total_range(statistics, standardise=False)
+    B, image = total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
     # A covariance that is zero has no axes, and rounding of the total must not look like some.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight

@@ -136,7 +136,6 @@ def _without_proof(learner: Learner) -> dict[str, str]:
         "objective. How true the picture is that does not say: judge it by the quality below."
     )
     share = _number(learner, "negative_share_")
-    share = _number(learner, "negative_mass_") if share is None else share  # of dissimilarities
     if share is not None and share > 0.01:
         text += (
             f" Its distances fit into no space: negative eigenvalues carry {percent(share)} of "

@@ -1,0 +1,193 @@
+"""What may be in a model file: types by name, and checks of those that are not ours.
+
+Every public estimator may, and every class that says what it holds, or that such a class names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+from nearfar.base import Estimator
+from nearfar.base.registry import public_classes
+from nearfar.state import State, need, state_of
+
+#: Classes by the name they have in files.
+Types = dict[str, type]
+
+# A type added here must keep no function, must not index memory unchecked, and may need a line in
+# FOREIGN_CHECKS.
+_SKLEARN_TYPES = (
+    "sklearn.compose.ColumnTransformer",
+    "sklearn.decomposition.PCA",
+    "sklearn.decomposition.TruncatedSVD",
+    "sklearn.impute.MissingIndicator",
+    "sklearn.impute.SimpleImputer",
+    "sklearn.pipeline.Pipeline",
+    "sklearn.preprocessing.FunctionTransformer",  # "passthrough" in a ColumnTransformer
+    "sklearn.preprocessing.MaxAbsScaler",
+    "sklearn.preprocessing.MinMaxScaler",
+    "sklearn.preprocessing.Normalizer",
+    "sklearn.preprocessing.OneHotEncoder",
+    "sklearn.preprocessing.OrdinalEncoder",
+    "sklearn.preprocessing.RobustScaler",
+    "sklearn.preprocessing.StandardScaler",
+)
+#: Numbers and text of NumPy and Python.
+NUMPY_SCALARS = tuple(
+    f"numpy.{name}"
+    for name in (
+        *("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "str_", "bytes_"),
+    )
+)
+PYTHON_SCALARS = ("builtins.bool", "builtins.float", "builtins.int", "builtins.str")
+PLAIN = (type(None), bool, int, float, str)
+
+OWN_CLASS = (
+    "If it is a class of your own, which you know and trust, pass trusted=[ThatClass] to save and "
+    "to load."
+)
+HINT = (
+    "A file takes nearfar's learners and classifiers, scikit-learn's Pipeline, ColumnTransformer, "
+    f"imputers, encoders and scalers, numbers, text and arrays. {OWN_CLASS}"
+)
+
+
+@cache
+def listed_types() -> Types:
+    """All that may be in a file without being trusted."""
+    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if state_of(kind)}
+    new = list(types.values())
+    while new:
+        state = state_of(new.pop()) or State()
+        for kind in chain.from_iterable(word.types for word in state.words.values()):
+            # Estimators are in files as what they are, not as what they derive from.
+            if kind not in types.values() and not issubclass(kind, Estimator):
+                types[full_name(kind)] = kind
+                new.append(kind)
+    for name in _SKLEARN_TYPES:
+        module, last = split(name)
+        types[name] = getattr(importlib.import_module(module), last)
+    return types
+
+
+def former_names(types: Types) -> dict[str, str]:
+    """What classes were called in older files, with their names now."""
+    return {
+        old if "." in old else f"nearfar.{old}": name
+        for name, kind in types.items()
+        for old in vars(kind).get("former_names", ())
+    }
+
+
+def known_types(trusted: Sequence[type]) -> Types:
+    """What may be in a file, with what the user trusts."""
+    types = dict(listed_types())
+    for own in trusted:
+        if not isinstance(own, type):
+            raise TypeError(f"trusted takes classes, not names or objects; got {own!r}.")
+        name = full_name(own)
+        if getattr(sys.modules.get(own.__module__), own.__qualname__, None) is not own:
+            raise ValueError(
+                f"trusted: {name} cannot be imported by its name; define it at the top of a module."
+            )
+        if own not in types.values():
+            types[name] = own
+    return types
+
+
+def split(name: str) -> tuple[str, str]:
+    """The module and the last part of a name."""
+    module, _, last = name.rpartition(".")
+    return module, last
+
+
+def full_name(kind: type) -> str:
+    """Where a class is defined."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# ---------------------------------------------------------------------- what is not ours
+
+
+def _check_one_hot(part: OneHotEncoder) -> None:
+    # scikit-learn builds a sparse matrix whose column numbers nobody compares with its width: here
+    # the numbers of all categories are found as its transform does.
+    state = vars(part)
+    if "categories_" not in state:
+        return
+    categories, widths = state["categories_"], state.get("_n_features_outs")
+    drops, grouped = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
+    need(isinstance(categories, list) and isinstance(widths, list), "no lists of categories.")
+    assert isinstance(widths, list)
+    n = len(categories)
+    need(len(widths) == n == state.get("n_features_in_", n), "categories do not fit.")
+    need(drops is None or np.shape(drops) == (n,), "categories to drop do not fit.")
+    need(type(grouped) is bool, "no groups of categories.")
+    for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
+        need(isinstance(names, np.ndarray) and names.ndim == 1, "no list of categories.")
+        need(_is_ordered(names), "categories are not in order.")
+        codes = np.arange(len(names))
+        if grouped:
+            rare, places = state["_infrequent_indices"][i], state["_default_to_infrequent_mappings"]
+            if rare is not None:
+                codes = np.append(codes, rare[0])
+            if places[i] is not None:
+                codes = np.take(places[i], codes)
+        if drops is not None and drops[i] is not None:
+            codes = codes[codes != drops[i]]
+            codes = codes - (codes > drops[i])
+        found = np.unique(codes)
+        need(found.dtype.kind == "i" and type(width) is int, "categories without numbers.")
+        fits = found.size == width and (not width or (found[0] == 0 and found[-1] == width - 1))
+        need(fits, "categories beyond their number.")
+
+
+def _is_ordered(names: NDArray[Any]) -> bool:
+    """Whether categories are words, or ascend with missing ones last, as a binary search needs."""
+    known = [name for name in names.tolist() if name is not None and name == name]
+    if known != names.tolist()[: len(known)]:
+        return False
+    if names.dtype == object and all(isinstance(name, str) for name in known):
+        return True
+    return all(a < b for a, b in pairwise(known))
+
+
+def _check_pipeline(part: Pipeline) -> None:
+    # A cache folder is read with pickle: a file must not name one.
+    need(part.memory is None, "memory must be None: a file cannot name a cache folder.")
+    steps = part.steps
+    need(isinstance(steps, list), "steps are no list.")
+    for step in steps:
+        need(type(step) is tuple and len(step) == 2 and type(step[0]) is str, "a step is none.")
+
+
+def _check_function(part: FunctionTransformer) -> None:
+    plain = part.func is None and part.inverse_func is None
+    need(plain, "a FunctionTransformer can be in a file without functions only.")
+
+
+def _check_random(part: np.random.RandomState) -> None:
+    state: Any = part.get_state(legacy=False)
+    # NumPy reads its table of 624 numbers at this place, wherever it is.
+    known = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
+    need(known, "a RandomState that is none; use an integer as random_state.")
+
+
+#: Classes that cannot say themselves what they must look like.
+FOREIGN_CHECKS: dict[type, Any] = {
+    Pipeline: _check_pipeline,
+    FunctionTransformer: _check_function,
+    OneHotEncoder: _check_one_hot,
+    np.random.RandomState: _check_random,
+}

@@ -1,0 +1,162 @@
+"""One surface: what all estimators have in common for those who call them."""
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+
+import nearfar
+from nearfar import all_estimators
+
+ESTIMATORS = all_estimators()
+
+# Parameters that mean something else in some estimators, with the reason.
+OTHERWISE = {
+    "alpha": {"FractionalStepLDA": "the factor of a step"},
+    "estimator": {
+        "EnergyClassifier": "energies instead of neighbours",
+        "KernelLMNN": "settings of LMNN",
+        "KernelMGMKLD": "settings of MGMKLD",
+        "MinimumMahalanobisClassifier": "moments instead of neighbours",
+        "MultiMetricLMNN": "settings of LMNN, and of its first map",
+        "MultiPassLMNN": "settings of LMNN",
+        "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
+    },
+    "metric": {"MDS": "as in scikit-learn: distances, or their order"},
+    "n_clusters": {"MODA": "parts of each class"},
+    "n_landmarks": {"LandmarkIsomap": "rows of a graph", "LandmarkMVU": "rows of a graph"},
+    "n_neighbors": {
+        "EnergyClassifier": "points of each class that pull",
+        "KNNClassifier": "points that vote",
+        "LMNN": "targets",
+        "MVEMClassifier": "points that vote",
+        "SetKNeighborsClassifier": "sets that vote",
+    },
+    "priors": {"ODA": "weights of pairs"},
+    "push_weight": {"EnergyClassifier": "of the hinges, and may be that of the learner"},
+    "rule": {"MultiMetricLMNN": "two ways to predict"},
+    "solver": {
+        "LDA": "closed forms",
+        "LMNN": "the algorithm of the work",
+        "MVU": "programs",
+        "PARDA": "steps as published, or L-BFGS",
+    },
+    "tol": {
+        "LMNN": "of an objective",
+        "MDS": "of a stress",
+        "MVU": "of a gap",
+        "PARDA": "of divergences",
+    },
+    "weights": {"PARDA": "of objectives instead of edges"},
+}
+# Those that rebuild rows or new points by the weights of LLE.
+LLE_WEIGHTS = {"EigenEmbedding", "HessianLLE", "LLE", "LandmarkMVU", "MVU", "NPE", "VariationalMVU"}
+
+
+def sections(cls):
+    """The text of each section of a docstring, by title."""
+    lines = inspect.cleandoc(cls.__doc__).split("\n")
+    starts = [i for i, line in enumerate(lines) if i and re.fullmatch("-{3,}", line)]
+    ends = [start - 1 for start in starts[1:]] + [len(lines)]
+    return {
+        lines[start - 1]: lines[start + 1 : end] for start, end in zip(starts, ends, strict=True)
+    }
+
+
+def descriptions(cls):
+    """What each parameter is said to be."""
+    found, names = {}, []
+    for line in sections(cls).get("Parameters", []):
+        if line and not line.startswith(" "):
+            names = line.split(" : ")[0].split(", ")
+        for name in names if line.startswith(" ") else ():
+            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    return found
+
+
+def parameters(cls):
+    given = inspect.signature(cls.__init__).parameters.values()
+    return [
+        p for p in given if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+
+
+def first_sentence(text):
+    """Up to the first full stop, semicolon or colon that a space follows."""
+    return re.split(r"[.;:](?: |$)", text)[0]
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_parameters_after_the_first_are_given_by_name(name):
+    free = [p.name for p in parameters(ESTIMATORS[name]) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert free in ([], ["estimator", "n_neighbors"]) or len(free) == 1
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_results_repeat_unless_one_asks_otherwise(name):
+    seeds = [p.default for p in parameters(ESTIMATORS[name]) if p.name == "random_state"]
+    assert seeds in ([], [0])
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_one_name_for_one_thing(name):
+    cls = ESTIMATORS[name]
+    names = {p.name for p in parameters(cls)}
+    assert not names & {"tau", "sigma", "bandwidth", "scale", "normalise", "standardise", "seed"}
+    assert "reg" not in names or name in LLE_WEIGHTS
+    attributes = sections(cls).get("Attributes", [])
+    assert not any("negative_mass_" in line for line in attributes)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_choices_have_underscores(name):
+    for allowed in ESTIMATORS[name].parameters.values():
+        for kind in allowed:
+            choices = re.findall(r"'([^']*)'", kind.description)
+            assert not any("-" in choice for choice in choices)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_see_also_names_what_there_is(name):
+    text = sections(ESTIMATORS[name]).get("See Also", [])
+    others = [
+        part.strip()
+        for line in text
+        if line[:1].strip()
+        for part in line.split(" : ")[0].split(",")
+    ]
+    assert others and name not in others
+    for other in others:
+        home, _, last = other.rpartition(".")
+        assert hasattr(import_module(home) if home else nearfar, last), other
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_parameter_is_described(name):
+    cls = ESTIMATORS[name]
+    assert [p.name for p in parameters(cls)] == list(descriptions(cls))
+
+
+def described():
+    found = {}
+    for name, cls in sorted(ESTIMATORS.items()):
+        for parameter, text in descriptions(cls).items():
+            if name not in OTHERWISE.get(parameter, {}):
+                found.setdefault(parameter, {}).setdefault(first_sentence(text), []).append(name)
+    return found
+
+
+DESCRIBED = described()
+
+
+@pytest.mark.parametrize("parameter", sorted(DESCRIBED))
+def test_a_parameter_is_described_alike(parameter):
+    assert len(DESCRIBED[parameter]) == 1, DESCRIBED[parameter]
+
+
+def test_exceptions_are_needed():
+    for parameter, reasons in OTHERWISE.items():
+        for name in reasons:
+            text = first_sentence(descriptions(ESTIMATORS[name])[parameter])
+            assert text not in DESCRIBED.get(parameter, {}), (parameter, name)
