@@ -164,7 +164,6 @@ np.testing.assert_array_equal(used(nearfar.load("model.nf"), X), used(fitted, X)
 """
 
 
-@pytest.mark.xfail(strict=True, reason="needs the state that classes say of themselves (h-state)")
 def test_model_files_hold_them(copy):
     lines = "import numpy as np, nearfar\nfrom nearfar.contract import KINDS, used\n"
     parts = [SAVE.format(name=name, input=INPUT.get(name, "vectors")) for name in FILES]

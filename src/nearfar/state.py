@@ -183,7 +183,7 @@ def object_of(*types: type, **sizes: str) -> Word:
     return Word(fits, f"{names}{' with ' * bool(sizes)}{agree}", types=types)
 
 
-def listed(word: Word, size: str) -> Word:
+def list_of(word: Word, size: str) -> Word:
     """A list of so many of a kind."""
     return Word(
         lambda value, sizes: (

@@ -93,7 +93,7 @@ class MGMD(Searching, StatisticsLearner):
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------

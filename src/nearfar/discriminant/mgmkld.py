@@ -76,7 +76,7 @@ class MGMKLD(MGMD):
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------

@@ -97,7 +97,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the mixtures and the random starts.
     verbose : int, default=0
-        Print the progress.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------

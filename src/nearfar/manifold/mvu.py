@@ -134,7 +134,7 @@ class MVU(_Unfolding):
     warm_start : bool, default=False
         Start from the last fit: from its factor, if there was one of as many rows; "low_rank" only.
     verbose : int, default=0
-        Print the progress: a line for each step.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
