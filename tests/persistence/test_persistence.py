@@ -1665,7 +1665,7 @@ FAMILY_NONSENSE = {
     "landmarks": [
         ("_rows", np.zeros((19, 4)), "_rows must be None or a table of numbers"),
         ("coefficients_", np.zeros((2, 3)), "coefficients_ must be numbers"),
-        ("reg", -1.0, "reg must be"),
+        ("ridge", -1.0, "ridge must be"),
     ],
 }
 
