@@ -74,8 +74,8 @@ class LandmarkMVU(_BasisUnfolding):
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the first landmark.
     verbose : int, default=0
-        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far on
-        the learner, and raises.
+        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far
+        on the learner, and raises.
 
     Attributes
     ----------

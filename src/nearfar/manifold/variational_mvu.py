@@ -83,8 +83,8 @@ class VariationalMVU(_BasisUnfolding):
         The seed of what is drawn: what moves the factor off a saddle before the steps for the
         bound.
     verbose : int, default=0
-        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far on
-        the learner, and raises.
+        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far
+        on the learner, and raises.
 
     Attributes
     ----------
