@@ -1,6 +1,8 @@
 # On a fresh machine with Python 3.11+, make and a compiler:
 #   make demo          nearfar compare on an embedded set, into report.html
 #   make test          linters, types, import directions, doctests and tests
+#   make test-fast     the tests that need no browser and no process, in under two minutes
+#   make test-slow     those that take long
 #   make test-oldest   the tests with the oldest supported dependencies
 #   make docs          the documentation, into docs/_build/html
 #   make bench         the benchmarks, into benchmarks/results
@@ -9,9 +11,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers with one BLAS thread each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20 -m "not slow"
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20
 
-.PHONY: demo test test-slow test-oldest docs bench clean
+.PHONY: demo test test-fast test-slow test-oldest docs bench clean
 
 demo: $(VENV)/.app
 	$(BIN)/nearfar compare wine --time-budget 60 --out report.html --force
@@ -21,7 +23,10 @@ test: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST)
+	$(PYTEST) -m "not slow"
+
+test-fast: $(VENV)/.test
+	$(PYTEST) -m "not (slow or browser or process or twins)" tests
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow --durations=0

@@ -20,6 +20,7 @@ from nearfar.base.estimator import Estimator
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
+from nearfar.base.progress import report_of
 from nearfar.base.registry import all_estimators, all_learners
 from nearfar.base.statistics_learner import StatisticsLearner
 from nearfar.base.tags import LearnerTags
@@ -40,4 +41,5 @@ __all__ = [
     "ThroughLearner",
     "all_estimators",
     "all_learners",
+    "report_of",
 ]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
 from nearfar.parameters import Allowed, none
+from nearfar.state import State, Word, optional
 
 
 def _is_shape(value: Any) -> bool:
@@ -21,9 +22,10 @@ def _is_shape(value: Any) -> bool:
     )
 
 
+_SHAPE = "a tuple of positive integers"
 #: What the parameter ``tensor_shape`` may be.
 TENSOR_PARAMETERS: dict[str, list[Allowed]] = {
-    "tensor_shape": [none, Allowed(_is_shape, "a tuple of positive integers")],
+    "tensor_shape": [none, Allowed(_is_shape, _SHAPE)],
 }
 
 
@@ -33,6 +35,7 @@ class TensorInput(Estimator):
     Flat rows are in the order of C: the last mode runs fastest.
     """
 
+    state = State({"tensor_shape_": optional(Word(lambda value, _: _is_shape(value), _SHAPE))})
     tensor_shape: tuple[int, ...] | None
     tensor_shape_: tuple[int, ...]
 
