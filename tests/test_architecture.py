@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from nearfar import all_estimators
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "nearfar"
 PAGE = (ROOT / "docs" / "architecture.rst").read_text("utf-8")
@@ -41,10 +43,22 @@ def test_picture_is_up_to_date():
     )
 
 
+def contracts(kind: str) -> list[dict]:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    return [contract for contract in linter["contracts"] if contract["type"] == kind]
+
+
+def test_model_files_are_kept_apart_from_every_room_of_methods():
+    (contract,) = [
+        c for c in contracts("forbidden") if "nearfar.persistence" in c["source_modules"]
+    ]
+    rooms = {kind.__module__.split(".")[1] for kind in all_estimators().values()}
+    assert {f"nearfar.{room}" for room in rooms} == set(contract["forbidden_modules"])
+
+
 @pytest.mark.parametrize("container", ["nearfar", "nearfar.app"])
 def test_layers_have_every_room_and_those_to_come_are_optional(container):
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
-    (layers,) = [c["layers"] for c in contracts["contracts"] if container in c["containers"]]
+    (layers,) = [c["layers"] for c in contracts("layers") if container in c["containers"]]
     named = {name for layer in layers for name in re.findall(r"\w+", layer)}
     optional = {name for layer in layers for name in re.findall(r"\((\w+)\)", layer)}
     folder = SOURCE.joinpath(*container.split(".")[1:])

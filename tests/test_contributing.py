@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed to the letter: its learner in one file and one line."""
+"""CONTRIBUTING.md, followed to the letter: each kind of estimator in one file and one line."""
 
 import os
 import re
@@ -8,40 +8,176 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import nearfar
+from nearfar.contract import KINDS
 
 ROOT = Path(__file__).parents[1]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+BLOCKS = [textwrap.dedent(block) for block in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)]
+# What the guide leaves out of its short examples: imports, and the docstring that it shows once.
+IMPORTS = '''"""A file of the guide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base import Learner, LearnerTags, NeighborVoter, TensorInput
+from nearfar.base.tensor_input import TENSOR_PARAMETERS
+from nearfar.base.voter import VOTE_PARAMETERS
+from nearfar.state import State, table
+from nearfar.summaries.sets import as_sets
 
 
-def test_learner_of_the_guide_passes_every_common_test(tmp_path):
-    guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    code = textwrap.dedent(re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1])
-    line = re.search(r"`(from \.\w+\.(\w+) import (\w+) as \w+)`", guide)
+'''
+DOCSTRING = '''    r"""An example, :math:`y = f(x)`.
 
-    package = tmp_path / "nearfar"
-    shutil.copytree(
-        Path(nearfar.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    (package / "mahalanobis" / f"{line[2]}.py").write_text(code, "utf-8")
+    Cost: little.
+
+    Parameters
+    ----------
+    As in the guide.
+
+    Attributes
+    ----------
+    As in the guide.
+
+    References
+    ----------
+    .. [1] CONTRIBUTING.md.
+
+    Examples
+    --------
+    >>> 1 + 1
+    2
+    """
+
+'''
+FILES = {
+    "FisherWeights": "mahalanobis/fisher_weights.py",
+    "LocalScale": "local/local_scale.py",
+    "MeanNeighbors": "distributions/mean_neighbors.py",
+    "ModeMeans": "tensors/mode_means.py",
+}
+INPUT = {"MeanNeighbors": "sets", "ModeMeans": "tensors"}
+
+
+def code_of(name):
+    block = next(block for block in BLOCKS if f"class {name}(" in block)
+    if block.startswith('"""'):
+        return block
+    head, _, body = block.partition("\n")
+    return f"{IMPORTS}{head}\n{DOCSTRING}{body}"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The package with the four files and four lines, and the tests and pages that find them."""
+    folder = tmp_path_factory.mktemp("copy")
+    no_caches = shutil.ignore_patterns("__pycache__")
+    package = folder / "nearfar"
+    shutil.copytree(Path(nearfar.__file__).parent, package, ignore=no_caches)
+    line = re.search(r"`(from \.(\w+)\.(\w+) import (\w+) as \w+)`", GUIDE)
+    assert FILES[line[4]] == f"{line[2]}/{line[3]}.py"
     with open(package / "__init__.pyi", "a") as stub:
-        stub.write(line[1] + "\n")
+        for name, file in FILES.items():
+            assert file in GUIDE or name == line[4]
+            (package / file).write_text(code_of(name), "utf-8")
+            module = file.removesuffix(".py").replace("/", ".")
+            stub.write(f"from .{module} import {name} as {name}\n")
+    tests = folder / "tests"
+    (tests / "contract").mkdir(parents=True)
+    for name in ("conftest", "expected_failures", "near_twins", "quick", "test_package"):
+        shutil.copy(ROOT / "tests" / f"{name}.py", tests)
+    shutil.copy(ROOT / "tests" / "contract" / "test_common.py", tests / "contract")
+    shutil.copytree(ROOT / "docs" / "_ext", folder / "docs" / "_ext", ignore=no_caches)
+    (folder / "pytest.ini").write_text(
+        "[pytest]\npythonpath = tests\nmarkers =\n  browser\n  process\n  twins\n  slow\n"
+    )
+    return folder
 
-    tests = tmp_path / "tests"
-    tests.mkdir()
-    for name in ("test_common.py", "test_package.py", "expected_failures.py"):
-        shutil.copy(ROOT / "tests" / name, tests)
-    module = package / "mahalanobis" / f"{line[2]}.py"
+
+def python(copy, *words):
     run = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("--doctest-modules", str(module), str(tests)),
-            *("-k", f"{line[3]} or stub or fisher"),
-        ],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
+        [sys.executable, *map(str, words)],
+        env=os.environ | {"PYTHONPATH": str(copy)},
+        cwd=copy,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert run.returncode == 0, run.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", run.stdout)[1]) > 60, run.stdout[-1000:]
+    assert run.returncode == 0, (run.stdout + run.stderr)[-3000:]
+    return run.stdout
+
+
+def test_the_common_tests_find_them(copy):
+    modules = [copy / "nearfar" / file for file in FILES.values()]
+    which = " or ".join([*FILES, "stub", *(module.stem for module in modules)])
+    words = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "--doctest-modules", "-k", which)
+    out = python(copy, *words, *modules, "tests")
+    for name, file in FILES.items():
+        assert len(re.findall(rf"\[{name}\b.* PASSED", out)) > 30, name
+        assert re.search(rf"{file}::\S+{name} PASSED", out), name
+    assert "test_stub_names_every_learner_and_summary_of_the_rooms PASSED" in out
+
+
+def test_the_list_of_methods_names_them(copy):
+    out = python(copy, "-m", "nearfar", "methods")
+    for name in FILES:
+        assert re.search(rf"^  {name.lower()} ", out, re.M), name
+
+
+QUICK = "--repeats 1 --tuning k --no-context --in-process --out a.html --force"
+
+
+def test_compare_takes_them_by_name(copy):
+    lines = ["from nearfar.app.cli import main"]
+    for number, name in enumerate(FILES):
+        samples, y = KINDS[INPUT.get(name, "vectors")].data()
+        file = copy / f"{number}.npz"
+        if isinstance(samples, nearfar.Sets):
+            nearfar.Sets(samples.X, samples.offsets, labels=y).save(file)
+        else:
+            np.savez(file, X=samples, y=y)
+        words = ["compare", file.name, "--methods", name.lower(), *QUICK.split()]
+        lines.append(f"assert main({words}) == 0")
+    out = python(copy, "-c", "\n".join(lines))
+    for name in FILES:
+        assert re.search(rf"^\W*{name}\b.*\d", out, re.M), name
+
+
+SAVE = """
+X, y = KINDS[{input!r}].data()
+fitted = nearfar.{name}().fit(X, y)
+nearfar.save(fitted, "model.nf", force=True)
+np.testing.assert_array_equal(used(nearfar.load("model.nf"), X), used(fitted, X))
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="needs the state that classes say of themselves (h-state)")
+def test_model_files_hold_them(copy):
+    lines = "import numpy as np, nearfar\nfrom nearfar.contract import KINDS, used\n"
+    parts = [SAVE.format(name=name, input=INPUT.get(name, "vectors")) for name in FILES]
+    python(copy, "-c", lines + "".join(parts))
+
+
+def test_the_pages_list_them(copy):
+    code = "import sys; sys.path.insert(0, 'docs/_ext'); import estimator_lists"
+    out = python(copy, "-c", f"{code}; print(estimator_lists.reference_text())")
+    for name in FILES:
+        assert re.search(rf"^   {name}$", out, re.M), name
+
+
+def test_the_guide_is_short():
+    prose = re.sub(r"```python\n.*?```", "", GUIDE, flags=re.DOTALL)
+    assert len(prose.split()) < 700 and len(GUIDE.splitlines()) < 190

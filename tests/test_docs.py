@@ -50,3 +50,10 @@ def test_every_page_of_the_guide_is_in_its_contents():
     index = (DOCS / "guide" / "index.rst").read_text("utf-8")
     contents = set(re.findall(r"^   ([\w-]+)$", index.partition(".. toctree::")[2], re.M))
     assert contents == {path.stem for path in (DOCS / "guide").glob("*.rst")} - {"index"}
+
+
+def test_pages_say_that_there_is_no_learner_of_tensors_as_long_as_that_is_so():
+    front = (DOCS / "index.rst").read_text("utf-8")
+    guide = (DOCS / "guide" / "index.rst").read_text("utf-8")
+    for page in (front, guide):
+        assert ("yet" in page and "tensors" in page) == (not all_estimators(input="tensors"))

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 SOURCE = ROOT / "src" / "nearfar"
 
-WIDTH, MARGIN, GAP, PAD = 980, 20, 6, 16
+WIDTH, MARGIN, GAP, PAD = 800, 20, 6, 16
 LEFT = MARGIN + 34  # the arrow stands to the left of the rooms
-ROW, LEAF, LINE = 34, 28, 16
+ROW, LEAF, LINE, WORDS = 34, 28, 16, 148
 COLORS = {
     "application": ("#f3e9dc", "#b98b50"),
     "uses": ("#e6eef7", "#6c93bd"),
@@ -34,9 +34,9 @@ NOTES = {
 }
 STYLE = (
     "text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#222}"
-    ".name{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:14px;"
+    ".name{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
     "font-weight:600}"
-    ".small{font-size:12.5px}.words{font-size:12.5px;fill:#444}"
+    ".words{font-size:12.5px;fill:#444}"
     ".half{font-size:16px;font-weight:600}.note{font-size:12px;fill:#555}"
 )
 
@@ -126,15 +126,23 @@ def _half(
 
 
 def _height(container: str, names: list[str], width: float) -> float:
+    if len(names) == 1:
+        n_lines = len(_wrapped(words(container, names[0]), width - WORDS))
+        return (ROW if is_room(container, names[0]) else LEAF) + LINE * (n_lines - 1)
     if not any(is_room(container, name) for name in names):
         return LEAF
-    if len(names) == 1:
-        return ROW
     return 38 + LINE * max(len(_wrapped(words(container, name), width)) for name in names)
 
 
 def _wrapped(text: str, width: float) -> list[str]:
     return textwrap.wrap(text, int((width - 18) / 6.4))
+
+
+def _lines(text: str, x: float, y: float, width: float) -> str:
+    return "".join(
+        f'<text class="words" x="{x:.1f}" y="{y + k * LINE:.1f}">{escape(piece)}</text>'
+        for k, piece in enumerate(_wrapped(text, width))
+    )
 
 
 def _kind(container: str, name: str, floors: list[list[str]]) -> str:
@@ -159,23 +167,16 @@ def _box(
         f'<g class="{"room" if room else "module"}"><rect x="{x:.1f}" y="{y:.1f}" '
         f'width="{width:.1f}" height="{height:.1f}" rx="5" fill="{fill}" stroke="{line}"/>'
     )
-    name_class = "name" if room else "name small"
-    if width < WIDTH / 2:  # one of several: words below, if there is room for them
-        baseline = y + (22 if height > LEAF else height / 2 + 5)
-        text = f'<text class="{name_class}" x="{x + 10:.1f}" y="{baseline:.1f}">{label}</text>'
-        if height > LEAF:
-            for k, piece in enumerate(_wrapped(said, width)):
-                text += (
-                    f'<text class="words" x="{x + 10:.1f}" y="{y + 42 + k * LINE:.1f}">'
-                    f"{escape(piece)}</text>"
-                )
-    else:
-        middle = y + height / 2 + 5
-        text = (
-            f'<text class="{name_class}" x="{x + 12:.1f}" y="{middle:.1f}">{label}</text>'
-            f'<text class="words" x="{x + 148:.1f}" y="{middle - 0.5:.1f}">{escape(said)}</text>'
-        )
-    return box + text + "</g>"
+    size = min(14.0 if room else 12.5, (width - 16) / (0.61 * len(label)))
+    name_at = f'<text class="name" font-size="{size:.1f}" x="{x + 10:.1f}"'
+    if width > WIDTH / 2:
+        y += (ROW if room else LEAF) / 2 + 5
+        text = f'{name_at} y="{y:.1f}">{label}</text>'
+        return f"{box}{text}{_lines(said, x + WORDS, y - 0.5, width - WORDS)}</g>"
+    # One of several: words below, if there is room for them.
+    small = height <= LEAF
+    text = f'{name_at} y="{y + (height / 2 + 5 if small else 22):.1f}">{label}</text>'
+    return f"{box}{text}{'' if small else _lines(said, x + 10, y + 42, width)}</g>"
 
 
 def _arrow(x: float, start: float, end: float) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,24 +57,16 @@ class State(NamedTuple):
 # ---------------------------------------------------------------------- arrays
 
 
-def floats(*sizes: str | int, above: float | None = None) -> Word:
+def floats(*sizes: str | int, above: float = -math.inf) -> Word:
     """Real numbers in an array of such a shape, all above a bound if one is given."""
-    array = _array("f", sizes, "numbers")
-    if above is None:
-        return array
-    return Word(
-        lambda value, known: array.fits(value, known) and bool((value > above).all()),
-        f"{array.description}, above {above}",
-    )
+    if above == -math.inf:
+        return _array("f", sizes, "numbers")
+    return _array("f", sizes, f"numbers above {above}", lambda value, _: (value > above).all())
 
 
 def table(rows: str, columns: str) -> Word:
     """Real numbers in at least one row."""
-    word = floats(rows, columns)
-    return Word(
-        lambda value, sizes: word.fits(value, sizes) and len(value) > 0,
-        f"a table of {word.description}",
-    )
+    return _array("f", (rows, columns), "a table of numbers", lambda value, _: len(value))
 
 
 def unsigned(*sizes: str | int) -> Word:
@@ -83,22 +76,18 @@ def unsigned(*sizes: str | int) -> Word:
 
 def indices(*sizes: str | int, low: int = 0, below: str | None = None) -> Word:
     """Integers from ``low`` up, below a size if one is named."""
-    array = _array("i", sizes, "integers")
 
-    def fits(value: Any, known: Sizes) -> bool:
-        if not array.fits(value, known):
-            return False
+    def within(value: Any, known: Sizes) -> bool:
         stop = math.inf if below is None else known[below]
         return not value.size or bool(value.min() >= low and value.max() < stop)
 
     bound = "" if below is None else f" to below {below}"
-    return Word(fits, f"{array.description}, from {low}{bound}")
+    return _array("i", sizes, f"integers from {low}{bound}", within)
 
 
 def labels(size: str) -> Word:
     """One class or name after another, of any kind, at least one."""
-    array = _array("biufUSO", (size,), "labels")
-    return Word(lambda value, sizes: array.fits(value, sizes) and len(value) > 0, array.description)
+    return _array("biufUSO", (size,), "labels", lambda value, _: len(value))
 
 
 def texts(size: str) -> Word:
@@ -106,13 +95,17 @@ def texts(size: str) -> Word:
     return _array("U", (size,), "texts")
 
 
-def _array(kinds: str, sizes: Sequence[str | int], called: str) -> Word:
+def _array(
+    kinds: str,
+    sizes: Sequence[str | int],
+    called: str,
+    also: Callable[[Any, Sizes], Any] = lambda value, known: True,
+) -> Word:
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return False
-        return value.ndim == len(sizes) and all(
-            agrees(n, size, known) for n, size in zip(value.shape, sizes, strict=True)
-        )
+        same = value.ndim == len(sizes) and all(map(agrees, value.shape, sizes, repeat(known)))
+        return same and bool(also(value, known))
 
     shape = ", ".join(str(size) for size in sizes)
     return Word(fits, f"{called} of shape ({shape}{',' * (len(sizes) == 1)})")
@@ -254,8 +247,8 @@ def check_words(held: Mapping[str, Any], words: Mapping[str, Word], sizes: Sizes
     for name, word in words.items():
         if name in held or word.needed:
             known = dict(sizes)
-            fits = name in held and word.fits(held[name], sizes)
-            need(fits, f"{name} must be {word.description}{_found(held, name, known)}.")
+            if name not in held or not word.fits(held[name], sizes):
+                raise ValueError(f"{name} must be {word.description}{_found(held, name, known)}.")
 
 
 def need(condition: Any, otherwise: str) -> None:

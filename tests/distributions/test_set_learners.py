@@ -31,14 +31,15 @@ from nearfar import (
     SetKNeighborsClassifier,
     Sets,
     SetSpectralClustering,
+    check_learner,
     load,
     save,
 )
-from nearfar.contract.sets import set_data
+from nearfar.contract import KINDS
 from nearfar.distributions import dissimilarity, exponential_kernel
 from nearfar.persistence import ModelFileError, describe
 
-SETS, Y = set_data()
+SETS, Y = KINDS["sets"].data()
 TRAIN, TEST = SETS[:40], SETS[40:]
 IRIS = load_iris()
 WINE = load_wine()
@@ -966,3 +967,21 @@ def test_grid_of_the_balance_scale_has_no_clusters_to_agree_on():
     second, _, _, fifth, sixth = found.eigenvalues_[1:]
     assert fifth > 0.9 * second
     assert sixth < 0.5 * fifth
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_contract_holds_for_the_other_embedding():
+    check_learner(SetEmbedding(4, embedding="laplacian"))
+
+
+class Forgetful(SetEmbedding):
+    """Does not know its training sets again."""
+
+    def transform(self, X):
+        return super().transform(X) + 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_check_learner_runs_the_contract_of_sets():
+    with pytest.raises(AssertionError, match="rtol=0, atol="):
+        check_learner(Forgetful(4))

@@ -717,16 +717,16 @@ def test_a_model_file_maps_alike(tmp_path, settings):
 
 
 @pytest.mark.parametrize("solver", ["interior_point", "low_rank"])
-def test_an_interrupt_leaves_the_best_so_far(monkeypatch, solver):
+def test_an_interrupt_leaves_the_best_so_far(solver):
     X, _ = roll(200, noise=0.1)
     whole = MVU(n_neighbors=5).fit(X)
 
-    def impatient(row):
+    def impatient(iteration, row):
         if row["seconds"] > 0 and row["gap"] < 0.05:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearfar.manifold.mvu._print_row", impatient)
-    mvu = MVU(n_neighbors=5, solver=solver, verbose=1)
+    mvu = MVU(n_neighbors=5, solver=solver)
+    mvu.callback = impatient
     with pytest.raises(UnfoldingInterrupted):
         mvu.fit(X)
     assert mvu.transform(X).shape == (200, 2)

@@ -547,12 +547,12 @@ def test_an_interrupt_keeps_the_best_so_far(learner, stage):
     X, _ = curve(80)
     names = ["unfolding", "flattening", "proving the bound"]
 
-    def impatient(row):
+    def impatient(iteration, row):
         if row["stage"] == names[stage - 1]:
             raise KeyboardInterrupt
 
     learner = clone(learner).set_params(refine=True)
-    learner._watch = impatient
+    learner.callback = impatient
     with pytest.raises(UnfoldingInterrupted):
         learner.fit(X)
     assert learner.transform(X).shape == (80, 2) and np.isfinite(learner.embedding_).all()

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from nearfar.arrays import Floats
+from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
 from nearfar.labels import encode_labels
 from nearfar.parameters import Allowed, check_parameter
@@ -37,15 +38,26 @@ class Estimator(BaseEstimator):
     #: For each parameter of ``__init__`` the kinds of values it may take.
     parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
 
+    #: Called at each iteration of a long fit with its number, from 1, and what is known of it. To
+    #: be set on an estimator; no parameter, so that copies and model files stay plain.
+    callback: Callback | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in kept.items() if name != "callback"}
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
+        tags.input_tags.two_d_array = self.learner_tags.input == "vectors"
+        tags.input_tags.three_d_array = self.learner_tags.input == "tensors"
         tags.target_tags.required = self.learner_tags.supervised
         return tags
 
     def _check_parameters(self) -> None:
         for name, allowed in self.parameters.items():
             check_parameter(type(self).__name__, name, getattr(self, name), allowed)
+        open_channel(self, getattr(self, "verbose", 0))  # a fit begins
 
     def _check_state(self, sizes: Sizes) -> None:
         """Raise a ``ValueError`` if what was learned makes no sense, beyond what ``state`` says."""

@@ -34,8 +34,10 @@ def all_estimators(
     """
     return {
         name: kind
-        for name, kind in _public().items()
-        if role in (None, kind.learner_tags.role) and input in (None, kind.learner_tags.input)
+        for name, kind in sorted(public_classes().items())
+        if issubclass(kind, Estimator)
+        and role in (None, kind.learner_tags.role)
+        and input in (None, kind.learner_tags.input)
     }
 
 
@@ -50,9 +52,9 @@ def all_learners() -> dict[str, type[Learner]]:
 
 
 @cache
-def _public() -> dict[str, type[Estimator]]:
+def public_classes() -> dict[str, type]:
+    """Every public class of the library by name, summaries too."""
     # By name at run time: the stub lists what is public, and nothing else does.
     package = importlib.import_module("nearfar")
     items = {name: getattr(package, name) for name in package.__all__}
-    kinds = {name: item for name, item in items.items() if isinstance(item, type)}
-    return dict(sorted((n, kind) for n, kind in kinds.items() if issubclass(kind, Estimator)))
+    return {name: item for name, item in items.items() if isinstance(item, type)}

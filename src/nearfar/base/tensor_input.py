@@ -38,6 +38,8 @@ class TensorInput(Estimator):
 
     def _check_tensors(self, X: ArrayLike, *, reset: bool, min_samples: int = 1) -> Floats:
         """X as finite floats of shape (n_samples, d1, ..., dk)."""
+        if reset:
+            self._forget()
         given: Any = X if hasattr(X, "iloc") else np.asarray(X)
         shape = given.shape[1:] if given.ndim > 2 else None
         wanted = self.tensor_shape if reset else self.tensor_shape_
@@ -51,7 +53,7 @@ class TensorInput(Estimator):
                 f"{type(self).__name__}: X holds tensors of shape {shape}; tensor_shape is "
                 f"{tuple(wanted)}."
             )
-        flat = given if shape is None else given.reshape(len(given), -1)
+        flat = given if shape is None else given.reshape(len(given), prod(shape))
         rows = self._check_X(flat, reset=reset, min_samples=min_samples)
         shape = tuple(int(n) for n in (wanted if shape is None else shape) or ())
         if prod(shape) != rows.shape[1]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -15,7 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Indices, Matrix
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import row_blocks
+from nearfar.parameters import Allowed, integer, one_of
 from nearfar.state import Sizes, State, indices, labels
+
+#: What the parameters of a vote may be.
+VOTE_PARAMETERS: dict[str, list[Allowed]] = {
+    "n_neighbors": [integer(1)],
+    "ties": [one_of("shrink", "first")],
+}
 
 
 class NeighborVoter(ClassifierMixin, Estimator):
@@ -55,6 +62,12 @@ class NeighborVoter(ClassifierMixin, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         self._check_neighbors(sizes["n"])
+
+    def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
+        """Check labels and n_neighbors, and keep the classes: the end of most fits."""
+        classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
+        self._check_neighbors(n_objects)
+        self.classes_ = classes
 
     def _n_voters(self) -> int:
         return self.n_neighbors

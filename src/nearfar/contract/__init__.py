@@ -1,41 +1,47 @@
-"""The contract of a learner as checks: what the common tests and ``check_learner`` run.
+"""The contract of an estimator as checks: what the common tests and ``check_learner`` run.
 
-Each check takes an unfitted learner of vectors and raises an ``AssertionError`` that says what it
-expected. A learner from outside passes all of them like one of our own. For learners of sets see
-:mod:`nearfar.contract.sets`.
+Each check takes an unfitted estimator and raises an ``AssertionError`` that says what it expected.
+An estimator from outside passes all of them like one of our own. What all share is here; the module
+named after a kind has data of that kind, difficult input, and the checks that make sense for it
+alone.
 """
 
 from __future__ import annotations
 
 import pickle
 import re
-import tomllib
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache, partial
-from importlib.resources import files
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
-from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from nearfar.base import Estimator, Learner, LinearLearner
-from nearfar.contract.sets import check_sets
+from nearfar.base import Estimator, NeighborVoter
+from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+from nearfar.contract.sets import SETS
+from nearfar.contract.tensors import TENSORS
+from nearfar.contract.vectors import VECTORS
 
-Check = Callable[[Learner], None]
+KINDS = {kind.name: kind for kind in (VECTORS, SETS, TENSORS)}
 
 
 def check_learner(learner: Estimator, expected_failures: dict[str, str] | None = None) -> None:
     """Run the whole contract on an estimator of your own; raises where it fails.
 
-    Scikit-learn's checks, ours and the table of bad input; or, for sets and tensors, those that
-    take the place of scikit-learn's.
+    Scikit-learn's checks, which say little about sets and tensors, then ours and the table of bad
+    input.
 
     Parameters
     ----------
@@ -49,330 +55,317 @@ def check_learner(learner: Estimator, expected_failures: dict[str, str] | None =
     >>> from nearfar import Euclidean, check_learner
     >>> check_learner(Euclidean())
     """
-    if learner.learner_tags.input == "sets":
-        check_sets(learner)
-        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(
             learner, expected_failed_checks=expected_failures or {}, on_skip=None, on_fail="raise"
         )
-    for _, run in checks(learner):
-        run(learner)
+        for _, run in checks(learner):
+            run(learner)
 
 
-def checks(learner: Learner) -> Iterator[tuple[str, Check]]:
-    """Name and function of every check of ours that applies to the learner."""
-    general: list[Check] = [
+def checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
+    """Name and function of every check of ours that applies to the estimator."""
+    given = estimator.learner_tags.input
+    yield from _checks(estimator, given)
+    if given != "vectors" and get_tags(estimator).input_tags.two_d_array:
+        for name, check in _checks(estimator, "vectors"):  # it takes rows too
+            yield f"vectors-{name}", check
+
+
+def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
+    kind = KINDS[given]
+    tags = estimator.learner_tags
+    shared: list[Callable[..., None]] = [
         check_declared_parameters,
         check_not_fitted,
         check_failed_fit,
-        check_dtypes,
-        check_pandas,
         check_clone_and_pickle,
         check_deterministic,
         check_inputs_unchanged,
         check_kinds_of_labels,
-        check_class_missing_from_a_fold,
     ]
-    if isinstance(learner, LinearLearner):
-        general.append(check_one_distance)
-    if learner.learner_tags.reads == "statistics":
-        general.append(check_batches)
-    for function in general:
-        yield function.__name__.removeprefix("check_"), function
-    for case in bad_input_table()["supervised"]:
-        yield f"bad_input-{case}", partial(check_bad_input, case=case)
+    if given != "vectors":  # scikit-learn asks it of those
+        shared += [check_slices, check_model_selection]
+        if hasattr(estimator, "transform"):
+            shared += [check_training_samples_again, check_names_and_frames]
+    if tags.supervised:
+        shared.append(check_class_missing_from_a_fold)
+    if tags.role == "classifier":
+        shared.append(check_classifier)
+    if tags.role == "clusterer":
+        shared.append(check_clusterer)
+    for function in shared:
+        yield function.__name__.removeprefix("check_"), partial(function, kind=kind)
+    for check in kind.own_checks(estimator):
+        yield check.__name__.removeprefix("check_"), check
+    for case in LABEL_CASES | kind.cases:
+        yield f"bad_input-{case}", partial(check_bad_input, case=case, kind=kind)
 
 
 # ---------------------------------------------------------------------- behaviour
 
 
-def check_declared_parameters(learner: Learner) -> None:
+def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
     """Every parameter is declared, its default is allowed, nonsense raises and names it."""
-    names = list(learner.get_params(deep=False))
-    assert set(names) == set(learner.parameters), "parameters and __init__ name different things"
-    learner._check_parameters()
-    X, y = _data()
+    names = list(estimator.get_params(deep=False))
+    assert set(names) == set(estimator.parameters), "parameters and __init__ name different things"
+    estimator._check_parameters()
+    X, y = kind.data()
     for name in names:
-        try:
-            clone(learner).set_params(**{name: _Nonsense()}).fit(X, y)
-        except ValueError as error:
-            assert name in str(error), f"the error does not name {name}: {error}"
-        else:
-            raise AssertionError(f"{name}=<nonsense> was accepted")
+        error = _error(lambda: clone(estimator).set_params(**{name: _Nonsense()}).fit(X, y))  # noqa: B023
+        assert isinstance(error, ValueError), f"{name}=<nonsense> was accepted"
+        assert name in str(error), f"the error does not name {name}: {error}"
 
 
-def check_not_fitted(learner: Learner) -> None:
-    """Using an unfitted learner says so."""
-    try:
-        clone(learner).transform(_data()[0])
-    except NotFittedError:
-        return
-    raise AssertionError("transform before fit must raise NotFittedError")
+def check_not_fitted(estimator: Any, kind: SampleKind) -> None:
+    """Using an unfitted estimator says so."""
+    _must_be_fitted(clone(estimator), kind, "before fit")
 
 
-def check_failed_fit(learner: Learner) -> None:
-    """A fit that fails leaves no map of an earlier one behind."""
-    X, y = _data()
-    fitted = clone(learner).fit(X, y)
-    empty = X[:0], y[:0]
-    infinite = np.where(X.max() == X, np.inf, X), y
-    for bad in (empty, infinite):
-        try:
-            fitted.fit(*bad)
-        except ValueError:
-            pass
-        else:
-            raise AssertionError("fit took rows that it must refuse")
-        try:
-            fitted.transform(X)
-        except NotFittedError:
-            continue
-        raise AssertionError("after a fit that failed, transform must raise NotFittedError")
+def check_failed_fit(estimator: Any, kind: SampleKind) -> None:
+    """A fit that fails leaves nothing of an earlier one behind."""
+    X, y = kind.data()
+    fitted = clone(estimator).fit(X, y)
+    for case in ("empty", "nan"):
+        bad_X, bad_y, _ = kind.cases[case][0](X, y, X)
+        error = _error(lambda: fitted.fit(bad_X, bad_y))  # noqa: B023
+        assert isinstance(error, ValueError), f"fit took what it must refuse: {case}"
+        _must_be_fitted(fitted, kind, "after a fit that failed")
 
 
-def check_dtypes(learner: Learner) -> None:
-    """Components follow fit's X, transform its own X; float32 is accurate under an offset."""
-    X, y = _data()
-    X = X + 1e4
-    exact = clone(learner).fit(X, y)
-    reference = _distances(exact.transform(X))
-    for fit_dtype in (np.float32, np.float64):
-        fitted = clone(learner).fit(X.astype(fit_dtype), y)
-        if isinstance(learner, LinearLearner):
-            assert fitted.components_.dtype == fit_dtype, "components_ must have the dtype of X"
-        for dtype in (np.float32, np.float64):
-            mapped = fitted.transform(X.astype(dtype))
-            assert mapped.dtype == dtype, f"transform of {dtype.__name__} gave {mapped.dtype}"
-            error = np.abs(_distances(mapped) - reference).max() / reference.max()
-            # float32 holds 1e4 to 1e-3; iterative learners add what their tolerance allows.
-            limit = float(expected_outcome(learner, "dtypes_error", "0.02"))
-            assert error < limit, f"distances off by {error:.1e} in {dtype.__name__}"
-
-
-def check_pandas(learner: Learner) -> None:
-    """Frames in give names; ``set_output`` gives frames out."""
-    try:
-        import pandas as pd
-    except ImportError:  # pandas is an extra
-        return
-    X, y = _data()
-    frame = pd.DataFrame(X, columns=[f"feature {k}" for k in range(X.shape[1])])
-    frame.index = pd.Index([f"row {k}" for k in range(len(X))])
-    fitted = clone(learner).set_output(transform="pandas").fit(frame, pd.Series(y))
-    assert list(fitted.feature_names_in_) == list(frame.columns)
-    mapped = fitted.transform(frame)
-    assert isinstance(mapped, pd.DataFrame) and list(mapped.index) == list(frame.index)
-    assert list(mapped.columns) == list(fitted.get_feature_names_out())
-    np.testing.assert_array_equal(mapped.to_numpy(), clone(learner).fit(X, y).transform(X))
-    try:
-        fitted.transform(frame[frame.columns[::-1]])
-    except ValueError:
-        return
-    raise AssertionError("columns in another order must raise")
-
-
-def check_clone_and_pickle(learner: Learner) -> None:
-    """A clone is unfitted and equal; a pickle maps alike."""
-    X, y = _data()
-    copy = clone(learner)
-    assert repr(copy) == repr(learner)
+def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
+    """A clone is unfitted and equal; a pickle says the same."""
+    X, y = kind.data()
+    copy = clone(estimator)
+    assert repr(copy) == repr(estimator)
     fitted = copy.fit(X, y)
     loaded = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+    np.testing.assert_array_equal(used(loaded, X), used(fitted, X))
 
 
-def check_deterministic(learner: Learner) -> None:
+def check_deterministic(estimator: Any, kind: SampleKind) -> None:
     """The same fit twice, and a fit after another fit, give equal bits."""
-    X, y = _data()
-    first, second = clone(learner).fit(X, y), clone(learner).fit(X[::-1], y[::-1]).fit(X, y)
-    np.testing.assert_array_equal(first.transform(X), second.transform(X))
+    X, y = kind.data()
+    first, second = clone(estimator).fit(X, y), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
+    np.testing.assert_array_equal(used(first, X), used(second, X))
 
 
-def check_inputs_unchanged(learner: Learner) -> None:
-    """Read-only arrays do, in either memory order, and nothing is written to."""
-    X, y = _data()
-    X, y = X + 3.0, y.copy()
-    for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
-        kept = array.copy()
-        array.setflags(write=False)
-        y.setflags(write=False)
-        fitted = clone(learner).fit(array, y)
-        mapped = fitted.transform(array)
-        np.testing.assert_array_equal(array, kept)
-        assert not np.shares_memory(mapped, array), "transform must not return its input"
+def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
+    """What can only be read will do, and nothing is written to."""
+    X, y = kind.data()
+    kept = y.copy()
+    y.setflags(write=False)
+    before = [np.array(sample) for sample in X]
+    for form in kind.frozen(X):
+        found = used(clone(estimator).fit(form, y), form)
+        assert all((a == b).all() for a, b in zip(form, before, strict=True)), "X was changed"
+        if isinstance(form, np.ndarray):
+            assert not np.shares_memory(found, form), "the result must not be the input"
+    np.testing.assert_array_equal(y, kept)
 
 
-def check_kinds_of_labels(learner: Learner) -> None:
+def check_slices(estimator: Any, kind: SampleKind) -> None:
+    """What is said of a sample does not depend on the others that come with it."""
+    queries = _split(kind)[2]
+    fitted = _reference(estimator, kind)
+    whole = used(fitted, queries)
+    odd = np.arange(len(whole)) % 2 == 1
+    for key in (slice(3, 9), odd, np.array([7, 2, 2, 5]), slice(4, 5)):
+        near = 1e-9 * max(1.0, float(np.abs(whole).max()))
+        np.testing.assert_allclose(used(fitted, queries[key]), whole[key], rtol=1e-7, atol=near)
+
+
+def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
     """Strings, booleans, categoricals and nullable labels give what integers give."""
-    X, y = _data()
-    reference = clone(learner).fit(X, y).transform(X)
-    kinds: list[Any] = [np.array(["a", "b", "c"])[y], np.array(["a", "b", "c"], dtype=object)[y]]
-    try:
-        import pandas as pd
-    except ImportError:
-        pass
+    X, y = kind.data()
+    names = np.array(["x", "y", "z"])
+    kinds: list[Any] = [names[y], names.astype(object)[y]]
+    if estimator.learner_tags.supervised:
+        try:
+            import pandas as pd
+        except ImportError:  # pandas is an extra
+            pass
+        else:
+            kinds += [
+                pd.Series(names[y], dtype="category"),
+                pd.Categorical(names[y]),
+                pd.Series(y, dtype="Int64"),
+                pd.Series(names[y], dtype="string"),
+            ]
     else:
-        kinds += [
-            pd.Series(np.array(["x", "y", "z"])[y], dtype="category"),
-            pd.Categorical(np.array(["x", "y", "z"])[y]),
-            pd.Series(y, dtype="Int64"),
-            pd.Series(np.array(["x", "y", "z"])[y], dtype="string"),
-        ]
+        kinds = kinds[:1]  # labels are not looked at
+    reference = clone(estimator).fit(X, y)
     for labels in kinds:
-        np.testing.assert_array_equal(clone(learner).fit(X, labels).transform(X), reference)
-    two = y < 2
-    np.testing.assert_array_equal(
-        clone(learner).fit(X[two], y[two] == 1).transform(X),
-        clone(learner).fit(X[two], y[two]).transform(X),
-    )
+        fitted = clone(estimator).fit(X, labels)
+        if estimator.learner_tags.role == "classifier":
+            found, codes = fitted.predict(X).tolist(), reference.predict(X).tolist()
+            name_of = dict(zip(y.tolist(), list(labels), strict=True))
+            assert found == [name_of[code] for code in codes], "labels come back as others"
+        else:
+            np.testing.assert_array_equal(used(fitted, X), used(reference, X))
+    if estimator.learner_tags.supervised:
+        two = np.flatnonzero(y < 2)
+        found = [used(clone(estimator).fit(X[two], half), X) for half in (y[two] == 1, y[two])]
+        np.testing.assert_array_equal(found[0], found[1].astype(found[0].dtype))
 
 
-def check_class_missing_from_a_fold(learner: Learner) -> None:
+def check_class_missing_from_a_fold(estimator: Any, kind: SampleKind) -> None:
     """A fold without one of the classes fits, whatever type announces that class."""
-    X, y = _data()
-    two = y != 1
-    assert np.isfinite(clone(learner).fit(X[two], y[two]).transform(X)).all()
+    X, y = kind.data()
+    two = np.flatnonzero(y != 1)
+    found = used(clone(estimator).fit(X[two], y[two]), X)
+    assert np.isfinite(found).all()
     try:
         import pandas as pd
     except ImportError:
         return
     labels = pd.Series(y, dtype="category")  # still knows the absent class
-    np.testing.assert_array_equal(
-        clone(learner).fit(X[two], labels[two]).transform(X),
-        clone(learner).fit(X[two], y[two]).transform(X),
-    )
+    np.testing.assert_array_equal(used(clone(estimator).fit(X[two], labels[two]), X), found)
 
 
-def check_one_distance(learner: Learner) -> None:
-    """Transform, matrix, pairs and metric all speak of one distance."""
-    X, y = _data()
-    fitted = clone(learner).fit(X, y)
+def check_model_selection(estimator: Any, kind: SampleKind) -> None:
+    """``cross_val_score``, a Pipeline and ``GridSearchCV`` take it, and it tells classes apart."""
+    X, y = kind.data()
+    if estimator.learner_tags.role == "classifier":
+        model, prefix = clone(estimator), ""
+    elif hasattr(estimator, "transform"):
+        model = make_pipeline(clone(estimator), StandardScaler(), KNeighborsClassifier(3))
+        prefix = f"{type(estimator).__name__.lower()}__"
+    else:
+        return
+    scores = cross_val_score(model, X, y, cv=3, error_score="raise")
+    least = float(expected_outcome(estimator, "model_selection_score", "0.8"))
+    assert scores.mean() > least, f"only {scores.mean():.0%} are right"
+    grid = {f"{prefix}{name}": [value] for name, value in estimator.get_params(deep=False).items()}
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
+    assert len(search.predict(X)) == len(y)
+
+
+def check_classifier(estimator: Any, kind: SampleKind) -> None:
+    """Labels, shares of votes, neighbours and the error on training samples agree."""
+    _, y, queries, truth = _split(kind)
+    fitted = _reference(estimator, kind)
+    predicted = fitted.predict(queries)
+    assert set(predicted) <= set(fitted.classes_.tolist())
+    assert fitted.score(queries, truth) == np.mean(predicted == truth)
+    if hasattr(fitted, "predict_proba"):
+        shares = fitted.predict_proba(queries)
+        assert shares.shape == (len(predicted), len(fitted.classes_)) and (shares >= 0).all()
+        np.testing.assert_allclose(shares.sum(axis=1), 1)
+        np.testing.assert_array_equal(fitted.classes_[shares.argmax(axis=1)], predicted)
+    if hasattr(fitted, "leave_one_out_error"):
+        assert 0 <= fitted.leave_one_out_error() <= 1
+    if isinstance(fitted, NeighborVoter):
+        distances, neighbors = fitted.kneighbors(queries)
+        assert (np.diff(distances, axis=1) >= 0).all() and np.isfinite(distances).all()
+        assert all(len(set(row)) == len(row) for row in neighbors.tolist())
+        nearest, first = fitted.kneighbors(queries, 1)
+        np.testing.assert_array_equal(first, neighbors[:, :1])
+        np.testing.assert_allclose(nearest, distances[:, :1], rtol=1e-6, atol=1e-9)
+        if fitted.votes:
+            # Where all who vote agree there is no tie to break.
+            votes = y[neighbors]
+            agreed = (votes == votes[:, :1]).all(axis=1)
+            np.testing.assert_array_equal(votes[agreed, 0], predicted[agreed])
+
+
+def check_clusterer(estimator: Any, kind: SampleKind) -> None:
+    """Clusters are numbered from zero, and training samples are known again."""
+    X, _ = kind.data()
+    fitted = clone(estimator).fit(X)
+    labels = fitted.labels_
+    assert labels.shape == (len(X),) and labels.dtype.kind == "i"
+    assert set(labels.tolist()) == set(range(labels.max() + 1))
+    np.testing.assert_array_equal(clone(estimator).fit_predict(X), labels)
+    if hasattr(fitted, "predict"):
+        np.testing.assert_array_equal(fitted.predict(X), labels)
+
+
+def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
+    """``fit_transform`` and ``transform`` agree."""
+    X, y = kind.data()
+    fitted = clone(estimator)
+    first = fitted.fit_transform(X, y)
+    np.testing.assert_allclose(fitted.transform(X), first, rtol=0, atol=1e-8 * np.ptp(first))
+
+
+def check_names_and_frames(estimator: Any, kind: SampleKind) -> None:
+    """Coordinates have names; ``set_output`` gives frames out."""
+    X, y = kind.data()
+    fitted = clone(estimator).fit(X, y)
+    names = fitted.get_feature_names_out()
     mapped = fitted.transform(X)
-    wanted = np.linalg.norm(mapped[:9] - mapped[9:18], axis=1)
-    pairs = np.stack([X[:9], X[9:18]], axis=1)
-    np.testing.assert_allclose(fitted.pair_distance(pairs), wanted, rtol=1e-8)
-    np.testing.assert_allclose(fitted.pair_score(pairs), -wanted, rtol=1e-8)
-    metric = fitted.get_metric()
-    np.testing.assert_allclose([metric(a, b) for a, b in pairs], wanted, rtol=1e-8)
-    difference = pairs[:, 0] - pairs[:, 1]
-    M = fitted.get_mahalanobis_matrix()
-    squared = np.einsum("ij,jk,ik->i", difference, M, difference)
-    np.testing.assert_allclose(np.sqrt(squared), wanted, rtol=1e-7)
-    shift = fitted.mean_ if hasattr(fitted, "mean_") else np.zeros(X.shape[1])
-    np.testing.assert_allclose(mapped, (X - shift) @ fitted.components_.T, rtol=1e-8, atol=1e-8)
-    for wrong in (pairs[0], pairs[:, :1], pairs[:, :, :2]):
-        try:
-            fitted.pair_distance(wrong)
-        except ValueError as error:
-            assert "pairs" in str(error)
-        else:
-            raise AssertionError(f"pairs of shape {wrong.shape} were accepted")
-
-
-def check_batches(learner: Learner) -> None:
-    """Batches of any size give what one fit gives; new classes may appear; fit starts anew."""
-    learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
-    X, y = _data()
-    order = np.argsort(y, kind="stable")  # the last class appears late
-    X, y = X[order], y[order]
-    whole = clone(learner).fit(X, y)
-    parts = clone(learner)
-    for start in range(0, len(X), 7):
-        parts.partial_fit(X[start : start + 7], y[start : start + 7])
-    np.testing.assert_allclose(_distances(parts.transform(X)), _distances(whole.transform(X)), 1e-6)
-    np.testing.assert_array_equal(parts.fit(X, y).transform(X), whole.transform(X))
+    assert mapped.ndim == 2 and len(names) == mapped.shape[1]
+    try:
+        import pandas as pd
+    except ImportError:
+        return
+    frame = clone(estimator).set_output(transform="pandas").fit(X, y).transform(X)
+    assert isinstance(frame, pd.DataFrame) and list(frame.columns) == list(names)
+    np.testing.assert_array_equal(frame.to_numpy(), mapped)
 
 
 # ---------------------------------------------------------------------- bad input
 
 
-@cache
-def bad_input_table() -> dict[str, dict[str, str]]:
-    """Sections of the committed table."""
-    return tomllib.loads(files(__name__).joinpath("bad_input.toml").read_text("utf-8"))
-
-
-def expected_outcome(learner: Learner, case: str, default: str | None = None) -> str:
-    """What the table says of a learner and a case."""
-    table = bad_input_table()
-    general = table["supervised" if learner.learner_tags.supervised else "unsupervised"]
-    row = general | table.get(type(learner).__name__, {})
-    return row[case] if default is None else row.get(case, default)
-
-
-def check_bad_input(learner: Learner, case: str) -> None:
-    """The learner does with a case what the table says."""
-    X, y = _data()
-    train, test = slice(0, 60), slice(60, None)
-    queries, labels = X[test], y[train]
-    change, clean = _CASES[case]
-    bad_X, bad_y, bad_queries = change(X[train].copy(), labels.copy(), queries)
-    expected = expected_outcome(learner, case)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if expected != "ok":
-            try:
-                clone(learner).fit(bad_X, bad_y)
-            except (ValueError, TypeError) as error:
-                assert isinstance(error, TypeError) == (case == "sparse"), f"wrong type: {error!r}"
-                found = re.search(expected, str(error))
-                assert found, f"{case}: expected /{expected}/, got: {error}"
-                return
-            raise AssertionError(f"{case}: expected an error like /{expected}/")
-        fitted = clone(learner).fit(bad_X, bad_y)
-        mapped = fitted.transform(bad_queries)
-        assert np.isfinite(mapped).all(), f"{case}: transform is not finite"
-        if clean:
-            reference = clone(learner).fit(X[train], labels)
-            # Both vote over the same training rows, so that duplicates do not vote twice.
-            rows = fitted.transform(bad_X[: len(labels)])
-            agree = _predict(rows, labels, mapped) == _predict(
-                reference.transform(X[train]), labels, reference.transform(queries)
-            )
-            share = float(expected_outcome(learner, f"{case}_agreement", "0.99"))
-            assert agree.mean() >= share, f"{case}: only {agree.mean():.0%} of predictions agree"
-
-
-Change = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], tuple[Any, Any, Any]]
-
-
-def _with(X: NDArray[Any], value: float) -> NDArray[Any]:
-    X[3, 1] = value
-    return X
-
-
-def _wide(X: NDArray[Any]) -> NDArray[Any]:
-    """An isometric copy in 100 dimensions."""
-    axes, _ = np.linalg.qr(np.random.RandomState(1).normal(size=(100, X.shape[1])))
-    return X @ axes.T
-
-
-def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
-    return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
-
-
-# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
-_CASES: dict[str, tuple[Change, bool]] = {
-    "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
-    "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
-    "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
+LABEL_CASES: dict[str, tuple[Change, bool]] = {
     "one_class": (lambda X, y, Q: (X, np.zeros_like(y), Q), False),
     "one_sample_in_a_class": (lambda X, y, Q: (X, np.append(y[:-1], 7), Q), False),
-    "fewer_rows_than_features": (lambda X, y, Q: (_wide(X), y, _wide(Q)), True),
-    "constant_columns": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), True),
-    "duplicate_rows": (lambda X, y, Q: (np.vstack([X, X]), np.append(y, y), Q), True),
-    "scale_1e-8": (lambda X, y, Q: (X * 1e-8, y, Q * 1e-8), True),
-    "scale_1e8": (lambda X, y, Q: (X * 1e8, y, Q * 1e8), True),
-    "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
-    "wrong_ndim": (lambda X, y, Q: (X[:, 0], y, Q), False),
-    "sparse": (lambda X, y, Q: (sparse.csr_array(X), y, Q), False),
     "missing_labels": (lambda X, y, Q: (X, np.append([None], y[1:]), Q), False),
-    "continuous_labels": (lambda X, y, Q: (X, y + 0.5 * X[:, 0], Q), False),
+    "continuous_labels": (lambda X, y, Q: (X, y + 0.5, Q), False),
     "too_few_labels": (lambda X, y, Q: (X, y[:-1], Q), False),
     "no_labels": (lambda X, y, Q: (X, None, Q), False),
 }
+
+
+def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -> None:
+    """The estimator does with a case what the table says, when it is fitted and when it is used."""
+    kind = kind or KINDS[estimator.learner_tags.input]
+    X, y, queries, _ = _split(kind)
+    change, clean = (LABEL_CASES | kind.cases)[case]
+    bad_X, bad_y, bad_queries = change(X, y.copy(), queries)
+    expected = expected_outcome(estimator, case, given=kind.name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if expected == "ok":
+            fitted = clone(estimator).fit(bad_X, bad_y)
+            assert np.isfinite(used(fitted, bad_queries)).all(), f"{case}: the result is not finite"
+            if clean:
+                # Both vote over the same training rows, so that duplicates do not vote twice.
+                found = _labels(fitted, bad_X[: len(y)], y, bad_queries)
+                wanted = _labels(_reference(estimator, kind), X, y, queries)
+                agreement = _agreement(estimator, found, wanted)
+                share = float(expected_outcome(estimator, f"{case}_agreement", "0.99"))
+                assert agreement >= share, f"{case}: only {agreement:.0%} of predictions agree"
+            return
+        attempts = [lambda: clone(estimator).fit(bad_X, bad_y)]
+        if case in kind.cases:
+            attempts.append(lambda: used(_reference(estimator, kind), bad_X))
+        for attempt in attempts:
+            error = _error(attempt)
+            assert error is not None, f"{case}: expected an error like /{expected}/"
+            kinds = TypeError if case == "sparse" else (ValueError, TypeError)
+            assert isinstance(error, kinds), f"{case}: wrong type: {error!r}"
+            matches = re.search(expected, str(error))
+            assert matches, f"{case}: expected /{expected}/, got: {error}"
+
+
+def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
+    """What is said of queries: labels, clusters, or the vote of the nearest in the map."""
+    if fitted.learner_tags.role != "map":
+        return np.asarray(fitted.predict(queries))
+    points = fitted.transform(X)
+    nearest = np.argsort(cdist(fitted.transform(queries), points), axis=1, kind="stable")[:, :3]
+    votes = np.apply_along_axis(np.bincount, 1, y[nearest], minlength=y.max() + 1)
+    return np.asarray(votes.argmax(axis=1))
+
+
+def _agreement(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """The share of equal labels; of clusters, whose names are free, the adjusted Rand index."""
+    if estimator.learner_tags.role == "clusterer":
+        return float(adjusted_rand_score(wanted, found))
+    return float(np.mean(found == wanted))
 
 
 # ---------------------------------------------------------------------- helpers
@@ -385,23 +378,32 @@ class _Nonsense:
         return "<nonsense>"
 
 
-@cache
-def _blobs() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    X, y = make_blobs(90, 5, centers=3, cluster_std=2.0, center_box=(-4, 4), random_state=3)
-    # Correlated features of unlike spread: something to learn.
-    return X @ np.random.RandomState(0).normal(size=(5, 5)) * [1, 2, 0.5, 3, 1], y
+def _split(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
+    """Training samples, their labels, new samples, theirs."""
+    X, y = kind.data()
+    n = 2 * len(y) // 3
+    return X[:n], y[:n], X[n:], y[n:]
 
 
-def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    X, y = _blobs()
-    return X.copy(), y.copy()
+@lru_cache(maxsize=4)
+def _reference(estimator: Any, kind: SampleKind) -> Any:
+    """A fit to clean training samples that checks of one estimator share."""
+    X, y, _, _ = _split(kind)
+    return clone(estimator).fit(X, y)
 
 
-def _distances(points: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(cdist(points.astype(float), points.astype(float)))
+def _error(attempt: Callable[[], Any]) -> Exception | None:
+    """The refusal, if there is one."""
+    try:
+        attempt()
+    except (ValueError, TypeError) as error:
+        return error
+    return None
 
 
-def _predict(points: NDArray[Any], labels: NDArray[Any], queries: NDArray[Any]) -> NDArray[Any]:
-    nearest = np.argsort(cdist(queries, points), axis=1, kind="stable")[:, :3]
-    votes = np.apply_along_axis(np.bincount, 1, labels[nearest], minlength=labels.max() + 1)
-    return np.asarray(votes.argmax(axis=1))
+def _must_be_fitted(estimator: Any, kind: SampleKind, when: str) -> None:
+    try:
+        used(estimator, kind.data()[0])
+    except NotFittedError:
+        return
+    raise AssertionError(f"{when}, use must raise NotFittedError")

@@ -21,13 +21,14 @@ from nearfar.datasets.tables import (
     Table,
     as_file,
     as_strings,
-    check_groups,
+    call_of,
     is_missing,
     key_for,
     missing_among,
     one_a_row,
-    read_labels,
     read_table,
+    take_groups,
+    take_labels,
     tidy_labels,
 )
 from nearfar.extras import require
@@ -118,25 +119,18 @@ def read_sets(
     if by is None and drop:
         _leave_out_features(table, drop)
     if labels is not None:
-        if table.y is not None:
-            table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
-        table.y, table.target = read_labels(labels, len(table.X), target, table.messages)
+        take_labels(table, labels, target)
     if table.y is None and need_target:
         _ask(table)
     kept = np.arange(len(table.X))
     if table.y is not None and need_target:
         kept = _leave_out_unlabeled(table)
         table.y = tidy_labels(table.y)
-    if table.groups is not None:
-        where = f"{table.name}: the groups '{table.groups_name}'"
-        table.groups = check_groups(table.groups, where, kept)
-        n = len(np.unique(table.groups))
-        table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
+    take_groups(table, kept)
     _refuse_small(table, min_vectors)
-    options = {"by": by, "target": target, "labels": labels, "groups": groups}
-    given = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
-    given += [f", drop={list(drop)!r}"] * bool(drop) + [", need_target=False"] * (not need_target)
-    table.source = f"read_sets({file.source!r}{''.join(given)})"
+    options: dict[str, Any] = {"by": by, "target": target, "labels": labels, "groups": groups}
+    options |= {"drop": list(drop) or None, "need_target": None if need_target else False}
+    table.source = call_of(read_sets, file, options)
     return table
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -216,18 +216,14 @@ def read_table(
         guess = need_target if guess_target is None else guess_target
         names = TARGET_NAMES if guess and labels is None else ()
         table = _from_frame(path, wanted, names, need_target)
-    options = {"target": target, "labels": labels, "groups": groups, "time": time}
-    asked = [f", {key}={os.fspath(value)!r}" for key, value in options.items() if value is not None]
-    asked += [", need_target=False"] * (not need_target)
-    asked += [f", guess_target={guess_target}"] * (guess_target is not None)
-    table.source = f"read_table({file.source!r}{''.join(asked)})"
+    options: dict[str, Any] = {"target": target, "labels": labels, "groups": groups, "time": time}
+    options |= {"need_target": None if need_target else False, "guess_target": guess_target}
+    table.source = call_of(read_table, file, options)
     n = len(table.X)
     if n == 0:
         raise ValueError(f"{table.name} has no rows.")
     if labels is not None:
-        if table.y is not None:
-            table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
-        table.y, table.target = read_labels(labels, n, target, table.messages)
+        take_labels(table, labels, target)
         _say_target_stays(table)
     if table.y is None and need_target:
         _ask_for_target(table)
@@ -236,11 +232,7 @@ def read_table(
         kept = _leave_out_unlabeled(table)
         table.y = tidy_labels(table.y)
     table.class_names = _names_of_classes(table)
-    if table.groups is not None:
-        where = f"{table.name}: the groups '{table.groups_name}'"
-        table.groups = check_groups(table.groups, where, kept)
-        count = len(np.unique(table.groups))
-        table.messages.append(f"Groups: '{table.groups_name}', {count} groups; not a feature.")
+    take_groups(table, kept)
     if table.time is not None:
         where = f"{table.name}: the time '{table.time_name}'"
         table.time = _as_time(table.time, where, kept, table.messages)
@@ -641,15 +633,20 @@ def _names_of_classes(table: Table) -> list[str] | None:
     return None
 
 
-def check_groups(groups: NDArray[Any], where: str, kept: NDArray[np.intp]) -> NDArray[Any]:
-    """Groups without a gap; ``kept`` are the numbers of the rows in the file."""
-    missing = missing_among(groups)
+def take_groups(table: Table, kept: NDArray[np.intp]) -> None:
+    """Refuse groups with a gap, and say what they are; ``kept`` are the rows' numbers."""
+    if table.groups is None:
+        return
+    groups, missing = table.groups, missing_among(table.groups)
     if missing.any():
         raise ValueError(
-            f"{where} are missing in {count(int(missing.sum()), 'row')} (first: row "
-            f"{kept[np.argmax(missing)]}); every row needs its group."
+            f"{table.name}: the groups '{table.groups_name}' are missing in "
+            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}); every "
+            "row needs its group."
         )
-    return tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
+    table.groups = tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
+    n = len(np.unique(table.groups))
+    table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
 
 
 def _as_time(
@@ -704,7 +701,22 @@ def _parse_dates(
     return dates.dt.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64), bad
 
 
-def read_labels(
+def take_labels(table: Table, labels: str | os.PathLike[str], column: str | None) -> None:
+    """The labels of a file of their own, instead of those that the table has."""
+    if table.y is not None:
+        table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
+    table.y, table.target = _read_labels(labels, len(table.X), column, table.messages)
+
+
+def call_of(reader: Callable[..., Table], file: DataFile, options: dict[str, Any]) -> str:
+    """The call that reads it again."""
+    given = {key: value for key, value in options.items() if value is not None}
+    texts = [str(v) if isinstance(v, os.PathLike) else v for v in given.values()]
+    more = "".join(f", {key}={text!r}" for key, text in zip(given, texts, strict=True))
+    return f"{reader.__name__}({file.source!r}{more})"
+
+
+def _read_labels(
     source: str | os.PathLike[str], n: int, column: str | None, messages: list[str]
 ) -> tuple[NDArray[Any], str]:
     """One label for each row, from a file of its own."""

@@ -16,6 +16,7 @@ from nearfar.base.kernel_coordinates import (
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
+from nearfar.base.progress import lent_channel
 from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
@@ -171,7 +172,8 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
             self._fit_kernel(rows[landmarks], auto)
             coordinates = self._kernel_transform(rows)
         try:
-            self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
+            with lent_channel(self, estimator):
+                self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
         finally:
             # Also after Ctrl-C, if there is something to keep.
             if hasattr(estimator, "components_"):

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.base.progress import report_of
 from nearfar.blocks import row_blocks
 from nearfar.discriminant.checks import check_classes, n_kept
 from nearfar.discriminant.searching import (
@@ -157,7 +158,7 @@ class PARDA(StatisticsLearner):
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the starts, and points from the class Gaussians.
     verbose : int, default=0
-        Print the progress: a line for each start.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -350,9 +351,6 @@ class PARDA(StatisticsLearner):
             error = None if error_of is None else error_of(orthonormal(found.U))
             ends.append(found)
             errors.extend([] if error is None else [error])
-            if self.verbose:
-                what = "" if error is None else f", error {error:.4f}"
-                print(f"start {len(ends)}: objective {found.objective:.6g}{what}")
             return -scalarized.sign * found.objective if error is None else error
 
         def keep(found: SubspaceSearch) -> Matrix:
@@ -454,10 +452,9 @@ class PARDA(StatisticsLearner):
         )
 
     def _solver(self, scalarized: Scalarized) -> Callable[..., SubspaceSearch]:
+        report = report_of(self)
         if self.solver == "lbfgs":
-            return partial(
-                search_subspace, max_iter=self.max_iter, tol=self.tol, verbose=self.verbose > 1
-            )
+            return partial(search_subspace, max_iter=self.max_iter, tol=self.tol, report=report)
         # Watched is what has no offset: of a squared distance to a target far away, the first
         # step already changes too little to be seen.
         return partial(
@@ -467,6 +464,7 @@ class PARDA(StatisticsLearner):
             max_iter=self.max_iter,
             tol=self.tol,
             watched=lambda: scalarized.weighted_sum,
+            report=report,
         )
 
     def _error_of(

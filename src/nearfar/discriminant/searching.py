@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
+from nearfar.base.progress import report_of
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
@@ -124,9 +125,9 @@ def search_components(
     rank = partial(_scouted, scout, maximize=maximize)
     starts = _starts(learner, statistics, basis, n_components, family, rank)
     solver: Callable[..., SubspaceSearch] = search_subspace
-    options: dict[str, Any] = {"max_iter": learner.max_iter}
+    options: dict[str, Any] = {"max_iter": learner.max_iter, "report": report_of(learner)}
     if learner.solver == "lbfgs":
-        options |= {"tol": learner.tol, "verbose": bool(learner.verbose)}
+        options |= {"tol": learner.tol}
     else:  # the published loop: fixed steps of a free matrix that starts with norm one
         if invariant:
             starts = (start / np.linalg.norm(start) for start in starts)
@@ -195,7 +196,13 @@ def _starts(
         # By chance, large ones sooner: those of size zero tell no classes apart.
         odds = np.log(np.maximum(sizes, np.finfo(float).tiny))
         orders = [np.argsort(-(odds + random.gumbel(size=len(odds)))) for _ in range(_CANDIDATES)]
-        start = best_of(axes[:, order[:n_components]] for order in orders)
+        anywhere = random.normal(size=(_CANDIDATES, len(odds), n_components))
+        start = best_of(
+            [
+                *(axes[:, order[:n_components]] for order in orders),
+                *(orthonormal(axes @ mix) for mix in anywhere),
+            ]
+        )
         if start is None:  # none where the objective is finite
             start = orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
         yield start
@@ -240,7 +247,9 @@ def class_directions(
         share = random.uniform()
         ties = (frame * random.normal(size=frame.shape[1])) @ frame.T
         values, axes = linalg.eigh(share * C + (1 - share) * B + _TIE * ties)
-        yield np.abs(values), axes
+        # Signs by what the classes say too, relative to the first: mixtures of axes depend on them.
+        signs = np.sign(axes.T @ (C @ (B + _TIE * ties)) @ axes[:, -1])
+        yield np.abs(values), axes * np.where(signs == 0, 1.0, signs)
 
 
 def _fisher_start_filled(

@@ -113,7 +113,8 @@ class OverDistributions(Estimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.metric == "precomputed"
-        return tags if self.takes_points else without_tables(tags)
+        tags.input_tags.two_d_array = self.takes_points
+        return tags
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)

@@ -92,6 +92,8 @@ class Progress:
         default_factory=lambda: {"objective": [], "step": [], "active": [], "seconds": []}
     )
     began: float = field(default_factory=perf_counter)
+    #: Called after each iteration with what the history notes of it.
+    report: Callable[[dict[str, float]], None] | None = None
     #: Called with L after each iteration; returns True to stop (early stopping).
     watch: Callable[[Matrix], bool] | None = None
     stopped: bool = False
@@ -334,9 +336,7 @@ class LargeMargin:
 
     # Descent
 
-    def solve(
-        self, progress: Progress, *, max_iter: int, tol: float, verbose: bool = False
-    ) -> bool:
+    def solve(self, progress: Progress, *, max_iter: int, tol: float) -> bool:
         """Minimise; False when ``max_iter`` came first."""
         for few in self._stages():
             self.use_centers(few)
@@ -344,7 +344,7 @@ class LargeMargin:
             final = few is None
             if progress.n_iter == 0:
                 progress.L = self.rescaled(progress.L)
-            if not self._settle(progress, max_iter, tol if final else 1e-3, not final, verbose):
+            if not self._settle(progress, max_iter, tol if final else 1e-3, not final):
                 return False
             if progress.stopped:
                 return True
@@ -354,7 +354,7 @@ class LargeMargin:
             # Where each width settles its slopes are nearly feasible multipliers.
             self.bound = max(self.bound, self.dual_bound(progress.L))
             self.smoothing = width
-            if not self._settle(progress, max_iter, tol, False, verbose):
+            if not self._settle(progress, max_iter, tol, False):
                 return False
         if not self.is_complete(progress.L):
             self.search(progress.L)
@@ -371,9 +371,7 @@ class LargeMargin:
         rounded, sharp = self.evaluate(L).loss, self.evaluate(L, smoothing=0.0).loss
         return (rounded - sharp) / rounded if rounded > 0 else 0.0
 
-    def _settle(
-        self, progress: Progress, max_iter: int, tol: float, coarse: bool, verbose: bool
-    ) -> bool:
+    def _settle(self, progress: Progress, max_iter: int, tol: float, coarse: bool) -> bool:
         """Descend and search until neither changes anything; False when iterations ran out."""
         if not self.is_complete(progress.L):
             self.search(progress.L, coarse=True)
@@ -386,12 +384,6 @@ class LargeMargin:
             if found is None and not coarse and not self.is_complete(progress.L):
                 missing = self.search(progress.L, keep=keep)
             objective = self.evaluate(progress.L).loss
-            if verbose:
-                print(
-                    f"LMNN: iteration {progress.n_iter}, objective {objective:.6g}, "
-                    f"{self._n_pairs()} impostor pairs, {100 * missing:.2g} % was missing, "
-                    f"{perf_counter() - progress.began:.1f} s"
-                )
             if progress.stopped:
                 return True
             if progress.n_iter >= max_iter:
@@ -423,9 +415,6 @@ class LargeMargin:
         joined = pair_list(lists, len(self.points))
         return joined if len(joined.indices) <= self.max_pairs else None
 
-    def _n_pairs(self) -> str:
-        return "all" if self.pairs is None else f"{len(self.pairs.indices):,}"
-
     def _descend(
         self, progress: Progress, max_iter: int, tol: float, check: int, keep: bool, coarse: bool
     ) -> float | None:
@@ -450,6 +439,8 @@ class LargeMargin:
             history["active"].append(last.n_active)
             history["seconds"].append(perf_counter() - progress.began)
             progress.L = new
+            if progress.report is not None:
+                progress.report({name: values[-1] for name, values in history.items()})
             if progress.watch is not None and progress.watch(new):
                 progress.stopped = True
                 raise StopIteration

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats
 from nearfar.base import Learner, LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
+from nearfar.base.progress import lent_channel
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
@@ -149,7 +150,8 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
         coordinates = self._fit_kernel(rows)
-        self.estimator_ = lmnn.fit(coordinates, labels[codes])
+        with lent_channel(self, lmnn):
+            self.estimator_ = lmnn.fit(coordinates, labels[codes])
         self.classes_ = labels
         L = self.estimator_.components_.astype(np.float64)
         self.coefficients_ = L @ self._basis.T

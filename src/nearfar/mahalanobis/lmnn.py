@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
+from nearfar.base.progress import report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads
 from nearfar.large_margin.held_out import Watch, hold_out
@@ -110,7 +111,7 @@ class LMNN(LinearLearner):
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores. They search for impostors.
     verbose : int, default=0
-        Print the progress: a line for each round.
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -407,7 +408,7 @@ class LMNN(LinearLearner):
     ) -> None:
         if watch is not None or max_iter == 0:
             start = problem.rescaled(start)  # it may be the best there is
-        progress = Progress(start, watch=watch)
+        progress = Progress(start, watch=watch, report=report_of(self))
         if watch is not None:
             watch.look(start)
         limit = self.max_iter if max_iter is None else max_iter
@@ -415,9 +416,7 @@ class LMNN(LinearLearner):
         try:
             if limit > 0:
                 with blas_for(2.0 * problem.points.size * len(start)):
-                    converged = problem.solve(
-                        progress, max_iter=limit, tol=self.tol, verbose=self.verbose > 0
-                    )
+                    converged = problem.solve(progress, max_iter=limit, tol=self.tol)
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             if watch is not None and watch.best is not None:

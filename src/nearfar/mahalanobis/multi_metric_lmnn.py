@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, NeighborVoter
+from nearfar.base.progress import open_channel, report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
 from nearfar.large_margin.energy import center_costs, impostor_costs
@@ -174,14 +175,19 @@ class MultiMetricLMNN(NeighborVoter):
         self.classes_, codes = self._check_labels(y, len(rows))
         cells = self._divide(rows, codes)
         self.validation_errors_: list[float] = []
-        if self.validation_fraction == 0:
-            self.estimator_ = lmnn.fit(rows, codes)
-            self._train(rows, codes, cells)
-        else:
-            self._fit_in_time(lmnn, rows, codes, cells)
-        self._rows, self._codes = rows, codes
-        self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
-        self.cells_ = cells
+        open_channel(self, lmnn.verbose)
+        try:
+            if self.validation_fraction == 0:
+                self.estimator_ = lmnn.fit(rows, codes)
+                self._train(rows, codes, cells)
+            else:
+                self._fit_in_time(lmnn, rows, codes, cells)
+        finally:
+            # Also after Ctrl-C, if there is something to keep.
+            if "components_" in vars(self):
+                self._rows, self._codes = rows, codes
+                self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
+                self.cells_ = cells
         return self
 
     def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, cells: Indices) -> None:
@@ -262,7 +268,8 @@ class MultiMetricLMNN(NeighborVoter):
                 lambda L: _knn_error(L, points, codes, cells, queries, unseen[1], lmnn.n_neighbors),
                 self.patience,
             )
-        progress = Progress(np.repeat(single[None], n_cells, axis=0), watch=watch)
+        start = np.repeat(single[None], n_cells, axis=0)
+        progress = Progress(start, watch=watch, report=report_of(self))
         if watch is not None:
             watch.look(progress.L)  # the single map may be the best there is
         limit = lmnn.max_iter if max_iter is None else max_iter
@@ -270,9 +277,7 @@ class MultiMetricLMNN(NeighborVoter):
         try:
             if limit > 0:
                 with blas_for(2.0 * points.size * len(single)):
-                    converged = problem.solve(
-                        progress, max_iter=limit, tol=lmnn.tol, verbose=lmnn.verbose > 0
-                    )
+                    converged = problem.solve(progress, max_iter=limit, tol=lmnn.tol)
         finally:
             if watch is not None and watch.best is not None:
                 progress.L = watch.best

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
+from nearfar.base.progress import lent_channel
 from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.neighbors.knn import KNNClassifier
@@ -157,8 +158,10 @@ class MultiPassLMNN(LinearLearner):
     def _run(self, rows: Floats, labels: NDArray[Any], n_passes: int) -> list[LMNN]:
         passes: list[LMNN] = []
         for _ in range(n_passes):
-            passes.append(lmnn_of(self.estimator).fit(rows, labels))
-            rows = passes[-1].transform(rows)
+            lmnn = lmnn_of(self.estimator)
+            with lent_channel(self, lmnn):
+                passes.append(lmnn.fit(rows, labels))
+            rows = lmnn.transform(rows)
         return passes
 
     def _choose(self, rows: Floats, codes: NDArray[np.intp]) -> int:

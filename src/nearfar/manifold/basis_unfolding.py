@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
+from nearfar.base.progress import report_of
 from nearfar.manifold.cliques import clique_pairs, squared_lengths
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, neighbor_graph
 from nearfar.manifold.placing import PLACING, _Unfolding
@@ -179,7 +180,7 @@ class _BasisUnfolding(_Unfolding):
         return float(self.omega), float(self.omega) / (1 - float(self.omega))
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> Descent:
-        watch, report = _print_row if self.verbose else self._watch, None
+        watch, report = report_of(self), None
         if watch is not None:
 
             def report(Y: Matrix, row: dict[str, float]) -> None:
@@ -269,13 +270,6 @@ def gathered(n: int, parts: list[tuple[Indices, Matrix, Vector]]) -> tuple[Matri
     values = np.concatenate([values for _, _, values in parts])
     order = np.argsort(-values, kind="stable")
     return factor[:, order], values[order]
-
-
-def _print_row(row: dict[str, Any]) -> None:
-    print(
-        f"{row['seconds']:8.1f} s  {row['stage']}: objective {-row['objective']:.6g}  "
-        f"step {row['step']:.1e}"
-    )
 
 
 class UnitEdges(NamedTuple):

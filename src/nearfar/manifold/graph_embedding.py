@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +24,6 @@ from nearfar.summaries.neighbor_graph import (
     distinct_rows,
     linked_graph,
 )
-
-Watch = Callable[[dict[str, Any]], None]
 
 #: What the parameters of every graph embedding may be.
 GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
@@ -56,9 +53,6 @@ class _Embedding(Embedding):
     n_components: int
     _points: Floats
     _places: Matrix
-    # Called with what is known at each step of a long fit, by whoever shows its progress; to be
-    # taken off afterwards, as a function cannot be saved.
-    _watch: Watch | None = None
 
     @abstractmethod
     def _embed(self, points: Floats) -> Matrix:

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags
+from nearfar.base.progress import report_of
 from nearfar.manifold.bad_edges import pruned_graph
 from nearfar.manifold.basis_unfolding import gathered, unit_edges
 from nearfar.manifold.cliques import clique_pairs
@@ -417,8 +418,7 @@ class MVU(_Unfolding):
         return "low_rank", "interior_point" if n_edges <= _EDGES_AT_MOST else None
 
     def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
-        report = _print_row if self.verbose else self._watch
-        options: dict[str, Any] = {"max_iter": self.max_iter, "report": report}
+        options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
         try:
             if solver == "interior_point":
                 return interior_point(problem, tol=0.1 * self.tol, **options)
@@ -513,10 +513,3 @@ def intrinsic_dimension(eigenvalues: Vector) -> int:
     drops = (shares + 1e-4) / (after + 1e-4)
     drops[1 - np.cumsum(shares) > _BEYOND] = 0.0
     return int(np.argmax(drops)) + 1
-
-
-def _print_row(row: dict[str, float]) -> None:
-    print(
-        f"{row['seconds']:8.1f} s  trace {row['trace']:.6g}  gap {row['gap']:.1e}  "
-        f"residual {row['residual']:.1e}  edges {row['active']:.0f}"
-    )

@@ -1,1 +1,1 @@
-"""Putting a metric to work: neighbour search and the rules built on it."""
+"""Putting a metric to work: the vote of the nearest, and the nearest class."""

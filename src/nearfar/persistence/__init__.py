@@ -35,6 +35,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from nearfar.extras import require
@@ -315,16 +316,14 @@ def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
         check_members(archive, len(data))
         names, renamed = check_schema(archive, types)
         if renamed is not None:
-            buffer = io.BytesIO()
-            arrays = (
-                (name, archive.read(name)) for name in archive.namelist() if name[0].isdigit()
-            )
-            write_members(buffer, chain([("schema.json", renamed)], arrays))
+            rest = set(archive.namelist()) - {"schema.json"}
+            members = chain([("schema.json", renamed)], ((n, archive.read(n)) for n in rest))
+            write_members(buffer := io.BytesIO(), members)
             data = buffer.getvalue()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)
         model = skops.loads(data, trusted=sorted(names))
-    theirs, ours = says["versions"].get("scikit-learn"), _sklearn_version()
+    theirs, ours = says["versions"].get("scikit-learn"), sklearn.__version__
     parts = list(walk(model, types, "model"))
     for _, part in parts:
         bring_up_to_date(part, theirs != ours)
@@ -336,7 +335,3 @@ def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
         "scikit-learn may work differently, or not at all: compare a few predictions, or fit and "
         "save it again."
     )
-
-
-def _sklearn_version() -> str:
-    return str(importlib.import_module("sklearn").__version__)

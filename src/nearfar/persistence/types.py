@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from nearfar.base import Estimator
-from nearfar.state import need, state_of
+from nearfar.base.registry import public_classes
+from nearfar.state import State, need, state_of
 
 #: Classes by the name they have in files.
 Types = dict[str, type]
@@ -65,23 +66,19 @@ HINT = (
 @cache
 def listed_types() -> Types:
     """All that may be in a file without being trusted."""
-    package = importlib.import_module("nearfar")
-    items = {f"nearfar.{name}": getattr(package, name) for name in package.__all__}
-    types = {n: kind for n, kind in items.items() if isinstance(kind, type) and state_of(kind)}
+    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if state_of(kind)}
     new = list(types.values())
     while new:
-        state = state_of(new.pop())
-        for word in state.words.values() if state else ():
-            for kind in word.types:
-                # Estimators are in files as what they are, not as what they derive from.
-                if kind not in types.values() and not issubclass(kind, Estimator):
-                    types[full_name(kind)] = kind
-                    new.append(kind)
-    places = {name: split(name) for name in _SKLEARN_TYPES}
-    foreign = {
-        name: getattr(importlib.import_module(at), last) for name, (at, last) in places.items()
-    }
-    return types | foreign
+        state = state_of(new.pop()) or State()
+        for kind in chain.from_iterable(word.types for word in state.words.values()):
+            # Estimators are in files as what they are, not as what they derive from.
+            if kind not in types.values() and not issubclass(kind, Estimator):
+                types[full_name(kind)] = kind
+                new.append(kind)
+    for name in _SKLEARN_TYPES:
+        module, last = split(name)
+        types[name] = getattr(importlib.import_module(module), last)
+    return types
 
 
 def former_names(types: Types) -> dict[str, str]:

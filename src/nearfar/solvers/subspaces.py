@@ -72,6 +72,11 @@ class SubspaceSearch:
         """Iterations done."""
         return len(self.history["objective"])
 
+    @property
+    def last(self) -> dict[str, float]:
+        """What the history notes of the last iteration."""
+        return {name: values[-1] for name, values in self.history.items()}
+
     def move(self, U: Matrix, objective: float, step: float, seconds: float) -> None:
         """Take a step, and note it in the history."""
         self.U, self.objective = U, objective
@@ -109,7 +114,7 @@ def search_subspace(
     max_iter: int = 500,
     tol: float = 1e-6,
     polish: bool = True,
-    verbose: bool = False,
+    report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
     """Follow an objective of U from a start to a stationary point, by L-BFGS.
 
@@ -135,8 +140,8 @@ def search_subspace(
         Distance between projectors that counts as no movement.
     polish : bool, default=True
         End with Newton steps.
-    verbose : bool, default=False
-        Print a line every ten steps.
+    report : callable, optional
+        Called after each step with what the history notes of it.
 
     Returns
     -------
@@ -157,8 +162,8 @@ def search_subspace(
         here = point.at(flat)
         step = _movement(found.U, here.U, orthonormalize)
         found.move(here.U, sign * here.value, step, perf_counter() - began)
-        if verbose and found.n_iter % 10 == 0:
-            print(f"step {found.n_iter}: objective {found.objective:.6g}, moved {step:.1e}")
+        if report is not None:
+            report(found.last)
         if max(found.history["step"][-2:]) <= tol and found.n_iter > 1:
             found.converged = True
             raise StopIteration
@@ -209,6 +214,7 @@ def climb_subspace(
     max_iter: int = 100,
     tol: float = 1e-6,
     watched: Callable[[], float] | None = None,
+    report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
     """Gradient steps of one length, shortened whenever a step would be for the worse.
 
@@ -237,6 +243,8 @@ def climb_subspace(
         absolute change).
     watched : callable, optional
         Gives that value, of the point evaluated last; by default it is the objective.
+    report : callable, optional
+        Called after each step with what the history notes of it.
 
     Returns
     -------
@@ -277,6 +285,8 @@ def climb_subspace(
             moved = _movement(found.U, new, orthonormalize)
             found.move(new, float(value), moved, perf_counter() - began)
             gradient, reference = new_gradient, now
+            if report is not None:
+                report(found.last)
             if change <= tol * (1.0 if shrink == 1 else max(abs(now), np.finfo(float).tiny)):
                 found.converged = True
                 break

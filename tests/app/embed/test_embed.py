@@ -544,7 +544,7 @@ def test_each_step_tells_gap_and_residual():
         gaps = [row["gap"] for row in watcher.rows]
         assert len(gaps) > 3 and gaps[-1] < 1e-4 and gaps[-1] < gaps[0]
         assert all(row["residual"] >= 0 for row in watcher.rows)
-        assert "_watch" not in vars(learner)  # a function could not be saved
+        assert "callback" not in vars(learner)  # a function could not be saved
     watcher = Watcher()
     embedding.fit_watched(VariationalMVU(bound_iter=5, max_iter=7), X, watcher)
     assert [row["stage"] for row in watcher.rows[:1]] == ["unfolding"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, Self
 
 import joblib
@@ -13,7 +15,7 @@ import joblib
 from nearfar.app.compare.methods import Scale
 from nearfar.app.compare.splits import TUNINGS, Tuning
 from nearfar.app.tables.columns import names_asked
-from nearfar.app.tables.inputs import check_numbers, folds_given, noun_of
+from nearfar.app.tables.inputs import folds_given, noun_of
 from nearfar.app.tables.reading import noun_of_file
 from nearfar.datasets.tables import DataFile
 
@@ -67,21 +69,9 @@ class Question:
         return cls(**{name: given[name] for name in known & set(given)} | more)
 
     def __post_init__(self) -> None:
-        check_numbers(
-            repeats=self.repeats,
-            time_budget=self.time_budget,
-            min_gain=self.min_gain,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+        self._check_numbers()
         if self.tuning not in (None, *TUNINGS):
             raise ValueError(f"tuning={self.tuning!r} must be one of {', '.join(TUNINGS)}.")
-        if isinstance(self.n_components, bool) or not (
-            isinstance(self.n_components, int) and self.n_components >= 1
-        ):
-            raise ValueError(
-                f"n_components={self.n_components!r} must be a whole number, 1 or more."
-            )
         plain = {
             "cv": folds_given(self.cv),  # a generator is read once
             "keep": names_asked(self.keep),
@@ -89,9 +79,36 @@ class Question:
             "repeats": None if self.repeats is None else int(self.repeats),
             "min_gain": float(self.min_gain),
             "random_state": int(self.random_state),
+            "n_components": int(self.n_components),
         }
         for name, value in plain.items():
             object.__setattr__(self, name, value)
+
+    def _check_numbers(self) -> None:
+        """Refuse numbers that make no sense."""
+        whole = "must be a whole number"
+        for name, fits, words in (
+            ("repeats", self.repeats is None or _is_whole(self.repeats, 1), f"{whole}, 1 or more"),
+            (
+                "time_budget",
+                self.time_budget is None or (_is_number(self.time_budget) and self.time_budget > 0),
+                "must be a number of seconds above 0",
+            ),
+            (
+                "min_gain",
+                _is_number(self.min_gain) and 0 <= self.min_gain < 1,
+                "must be at least 0 and below 1: 0.05 is 5 %",
+            ),
+            ("random_state", _is_whole(self.random_state, 0), f"{whole}, 0 or more"),
+            (
+                "n_jobs",
+                self.n_jobs is None or (_is_whole(self.n_jobs) and self.n_jobs != 0),
+                f"{whole} other than 0: -1 is one for each core",
+            ),
+            ("n_components", _is_whole(self.n_components, 1), f"{whole}, 1 or more"),
+        ):
+            if not fits:
+                raise ValueError(f"{name}={getattr(self, name)!r} {words}.")
 
     @property
     def from_file(self) -> bool:
@@ -121,3 +138,11 @@ class Question:
         if not self.isolate:
             return 1
         return max(1, int(joblib.effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)))
+
+
+def _is_whole(value: Any, least: float = -math.inf) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

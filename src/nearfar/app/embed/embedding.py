@@ -217,11 +217,11 @@ def fit_watched(
     stopped = False
     tol = getattr(learner, "tol", None)
     progress.begin(type(learner).__name__, len(X), tol, noun)
-    watched = hasattr(type(learner), "_watch")
+    watched = hasattr(type(learner), "callback")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if watched:
-            learner._watch = progress.step
+            learner.callback = lambda _, row: progress.step(row)
         try:
             learner.fit(X)
         except KeyboardInterrupt:
@@ -232,7 +232,7 @@ def fit_watched(
             raise ValueError(in_options(str(error))) from error
         finally:
             if watched:
-                del learner._watch
+                del learner.callback
             progress.close()
     found = list(dict.fromkeys(str(one.message) for one in caught))
     if asked is not None:  # of those asked for only

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -68,10 +67,7 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
         groups_name=None if groups is None else str(getattr(groups, "name", None) or "groups"),
         time=None if time is None else _times(_plain(time, "time", noun), noun),
         time_name=None if time is None else str(getattr(time, "name", None) or "time"),
-        feature_names=None,
-        class_names=None,
         image_shape=image_shape,
-        messages=[],
     )
 
 
@@ -233,29 +229,3 @@ def _row_numbers(rows: Any, fold: int) -> NDArray[np.intp]:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(f"cv: fold {fold} must hold row numbers, or a True or False for each row.")
     return array.astype(np.intp)
-
-
-def check_numbers(
-    *, repeats: Any, time_budget: Any, min_gain: Any, random_state: Any, n_jobs: Any
-) -> None:
-    """Refuse numbers that make no sense."""
-    if repeats is not None and not (_is_whole(repeats) and repeats >= 1):
-        raise ValueError(f"repeats={repeats!r} must be a whole number, 1 or more.")
-    if time_budget is not None and not (_is_number(time_budget) and time_budget > 0):
-        raise ValueError(f"time_budget={time_budget!r} must be a number of seconds above 0.")
-    if not (_is_number(min_gain) and 0 <= min_gain < 1):
-        raise ValueError(f"min_gain={min_gain!r} must be at least 0 and below 1: 0.05 is 5 %.")
-    if not (_is_whole(random_state) and random_state >= 0):
-        raise ValueError(f"random_state={random_state!r} must be a whole number, 0 or more.")
-    if n_jobs is not None and not (_is_whole(n_jobs) and n_jobs != 0):
-        raise ValueError(
-            f"n_jobs={n_jobs!r} must be a whole number other than 0: -1 is one for each core."
-        )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,69 @@
+"""What a kind of samples is to the checks, and what the table of bad input says of estimators."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Check = Callable[[Any], None]
+# What a case does to (X, y, queries).
+Change = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleKind:
+    """Samples of one kind, in order and out of it.
+
+    Parameters
+    ----------
+    name : {"vectors", "sets", "tensors"}
+        The input of the tags.
+    data : callable
+        Gives samples of three classes that can be told apart, and their labels.
+    frozen : callable
+        Gives samples in forms that can not be written to.
+    own_checks : callable
+        Gives what is asked of an estimator of this kind alone.
+    cases : dict
+        Difficult input: what it does, and whether the result must equal that of the clean copy.
+    """
+
+    name: str
+    data: Callable[[], tuple[Any, NDArray[np.intp]]]
+    frozen: Callable[[Any], Iterable[Any]]
+    own_checks: Callable[[Any], list[Check]]
+    cases: dict[str, tuple[Change, bool]]
+
+
+def used(fitted: Any, X: Any) -> NDArray[Any]:
+    """What an estimator is for: coordinates, shares of votes, labels or clusters of samples."""
+    uses = {"map": ("transform",), "clusterer": ("predict",)}
+    for name in uses.get(fitted.learner_tags.role, ("predict_proba", "predict")):
+        if hasattr(fitted, name):
+            return np.asarray(getattr(fitted, name)(X))
+    raise AssertionError(f"{type(fitted).__name__} has nothing to be used by")
+
+
+@cache
+def bad_input_table() -> dict[str, dict[str, str]]:
+    """Sections of the committed table."""
+    return tomllib.loads(files("nearfar.contract").joinpath("bad_input.toml").read_text("utf-8"))
+
+
+def expected_outcome(
+    estimator: Any, case: str, default: str | None = None, given: str | None = None
+) -> str:
+    """What the table says of an estimator and a case."""
+    tags = estimator.learner_tags
+    row: dict[str, str] = {}
+    supervision = "supervised" if tags.supervised else "unsupervised"
+    for section in (given or tags.input, supervision, tags.role, type(estimator).__name__):
+        row |= bad_input_table().get(section, {})
+    return row[case] if default is None else row.get(case, default)

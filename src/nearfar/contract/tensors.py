@@ -1,0 +1,161 @@
+"""The contract of estimators of tensors, beside what all kinds share.
+
+Scikit-learn knows tables only, and asks next to nothing of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+
+from nearfar.contract.outcomes import Change, Check, SampleKind, used
+
+# The third order has a mode of its own length, and no two modes are alike.
+_SHAPE = (4, 6)
+_THIRD_ORDER = (4, 3, 2)
+
+
+@cache
+def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    random = np.random.RandomState(0)
+    y = np.arange(60) % 3
+    # Classes differ by a matrix of rank one; noise is not alike in the modes.
+    means = np.einsum("ci,cj->cij", random.normal(size=(3, 4)), random.normal(size=(3, 6)))
+    noise = random.normal(size=(60, *_SHAPE)) * np.linspace(0.3, 1.0, 6)
+    return 2 * means[y] + noise, y
+
+
+def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Sixty matrices of three classes, and their labels."""
+    X, y = _made()
+    return X.copy(), y.copy()
+
+
+def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Read-only tensors in either memory order."""
+    for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
+        array.setflags(write=False)
+        yield array
+
+
+def _own_checks(estimator: Any) -> list[Check]:
+    """Those that apply to an estimator of tensors."""
+    own: list[Check] = [check_flat_rows, check_shapes, check_one_sample]
+    return own + [check_dtypes_of_tensors] if estimator.learner_tags.role == "map" else own
+
+
+def check_flat_rows(estimator: Any) -> None:
+    """Rows with ``tensor_shape`` say what tensors say, in fit and in use; frames of them too."""
+    X, y = _data()
+    flat = X.reshape(len(X), -1)
+    whole = clone(estimator).fit(X, y)
+    wanted = used(whole, X)
+    assert whole.tensor_shape_ == _SHAPE and whole.n_features_in_ == flat.shape[1]
+    rows = clone(estimator).set_params(tensor_shape=_SHAPE).fit(flat, y)
+    assert rows.tensor_shape_ == _SHAPE
+    for found in (used(rows, flat), used(rows, X), used(whole, flat)):
+        np.testing.assert_array_equal(found, wanted)
+    try:
+        import pandas as pd
+    except ImportError:  # pandas is an extra
+        return
+    frame = pd.DataFrame(flat, columns=[f"pixel {k}" for k in range(flat.shape[1])])
+    named = clone(estimator).set_params(tensor_shape=_SHAPE).fit(frame, y)
+    np.testing.assert_array_equal(used(named, frame), wanted)
+
+
+def check_shapes(estimator: Any) -> None:
+    """Tensors of another shape than those of fit, or than ``tensor_shape``, are refused."""
+    X, y = _data()
+    fitted = clone(estimator).fit(X, y)
+    turned = X.transpose(0, 2, 1)
+    other = clone(estimator).set_params(tensor_shape=(6, 4))
+    odd = clone(estimator).set_params(tensor_shape=(5, 5))
+    attempts: list[Callable[[], Any]] = [
+        lambda: used(fitted, turned),
+        lambda: used(fitted, X[:, :, :-1]),
+        lambda: used(fitted, X.reshape(len(X), -1)[:, :-1]),
+        lambda: other.fit(X, y),
+        lambda: odd.fit(X.reshape(len(X), -1), y),
+    ]
+    for attempt in attempts:
+        try:
+            attempt()
+        except ValueError as error:
+            assert "shape" in str(error) or "features" in str(error), f"unclear: {error}"
+            continue
+        raise AssertionError("tensors of another shape were accepted")
+
+
+def check_one_sample(estimator: Any) -> None:
+    """One is too few to learn from, and enough to be asked about."""
+    X, y = _data()
+    try:
+        clone(estimator).fit(X[:1], y[:1])
+    except ValueError as error:
+        assert re.search("1 sample|one class", str(error)), f"unclear: {error}"
+    else:
+        raise AssertionError("fit took one sample")
+    assert len(used(clone(estimator).fit(X, y), X[:1])) == 1
+
+
+def check_dtypes_of_tensors(learner: Any) -> None:
+    """``transform`` returns the dtype of its tensors; float32 is accurate under an offset."""
+    X, y = _data()
+    X = X + 100
+    wanted = _distances(clone(learner).fit(X, y).transform(X))
+    for fit_dtype in (np.float32, np.float64):
+        fitted = clone(learner).fit(X.astype(fit_dtype), y)
+        for dtype in (np.float32, np.float64):
+            mapped = fitted.transform(X.astype(dtype))
+            assert mapped.dtype == dtype, f"transform of {dtype.__name__} gave {mapped.dtype}"
+            error = np.abs(_distances(mapped) - wanted).max() / wanted.max()
+            assert error < 1e-2, f"distances off by {error:.1e} in {dtype.__name__}"
+
+
+def _distances(points: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(cdist(points.astype(float), points.astype(float)))
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+def _with(X: NDArray[Any], value: float) -> NDArray[Any]:
+    X = X.copy()
+    X[3, 1, 2] = value
+    return X
+
+
+def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
+    return np.insert(X, [0, 2], [0.0, 12.5], axis=2)
+
+
+def _third_order(X: NDArray[Any]) -> NDArray[Any]:
+    return X.reshape(len(X), *_THIRD_ORDER)
+
+
+# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
+_CASES: dict[str, tuple[Change, bool]] = {
+    "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
+    "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
+    "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
+    "flat_rows_of_unknown_shape": (lambda X, y, Q: (X[:, 0], y, Q), False),
+    "one_row": (lambda X, y, Q: (X[:, 0, 0], y, Q), False),
+    "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
+    "third_order": (lambda X, y, Q: (_third_order(X), y, _third_order(Q)), False),
+    "constant_entries": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), False),
+    "duplicate_rows": (lambda X, y, Q: (np.concatenate([X, X]), np.append(y, y), Q), True),
+    "integers": (lambda X, y, Q: (np.rint(9 * X).astype(int), y, np.rint(9 * Q)), False),
+    "scale_1e-8": (lambda X, y, Q: (X * 1e-8, y, Q * 1e-8), True),
+    "scale_1e8": (lambda X, y, Q: (X * 1e8, y, Q * 1e8), True),
+}
+
+
+TENSORS = SampleKind("tensors", _data, _frozen, _own_checks, _CASES)

@@ -1,0 +1,187 @@
+"""The contract of estimators of vectors, beside scikit-learn's checks and what all kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+
+from nearfar.base import LinearLearner
+from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+
+
+@cache
+def _blobs() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    X, y = make_blobs(90, 5, centers=3, cluster_std=2.0, center_box=(-4, 4), random_state=3)
+    # Correlated features of unlike spread: something to learn.
+    return X @ np.random.RandomState(0).normal(size=(5, 5)) * [1, 2, 0.5, 3, 1], y
+
+
+def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Ninety points of three classes, and their labels."""
+    X, y = _blobs()
+    return X.copy(), y.copy()
+
+
+def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Read-only rows in either memory order."""
+    for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
+        array.setflags(write=False)
+        yield array
+
+
+def _own_checks(estimator: Any) -> list[Check]:
+    """Those that apply to an estimator of vectors."""
+    own: list[Check] = [check_frames]
+    own.append(
+        check_dtypes_of_rows if estimator.learner_tags.role == "map" else check_dtypes_of_labels
+    )
+    if isinstance(estimator, LinearLearner):
+        own.append(check_one_distance)
+    if estimator.learner_tags.reads == "statistics" and hasattr(estimator, "partial_fit"):
+        own.append(check_batches)
+    return own
+
+
+def check_dtypes_of_rows(learner: Any) -> None:
+    """Components follow fit's X, transform its own X; float32 is accurate under an offset."""
+    X, y = _data()
+    X = X + 1e4
+    exact = clone(learner).fit(X, y)
+    reference = _distances(exact.transform(X))
+    for fit_dtype in (np.float32, np.float64):
+        fitted = clone(learner).fit(X.astype(fit_dtype), y)
+        if isinstance(learner, LinearLearner):
+            assert fitted.components_.dtype == fit_dtype, "components_ must have the dtype of X"
+        for dtype in (np.float32, np.float64):
+            mapped = fitted.transform(X.astype(dtype))
+            assert mapped.dtype == dtype, f"transform of {dtype.__name__} gave {mapped.dtype}"
+            error = np.abs(_distances(mapped) - reference).max() / reference.max()
+            # float32 holds 1e4 to 1e-3; iterative learners add what their tolerance allows.
+            limit = float(expected_outcome(learner, "dtypes_error", "0.02"))
+            assert error < limit, f"distances off by {error:.1e} in {dtype.__name__}"
+
+
+def check_dtypes_of_labels(estimator: Any) -> None:
+    """Labels and clusters are those of float64, but for a few that were nearly others."""
+    X, y = _data()
+    wanted = clone(estimator).fit(X, y).predict(X)
+    for fit_dtype, dtype in ((np.float32, np.float64), (np.float64, np.float32)):
+        found = clone(estimator).fit(X.astype(fit_dtype), y).predict(X.astype(dtype))
+        assert found.dtype == wanted.dtype
+        assert np.mean(found == wanted) > 0.95, f"only {np.mean(found == wanted):.0%} agree"
+
+
+def check_frames(estimator: Any) -> None:
+    """Frames in give names; ``set_output`` gives frames out."""
+    try:
+        import pandas as pd
+    except ImportError:  # pandas is an extra
+        return
+    X, y = _data()
+    frame = pd.DataFrame(X, columns=[f"feature {k}" for k in range(X.shape[1])])
+    frame.index = pd.Index([f"row {k}" for k in range(len(X))])
+    fitted = clone(estimator)
+    if hasattr(fitted, "transform"):
+        fitted.set_output(transform="pandas")
+    fitted.fit(frame, pd.Series(y))
+    assert list(fitted.feature_names_in_) == list(frame.columns)
+    np.testing.assert_array_equal(used(fitted, frame), used(clone(estimator).fit(X, y), X))
+    if hasattr(fitted, "transform"):
+        mapped = fitted.transform(frame)
+        assert isinstance(mapped, pd.DataFrame) and list(mapped.index) == list(frame.index)
+        assert list(mapped.columns) == list(fitted.get_feature_names_out())
+    try:
+        used(fitted, frame[frame.columns[::-1]])
+    except ValueError:
+        return
+    raise AssertionError("columns in another order must raise")
+
+
+def check_one_distance(learner: Any) -> None:
+    """Transform, matrix, pairs and metric all speak of one distance."""
+    X, y = _data()
+    fitted = clone(learner).fit(X, y)
+    mapped = fitted.transform(X)
+    wanted = np.linalg.norm(mapped[:9] - mapped[9:18], axis=1)
+    pairs = np.stack([X[:9], X[9:18]], axis=1)
+    np.testing.assert_allclose(fitted.pair_distance(pairs), wanted, rtol=1e-8)
+    np.testing.assert_allclose(fitted.pair_score(pairs), -wanted, rtol=1e-8)
+    metric = fitted.get_metric()
+    np.testing.assert_allclose([metric(a, b) for a, b in pairs], wanted, rtol=1e-8)
+    difference = pairs[:, 0] - pairs[:, 1]
+    M = fitted.get_mahalanobis_matrix()
+    squared = np.einsum("ij,jk,ik->i", difference, M, difference)
+    np.testing.assert_allclose(np.sqrt(squared), wanted, rtol=1e-7)
+    shift = fitted.mean_ if hasattr(fitted, "mean_") else np.zeros(X.shape[1])
+    np.testing.assert_allclose(mapped, (X - shift) @ fitted.components_.T, rtol=1e-8, atol=1e-8)
+    for wrong in (pairs[0], pairs[:, :1], pairs[:, :, :2]):
+        try:
+            fitted.pair_distance(wrong)
+        except ValueError as error:
+            assert "pairs" in str(error)
+        else:
+            raise AssertionError(f"pairs of shape {wrong.shape} were accepted")
+
+
+def check_batches(learner: Any) -> None:
+    """Batches of any size give what one fit gives; new classes may appear; fit starts anew."""
+    learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
+    X, y = _data()
+    order = np.argsort(y, kind="stable")  # the last class appears late
+    X, y = X[order], y[order]
+    whole = clone(learner).fit(X, y)
+    parts = clone(learner)
+    for start in range(0, len(X), 7):
+        parts.partial_fit(X[start : start + 7], y[start : start + 7])
+    np.testing.assert_allclose(_distances(parts.transform(X)), _distances(whole.transform(X)), 1e-6)
+    np.testing.assert_array_equal(parts.fit(X, y).transform(X), whole.transform(X))
+
+
+def _distances(points: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(cdist(points.astype(float), points.astype(float)))
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+def _with(X: NDArray[Any], value: float) -> NDArray[Any]:
+    X = X.copy()
+    X[3, 1] = value
+    return X
+
+
+def _wide(X: NDArray[Any]) -> NDArray[Any]:
+    """An isometric copy in 100 dimensions."""
+    axes, _ = np.linalg.qr(np.random.RandomState(1).normal(size=(100, X.shape[1])))
+    return X @ axes.T
+
+
+def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
+    return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
+
+
+# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
+_CASES: dict[str, tuple[Change, bool]] = {
+    "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
+    "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
+    "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
+    "fewer_rows_than_features": (lambda X, y, Q: (_wide(X), y, _wide(Q)), True),
+    "constant_columns": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), True),
+    "duplicate_rows": (lambda X, y, Q: (np.vstack([X, X]), np.append(y, y), Q), True),
+    "scale_1e-8": (lambda X, y, Q: (X * 1e-8, y, Q * 1e-8), True),
+    "scale_1e8": (lambda X, y, Q: (X * 1e8, y, Q * 1e8), True),
+    "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
+    "wrong_ndim": (lambda X, y, Q: (X[:, 0], y, Q), False),
+    "sparse": (lambda X, y, Q: (sparse.csr_array(X), y, Q), False),
+}
+
+
+VECTORS = SampleKind("vectors", _data, _frozen, _own_checks, _CASES)

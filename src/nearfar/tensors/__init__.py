@@ -1,0 +1,1 @@
+"""Multilinear subspaces and supervised tensor learning."""

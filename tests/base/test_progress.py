@@ -1,0 +1,91 @@
+"""One channel for progress: numbered iterations, printed lines, and a callback that may end it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from quick import quick
+from sklearn.base import clone
+
+from nearfar import LMNN, KernelLMNN, MultiPassLMNN, all_estimators
+from nearfar.contract import KINDS
+
+# Whose page says that they record what they did.
+ITERATIVE = [name for name, kind in all_estimators().items() if "history_" in (kind.__doc__ or "")]
+X, Y = KINDS["vectors"].data()
+
+
+def listening(learner, stop_at=None):
+    heard = []
+
+    def listen(iteration, state):
+        heard.append((iteration, state))
+        if iteration == stop_at:
+            raise KeyboardInterrupt
+
+    learner.callback = listen
+    return heard
+
+
+def test_there_are_iterative_estimators():
+    assert {"LMNN", "MVU", "PARDA", "GADA"} <= set(ITERATIVE)
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.filterwarnings("ignore")
+def test_the_callback_hears_of_every_iteration(name, capsys):
+    learner = quick(name)
+    heard = listening(learner)
+    learner.fit(X, Y)
+    numbers = [iteration for iteration, _ in heard]
+    assert numbers == list(range(1, len(heard) + 1)) and len(heard) >= max(1, learner.n_iter_)
+    assert all(np.isfinite(state["seconds"]) for _, state in heard)
+    assert not capsys.readouterr().out
+    again = learner.fit(X, Y)  # counts from 1 again
+    assert [iteration for iteration, _ in heard[len(numbers) :]] == numbers
+    assert again.n_iter_ == len(next(iter(again.history_.values()))) or name == "MVU"
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.filterwarnings("ignore")
+def test_ctrl_c_from_a_callback_leaves_the_best_so_far(name):
+    learner = quick(name)
+    listening(learner, stop_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(X, Y)
+    found = learner.transform(X) if hasattr(learner, "transform") else learner.predict(X)
+    assert np.isfinite(found).all()
+    assert 0 < learner.n_iter_ <= 3
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_line_is_printed_for_each_iteration(name, capsys):
+    learner = quick(name)
+    if "verbose" in learner.get_params():
+        heard = listening(learner.set_params(verbose=1))
+        learner.fit(X, Y)
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == len(heard) and lines[0].startswith(f"{name}: iteration 1, ")
+
+
+@pytest.mark.parametrize(
+    "learner", [KernelLMNN(estimator=LMNN(max_iter=9)), MultiPassLMNN(estimator=LMNN(max_iter=5))]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_iterations_of_inner_learners_count_as_those_of_the_outer(learner):
+    heard = listening(learner)
+    learner.fit(X, Y)
+    assert [iteration for iteration, _ in heard] == list(range(1, len(heard) + 1))
+    inner = learner.passes_ if hasattr(learner, "passes_") else [learner.estimator_]
+    assert len(heard) == sum(one.n_iter_ for one in inner)
+    assert not any("callback" in vars(one) for one in inner)
+
+
+def test_copies_go_without_the_callback():
+    learner = LMNN(max_iter=20, tol=1e-2)
+    listening(learner)
+    learner.fit(X, Y)
+    for copy in (clone(learner), pickle.loads(pickle.dumps(learner))):
+        assert copy.callback is None
+    assert learner.callback is not None
