@@ -1,6 +1,6 @@
 from . import base as base
 from . import evaluation as evaluation
-from .app.compare.driver import compare as compare
+from .app.python import compare as compare
 from .base import all_estimators as all_estimators
 from .base import all_learners as all_learners
 from .contract import check_learner as check_learner

@@ -53,7 +53,7 @@ class NeighborVoter(ClassifierMixin, Estimator):
         return hasattr(self, "classes_")
 
     def _check_neighbors(self, n_objects: int) -> None:
-        if self.n_neighbors > n_objects:
+        if (self.n_neighbors or 0) > n_objects:  # None is for whom it says how many that is
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than there are training {self.called}s "
                 f"(n_samples={n_objects})."

@@ -54,6 +54,9 @@ class MultiMetricLMNN(NeighborVoter):
     ----------
     estimator : LMNN, optional
         Settings of the single map and of the solver; None is ``LMNN()``.
+    n_neighbors : int, optional
+        How many points vote; None is as many as the estimator has targets, or all training points
+        where they are fewer.
     cells : {"labels", "kmeans"} or array-like of int of shape (n_samples,), default="labels"
         The division of the training points.
     n_cells : int or None, default=None
@@ -122,6 +125,7 @@ class MultiMetricLMNN(NeighborVoter):
     ties = "shrink"
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
+        "n_neighbors": [none, integer(1)],
         "cells": [one_of("labels", "kmeans"), array],
         "n_cells": [none, integer(1)],
         "rule": [one_of("knn", "energy")],
@@ -134,6 +138,7 @@ class MultiMetricLMNN(NeighborVoter):
     def __init__(
         self,
         estimator: LMNN | None = None,
+        n_neighbors: int | None = None,
         *,
         cells: str | ArrayLike = "labels",
         n_cells: int | None = None,
@@ -144,6 +149,7 @@ class MultiMetricLMNN(NeighborVoter):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.estimator = estimator
+        self.n_neighbors = n_neighbors  # type: ignore[assignment]
         self.cells = cells
         self.n_cells = n_cells
         self.rule = rule
@@ -173,6 +179,7 @@ class MultiMetricLMNN(NeighborVoter):
             raise ValueError('MultiMetricLMNN needs structure="full" and solver="lbfgs".')
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
+        self._check_neighbors(len(rows))
         cells = self._divide(rows, codes)
         self.validation_errors_: list[float] = []
         open_channel(self, lmnn.verbose)
@@ -299,6 +306,7 @@ class MultiMetricLMNN(NeighborVoter):
         return progress.n_iter if watch is None else watch.best_iteration
 
     def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
         fits = self._centroids is not None or sizes["cells"] == sizes["c"]
         need(fits, "components_: there are cells without a centre.")
 
@@ -351,6 +359,8 @@ class MultiMetricLMNN(NeighborVoter):
         return super().predict(X)
 
     def _n_voters(self) -> int:
+        if self.n_neighbors is not None:
+            return self.n_neighbors
         return min(self.estimator_.n_neighbors, len(self._rows))
 
     def _placed(self, rows: Floats) -> Matrix:
@@ -374,7 +384,7 @@ class MultiMetricLMNN(NeighborVoter):
         place[order] = np.arange(len(order))
         targets = np.where(targets >= 0, place[targets], -1)
         reach = 1.0 + cell_target_distances(mapped, cells, targets)
-        mu, k = self.estimator_.push_weight, self._n_voters()
+        mu, k = self.estimator_.push_weight, min(self.estimator_.n_neighbors, len(self._rows))
         energies = np.empty((len(queries), n_classes))
         for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
             asked = [queries[block] @ L.T for L in maps]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class Comparison:
         self.document = document
         #: Whether every method ended by itself; if not, a journal can go on.
         self.complete = complete
+        #: Who draws the document; a page is made above, never asked for from here.
+        self.write_page: Callable[..., Path] | None = None
 
     @property
     def answer(self) -> str:
@@ -110,8 +113,9 @@ class Comparison:
         force : bool, default=False
             Overwrite it if it does.
         """
-        report = require("nearfar.app.report", "app")
-        return Path(report.write(self.document, path, force=force))
+        if self.write_page is None:
+            raise RuntimeError("This result was made without a writer of pages; use to_json.")
+        return self.write_page(self.document, path, force=force)
 
     def to_json(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write every number: folds, errors, settings, seeds, versions.

@@ -1,26 +1,23 @@
-"""``compare``: which distance should I use on my data, and is it worth it?"""
+"""The steps of a comparison, in their order, whatever is compared."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import joblib
-from numpy.typing import ArrayLike
 
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.document import make_document, versions
 from nearfar.app.compare.journal import Journal, identity, traits
 from nearfar.app.compare.kinds.choice import kind_of
 from nearfar.app.compare.kinds.kind import Kind
-from nearfar.app.compare.methods import Method, Scale
+from nearfar.app.compare.methods import Method
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
-from nearfar.app.compare.splits import Scheme, Tuning
-from nearfar.app.progress import PlainProgress, Progress
+from nearfar.app.compare.splits import Scheme
+from nearfar.app.progress import Progress
 
 
 def answer(
@@ -85,137 +82,3 @@ def _journal(kind: Kind, methods: list[Method], scheme: Scheme) -> Journal | Non
     compared = [identity(method) for method in methods]
     fingerprint = joblib.hash((kind.identity(), settings, compared, versions()))
     return Journal(Path(asked.journal), str(fingerprint)).read()
-
-
-def compare(
-    X: Any,
-    y: ArrayLike | None = None,
-    *,
-    methods: Any = None,
-    cv: Any = None,
-    groups: ArrayLike | None = None,
-    time: ArrayLike | None = None,
-    test: tuple[Any, ArrayLike] | None = None,
-    scoring: Any = None,
-    scale: Scale = "auto",
-    repeats: int | None = None,
-    time_budget: float | None = None,
-    tuning: Tuning | None = None,
-    min_gain: float = 0.05,
-    keep: Sequence[Any] | None = None,
-    drop: Sequence[Any] | None = None,
-    random_state: int = 0,
-    context: bool = True,
-    n_jobs: int | None = None,
-    isolate: bool = True,
-    journal: str | os.PathLike[str] | None = None,
-    show_rows: bool = True,
-    n_components: int = 2,
-    color: Any = None,
-    verbose: bool = True,
-) -> Comparison:
-    """Compare learned distances with the best plain one on your data, and say which to use.
-
-    Without labels it compares embeddings: by the neighbours of held-out rows that they keep, PCA
-    being the reference. See the guide, "Without labels".
-
-    Of sets of vectors it compares dissimilarities of their Gaussians, embeddings and bags of words,
-    neighbours by the means alone being the reference. See the guide, "Sets of vectors".
-
-    Every method is tested on the same held-out folds. k and a few settings are tuned inside each
-    training fold, for the plain distances as for the learners. The *reference* is the best of four
-    plain distances (raw, standardised, cosine, whitened), chosen inside each training fold. A
-    learner is recommended only if the corrected resampled interval of its paired difference to the
-    reference lies off zero and the gain exceeds ``min_gain``; Holm's p over all learners is given
-    beside it.
-
-    Parameters
-    ----------
-    X : array-like, DataFrame or Sets
-        Rows and features; images as (n, height, width) or (n, height, width, 3). In a DataFrame
-        missing values are imputed and categories encoded inside each fold; identifiers, dates, free
-        text and categories of hundreds of levels are left out, and said. Of ``Sets`` each set is
-        what below is called a row.
-    y : array-like of shape (n_samples,), optional
-        Labels; a continuous target is refused. None compares embeddings; for ``Sets`` it takes
-        their own labels.
-    methods : mapping, sequence, str, learner or None
-        ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
-        them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
-        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. Without labels,
-        embeddings with a ``transform`` for new rows; None chooses by the number of rows. For
-        ``Sets``, the names that ``nearfar methods`` lists under "sets of vectors", or estimators
-        that take ``Sets``.
-    cv : int, splitter or iterable, optional
-        Folds of your own: how many, a splitter of scikit-learn, or pairs of row numbers to train on
-        and to test; None is repeated, shuffled, stratified 5-fold.
-    groups : array-like of shape (n_samples,), optional
-        Rows of one group are never both trained on and tested.
-    time : array-like of shape (n_samples,), optional
-        Numbers or dates: train on the past, test on what follows.
-    test : (X, y), optional
-        A fixed test set instead of folds.
-    scoring : str or callable, optional
-        A scorer of scikit-learn whose best value is 1; None is the error, balanced when classes
-        are unbalanced.
-    scale : {"auto", "none", "standard", "unit"}, default="auto"
-        Scaling before the learners; "auto" tunes it. Without labels it is also the scaling of
-        what is measured, and "auto" standardises columns of very unequal spread. For ``Sets``
-        "standard" divides features by their standard deviations over all training vectors.
-    repeats : int, optional
-        How often all rows are split anew; None is as many as the time allows, at most 5.
-    time_budget : float, optional
-        Seconds; then what still runs is killed. None is 120, or no limit when ``repeats`` is given.
-    tuning : {"full", "holdout", "k"}, optional
-        How much is tried inside each training fold; None is as much as the time allows.
-    min_gain : float, default=0.05
-        Least gain that is worth a recommendation, relative to the reference's error.
-    keep, drop : sequence of column names, optional
-        Columns to use, or not, whatever they look like.
-    random_state : int, default=0
-        Seed of the folds.
-    context : bool, default=True
-        Add the majority class, logistic regression and gradient-boosted trees, for context;
-        without labels, a random projection.
-    n_jobs : int, optional
-        Worker processes at once; None is one for each core.
-    isolate : bool, default=True
-        Each method in a process of its own with one BLAS thread: it can be killed, its memory is
-        measured, and its crash is a row of the table. False runs all in this process.
-    journal : path, optional
-        Results are kept there as they come; if it exists, the comparison goes on from it.
-    show_rows : bool, default=True
-        Let the report show values of rows; False keeps them out of the result altogether.
-    n_components : int, default=2
-        Dimensions of the embeddings that are only named; without labels only.
-    color : str or array-like of shape (n_samples,), optional
-        What colours the pictures of the report: a column, which then is no feature, or values;
-        without labels only.
-    verbose : bool, default=True
-        Print plan and progress to standard error.
-
-    Returns
-    -------
-    Comparison
-        With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``to_html`` and ``to_json``;
-        without labels an :class:`nearfar.app.compare.embedding_comparison.EmbeddingComparison`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from nearfar import LDA, compare
-    >>> X, y = load_iris(return_X_y=True)
-    >>> result = compare(X, y, methods={"lda": LDA()}, repeats=1, isolate=False, verbose=False)
-    >>> result.document["answer"]["verdict"]
-    'unsure'
-    >>> len(result.document["folds"])
-    5
-    >>> compare(X, methods="isomap", repeats=1, isolate=False, verbose=False).best
-    'pca'
-    """
-    given = dict(locals())
-    progress = PlainProgress() if verbose else Progress()
-    result = answer(Question.of(given), progress=progress)
-    if journal is not None and result.complete:
-        Path(journal).unlink(missing_ok=True)
-    return result

@@ -50,8 +50,7 @@ class Setting:
     @property
     def neighbours(self) -> bool:
         """Whether those vote that the estimator finds, not those that are nearest after its map."""
-        voter = isinstance(self.estimator, NeighborVoter) and self.estimator.votes
-        return voter and "n_neighbors" in self.estimator.get_params(deep=False)
+        return isinstance(self.estimator, NeighborVoter) and self.estimator.votes
 
     @property
     def votes(self) -> bool:
