@@ -160,3 +160,27 @@ def test_exceptions_are_needed():
         for name in reasons:
             text = first_sentence(descriptions(ESTIMATORS[name])[parameter])
             assert text not in DESCRIBED.get(parameter, {}), (parameter, name)
+
+
+RENAMED = sorted(n for n, cls in ESTIMATORS.items() if cls.renamed or cls.renamed_values)
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_what_old_model_files_hold_gets_its_new_name(name):
+    cls = ESTIMATORS[name]
+    for parameter, values in cls.renamed_values.items():
+        for old, new in values.items():
+            learner = cls(**{parameter: new})
+            vars(learner)[parameter] = old
+            for before, now in cls.renamed.items():
+                if now in vars(learner):
+                    vars(learner)[before] = vars(learner).pop(now)
+            learner._bring_up_to_date()
+            assert learner.get_params() == cls(**{parameter: new}).get_params()
+            learner._check_parameters()
+    learner = cls()
+    for before, now in cls.renamed.items():
+        vars(learner)[before] = vars(learner).pop(now, 1.0)
+    learner._bring_up_to_date()
+    assert not vars(learner).keys() & cls.renamed.keys()
+    assert learner.get_params() == cls().get_params()

@@ -183,7 +183,7 @@ def object_of(*types: type, **sizes: str) -> Word:
     return Word(fits, f"{names}{' with ' * bool(sizes)}{agree}", types=types)
 
 
-def listed(word: Word, size: str) -> Word:
+def list_of(word: Word, size: str) -> Word:
     """A list of so many of a kind."""
     return Word(
         lambda value, sizes: (
@@ -247,8 +247,8 @@ def check_words(held: Mapping[str, Any], words: Mapping[str, Word], sizes: Sizes
     for name, word in words.items():
         if name in held or word.needed:
             known = dict(sizes)
-            fits = name in held and word.fits(held[name], sizes)
-            need(fits, f"{name} must be {word.description}{_found(held, name, known)}.")
+            if name not in held or not word.fits(held[name], sizes):
+                raise ValueError(f"{name} must be {word.description}{_found(held, name, known)}.")
 
 
 def need(condition: Any, otherwise: str) -> None:

@@ -16,7 +16,7 @@ from nearfar.base.learner import LinearLearner
 from nearfar.blocks import blas_for
 from nearfar.labels import encode_labels
 from nearfar.solvers.subspaces import Interrupted
-from nearfar.state import Sizes, State, float_type, labels, listed, need, object_of, optional, text
+from nearfar.state import Sizes, State, float_type, labels, list_of, need, object_of, optional, text
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
 
@@ -36,7 +36,7 @@ class StatisticsLearner(LinearLearner, ABC):
         {
             "statistics_": object_of(ClassStatistics),
             "_dtype": float_type,
-            "_learned": optional(listed(text, "learned")),
+            "_learned": optional(list_of(text, "learned")),
             "_known_classes": optional(labels("known")),
         },
         fitted="statistics_",

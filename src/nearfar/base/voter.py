@@ -59,15 +59,15 @@ class NeighborVoter(ClassifierMixin, Estimator):
                 f"(n_samples={n_objects})."
             )
 
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        self._check_neighbors(sizes["n"])
+
     def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
         """Check labels and n_neighbors, and keep the classes: the end of most fits."""
         classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
         self._check_neighbors(n_objects)
         self.classes_ = classes
-
-    def _check_state(self, sizes: Sizes) -> None:
-        super()._check_state(sizes)
-        self._check_neighbors(sizes["n"])
 
     def _n_voters(self) -> int:
         return self.n_neighbors

@@ -15,7 +15,7 @@ from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
-from nearfar.state import State, listed, object_of, whole
+from nearfar.state import State, list_of, object_of, whole
 
 
 class MultiPassLMNN(LinearLearner):
@@ -88,7 +88,7 @@ class MultiPassLMNN(LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
-    state = State({"passes_": listed(object_of(LMNN), "passes"), "n_passes_": whole("passes")})
+    state = State({"passes_": list_of(object_of(LMNN), "passes"), "n_passes_": whole("passes")})
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
         "n_passes": [integer(1), one_of("validate")],

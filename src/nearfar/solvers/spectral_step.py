@@ -66,7 +66,7 @@ def double_centered(squared: Matrix, *, in_place: bool = False) -> Matrix:
 
     The Gram matrix of centred points, if there are points with these distances.
 
-    >>> double_centred(np.array([[0.0, 4.0], [4.0, 0.0]]))
+    >>> double_centered(np.array([[0.0, 4.0], [4.0, 0.0]]))
     array([[ 1., -1.],
            [-1.,  1.]])
     """

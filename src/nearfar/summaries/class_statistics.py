@@ -22,7 +22,7 @@ from nearfar.state import (
     flag,
     floats,
     indices,
-    listed,
+    list_of,
     need,
     number,
     object_of,
@@ -108,12 +108,12 @@ class ClassStatistics:
 
     state: ClassVar = State(
         {
-            "_labels": listed(anything, "c"),
+            "_labels": list_of(anything, "c"),
             "_shifts": floats("c", "p"),
             "_firsts": floats("c", "p"),
             "_counts": indices("c"),
             "_weights": floats("c"),
-            "_seconds": listed(object_of(SecondMoment, p="p"), "scatters"),
+            "_seconds": list_of(object_of(SecondMoment, p="p"), "scatters"),
             "storage": choice("auto", "dense"),
             **dict.fromkeys(("pooled", "exact", "_rounded"), flag),
             "_precision": number(0),
