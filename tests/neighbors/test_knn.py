@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from quick import quick
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict, cross_val_score
@@ -73,7 +74,7 @@ def test_duplicates_vote_in_leave_one_out():
 )
 def test_any_learner_goes_first(name):
     X, y = load_wine(return_X_y=True)
-    learner = all_learners()[name]()
+    learner = quick(name)
     knn = KNNClassifier(learner).fit(X, y)
     inside = KNNClassifier().fit(learner.fit(X, y).transform(X), y)
     np.testing.assert_array_equal(knn.predict(X), inside.predict(learner.transform(X)))
