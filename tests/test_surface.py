@@ -31,6 +31,7 @@ OTHERWISE = {
         "KNNClassifier": "points that vote",
         "LMNN": "targets",
         "MVEMClassifier": "points that vote",
+        "MultiMetricLMNN": "points that vote",
         "SetKNeighborsClassifier": "sets that vote",
     },
     "priors": {"ODA": "weights of pairs"},
