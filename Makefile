@@ -1,7 +1,7 @@
 # On a fresh machine with Python 3.11+, make and a compiler:
 #   make demo          nearfar compare on an embedded set, into report.html
 #   make test          linters, types, import directions, doctests and tests
-#   make test-fast     the tests that need no browser and no process, in under two minutes
+#   make test-fast     the short tests that need no browser and no process, in under two minutes
 #   make test-slow     those that take long
 #   make test-oldest   the tests with the oldest supported dependencies
 #   make docs          the documentation, into docs/_build/html
@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20
 
-.PHONY: demo test test-fast test-slow test-oldest docs bench clean
+.PHONY: demo test test-fast lanes test-slow test-oldest docs bench clean
 
 demo: $(VENV)/.app
 	$(BIN)/nearfar compare wine --time-budget 60 --out report.html --force
@@ -25,8 +25,13 @@ test: $(VENV)/.test
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow"
 
+FAST := not (slow or browser or process or twins)
 test-fast: $(VENV)/.test
-	$(PYTEST) -m "not (slow or browser or process or twins)" tests
+	$(PYTEST) -m "$(FAST) and not lengthy" tests
+
+# Which tests are too long for the fast lane, measured anew on a quiet machine.
+lanes: $(VENV)/.test
+	NEARFAR_LANES=1 $(PYTEST) -m "$(FAST)" tests
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow --durations=0

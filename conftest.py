@@ -22,6 +22,10 @@ sys.path.insert(0, str(DOCS / "guide"))
 TOTAL_BUDGET = float(os.environ.get("NEARFAR_TEST_BUDGET", 480))
 LEARNER_BUDGET = 15.0
 SLOWEST = 10
+# What the fast lane leaves out besides browsers, processes and near twins: the longest tests, until
+# the rest takes so many seconds on one core. `make lanes` measures anew.
+LENGTHY = Path(__file__).parent / "tests" / "lengthy.txt"
+FAST_BUDGET = 130.0
 _started = time.monotonic()
 _seconds_by_learner: dict[str, float] = defaultdict(float)
 _seconds_by_test: dict[str, float] = defaultdict(float)
@@ -72,7 +76,22 @@ def _overdrawn():
             yield f"{name} took {seconds:.1f} s in the common suite; {allowed}"
 
 
+def _write_lengthy():
+    seconds = defaultdict(float)
+    for name, taken in _seconds_by_test.items():
+        seconds[name.partition("[")[0]] += taken
+    left, names = sum(seconds.values()), []
+    for name in sorted(seconds, key=seconds.get, reverse=True):
+        if left <= FAST_BUDGET:
+            break
+        left -= seconds[name]
+        names.append(name)
+    LENGTHY.write_text("".join(f"{name}\n" for name in sorted(names)))
+
+
 def pytest_unconfigure(config):
+    if os.environ.get("NEARFAR_LANES") and not hasattr(config, "workerinput"):
+        _write_lengthy()
     # After pytest's own summary: the last lines of a log are those that are read. On workers of
     # xdist only the total could be told, and the controller tells it.
     if not hasattr(config, "workerinput"):

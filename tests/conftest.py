@@ -1,6 +1,7 @@
 """Marks that no test has to write: what starts a browser, a process, or goes over near twins."""
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from near_twins import near_twins
@@ -12,6 +13,8 @@ STARTERS = {
 }
 # A test over so many estimators goes over all.
 BATTERY = 20
+# Tests that took longest when the lanes were last measured; see the conftest.py above.
+LENGTHY = set((Path(__file__).parent / "lengthy.txt").read_text().split())
 
 
 def pytest_collection_modifyitems(items):
@@ -23,6 +26,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
         if isinstance(item, pytest.Function) and _starts_a_process(item):
             item.add_marker(pytest.mark.process)
+        if item.nodeid.partition("[")[0] in LENGTHY:
+            item.add_marker(pytest.mark.lengthy)
         goes_over_all = len(batteries[_function(item)]) >= BATTERY
         if goes_over_all and _estimators(item) & set(near_twins()):
             item.add_marker(pytest.mark.twins)
