@@ -38,6 +38,7 @@ WANT = {
     "kernel": "a kernel",
 }
 #: The page of the guide that speaks of a room; of a role, where the room has several pages.
+# A room without a page of its own yet points to the front of the guide.
 PAGES = {
     "discriminant": "discriminant",
     "distributions": "sets",
@@ -80,7 +81,7 @@ def room_of(kind: type[Estimator]) -> str:
 
 def page_of(kind: type[Estimator]) -> str:
     """The page of the guide, by name, that speaks of an estimator."""
-    return PAGES.get(kind.learner_tags.role) or PAGES[room_of(kind)]
+    return PAGES.get(kind.learner_tags.role) or PAGES.get(room_of(kind), "index")
 
 
 def want(tags: LearnerTags) -> str:
