@@ -99,10 +99,11 @@ def copy(tmp_path_factory):
     (tests / "contract").mkdir(parents=True)
     for name in ("conftest", "expected_failures", "near_twins", "quick", "test_package"):
         shutil.copy(ROOT / "tests" / f"{name}.py", tests)
+    shutil.copy(ROOT / "tests" / "lengthy.txt", tests)
     shutil.copy(ROOT / "tests" / "contract" / "test_common.py", tests / "contract")
     shutil.copytree(ROOT / "docs" / "_ext", folder / "docs" / "_ext", ignore=no_caches)
     (folder / "pytest.ini").write_text(
-        "[pytest]\npythonpath = tests\nmarkers =\n  browser\n  process\n  twins\n  slow\n"
+        "[pytest]\npythonpath = tests\nmarkers =\n  browser\n  process\n  twins\n  lengthy\n  slow\n"
     )
     return folder
 
