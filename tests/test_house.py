@@ -1,6 +1,7 @@
 """The house: what each room may know, and that every name means one thing."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -99,3 +100,53 @@ def test_no_private_name_is_borrowed(name):
         if alias.name.startswith("_") and not alias.name[1:2].isupper()
     ]
     assert not borrowed
+
+
+def asks_for_sets(node):
+    """Whether a condition, or a key, asks if the data are sets."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == "sets"
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "get" and node.args:
+        return isinstance(node.args[0], ast.Constant) and node.args[0].value == "sets"
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "isinstance":
+        return any(getattr(name, "id", None) == "Sets" for name in ast.walk(node.args[1]))
+    if isinstance(node, ast.Compare):
+        words = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+        return bool({"set", "sets"} & {word for word in words if isinstance(word, str)})
+    if isinstance(node, ast.If | ast.IfExp | ast.While):
+        named = [getattr(n, "attr", getattr(n, "id", None)) for n in ast.walk(node.test)]
+        return bool({"sets", "holds_sets", "has_sets", "is_sets"} & set(named))
+    return False
+
+
+def test_only_kinds_and_the_reader_ask_whether_the_data_are_sets():
+    # Who else asked would have to be told of each kind to come. What is named after sets knows
+    # nothing else.
+    app = {name: path for name, path in MODULES.items() if name.startswith("nearfar.app.")}
+    allowed = ("nearfar.app.compare.kinds.", "nearfar.app.embed.kinds.", "nearfar.app.tables.")
+    found = [
+        f"{name}:{node.lineno}"
+        for name, path in app.items()
+        if not name.startswith((*allowed, "nearfar.app.compare.set_"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if asks_for_sets(node)
+    ]
+    assert not found
+    for path in (SOURCE / "app").rglob("*.jinja"):
+        assert not re.search(r"\bsets?\.|\{%-? *(el)?if[^%]*\bsets?\b", path.read_text("utf-8")), (
+            path
+        )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'document["sets"]',
+        'data.get("sets")',
+        "isinstance(X, Sets)",
+        'noun == "set"',
+        "1 if file.holds_sets else 2",
+    ],
+)
+def test_a_question_for_sets_is_seen(line):
+    assert any(asks_for_sets(node) for node in ast.walk(ast.parse(line)))

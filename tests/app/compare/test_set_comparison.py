@@ -17,10 +17,14 @@ from nearfar.app.compare import set_methods
 from nearfar.app.compare.folds import Problem, predict_all_k, run_fold
 from nearfar.app.compare.kinds import sets as module
 from nearfar.app.compare.question import Question
-from nearfar.app.compare.set_pictures import ellipses_of, picture_of_sets, principal_plane
+from nearfar.app.compare.set_pictures import (
+    ellipses_of,
+    picture_of_sets,
+    plane_words,
+    principal_plane,
+)
 from nearfar.app.compare.shared_embeddings import SharedEmbeddings
 from nearfar.app.compare.splits import inner_splits
-from nearfar.app.report.ellipses import plane_words
 from nearfar.datasets import make_sets
 from nearfar.distributions import dissimilarity
 from nearfar.evaluation.measures import Measure
@@ -190,7 +194,7 @@ def test_classes_that_differ_in_spread_only_are_told_apart_by_dissimilarities_on
     assert errors["reference"] > 0.4 and errors["riemann"] < 0.15
     assert result.document["answer"]["verdict"] == "use"
     assert result.best in ("riemann", "bhattacharyya")
-    assert result.document["sets"]["metric"] == result.best
+    assert result.document["picture"]["metric"] == result.best
 
 
 @pytest.mark.parametrize(("name", "by_group"), [("riemann", False), ("embedding-svm", True)])
@@ -240,8 +244,8 @@ def test_estimators_of_ones_own_are_compared():
     ks = [r["k"] for m in result.document["methods"] if m["name"] == "knn" for r in m["results"]]
     assert all(isinstance(k, int) for k in ks)
     # No dissimilarity belongs to it: the picture takes d_BR.
-    assert result.document["sets"]["metric"] == "bhattacharyya_riemann"
-    assert result.document["sets"]["method"] is None
+    assert result.document["picture"]["metric"] == "bhattacharyya_riemann"
+    assert result.document["picture"]["method"] is None
 
 
 def test_worker_processes_give_the_same_numbers(sets):
@@ -382,7 +386,7 @@ def test_many_sets_are_drawn_in_part(monkeypatch):
     monkeypatch.setattr("nearfar.app.compare.set_pictures._FEW_SETS", 20)
     made = make_sets(20, 3, 2, random_state=0)
     picture = picture_of_sets(made, None, seed=1)
-    assert len(picture["rows"]) == len(picture["ellipses"]) == 20 and picture["n_sets"] == 60
+    assert len(picture["rows"]) == len(picture["ellipses"]) == 20 and picture["n_rows"] == 60
     assert picture["rows"] == picture_of_sets(made, None, seed=1)["rows"]
     assert np.max(picture["neighbors"]) < 20
     hidden = picture_of_sets(made, None, seed=1, show_rows=False)
@@ -395,7 +399,7 @@ def test_a_picture_that_fails_leaves_the_comparison(sets, monkeypatch):
 
     monkeypatch.setattr(module, "picture_of_sets", fail)
     result = compare(sets, methods="hellinger", **QUICK)
-    assert result.document["sets"] is None
+    assert result.document["picture"] is None
     assert any("could not be drawn: too far" in w["text"] for w in result.document["warnings"])
     pytest.importorskip("jinja2")
     from nearfar.app.report import render

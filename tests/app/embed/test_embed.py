@@ -513,7 +513,7 @@ def test_write_embedding_refuses_what_does_not_fit(here):
 
 
 def test_very_many_rows_are_drawn_in_part(here, monkeypatch):
-    monkeypatch.setattr("nearfar.app.embed.rows.MOST_POINTS", 100)
+    monkeypatch.setattr("nearfar.app.embed.kinds.rows.MOST_POINTS", 100)
     X = np.random.default_rng(0).normal(size=(300, 3))
     page = Page(write_embedding(PCA(2).fit(X), X, "a.html"))
     assert page.points["n"] == 100 and "A random 100 of 300 rows" in page.text

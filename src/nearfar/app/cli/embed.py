@@ -80,8 +80,9 @@ def _embed(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
         raise ImportError("the page needs jinja2; run: pip install 'nearfar[app]'")
     _check_embed_places(options)
-    from nearfar.app.embed.embedding import embed_table, kind_of
-    from nearfar.app.embed.kinds import Wishes
+    from nearfar.app.embed.embedding import embed_table
+    from nearfar.app.embed.kinds.choice import kind_of
+    from nearfar.app.embed.kinds.kind import Wishes
     from nearfar.app.embed.methods import make_embedder
     from nearfar.app.report import write_embedding_document
     from nearfar.app.tables.reading import noun_of_file

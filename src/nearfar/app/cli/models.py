@@ -77,6 +77,8 @@ def add_model_commands(commands: Any) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.chain import find_method, fit_chain
+    from nearfar.app.embed.kinds.choice import kind_of
+    from nearfar.app.tables.reading import noun_of_file
     from nearfar.datasets.tables import DataFile, read_table
     from nearfar.extras import require
     from nearfar.persistence import save
@@ -86,11 +88,7 @@ def _fit(options: argparse.Namespace) -> int:
     find_method(options.method, options.scale)
     require("skops.io", "app")
     data = DataFile(options.data)
-    if data.holds_sets:
-        raise ValueError(
-            f"{options.data} holds sets of vectors, and fit learns from rows. nearfar embed --save "
-            "keeps an embedding of sets; nearfar.SetKNeighborsClassifier classifies them."
-        )
+    kind_of(noun_of_file(data)).check_fit(options.data)
     table = read_table(
         data,
         target=options.target,
@@ -124,7 +122,7 @@ def _load_chain(path: Path) -> Any:
 
 def _mapped(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
     """The kind of what a file holds, its table, and where the model maps it."""
-    from nearfar.app.embed.embedding import kind_of
+    from nearfar.app.embed.kinds.choice import kind_of
     from nearfar.app.tables.reading import noun_of_file
     from nearfar.datasets.tables import DataFile
     from nearfar.persistence import describe

@@ -228,11 +228,9 @@ class Comparison:
 
 def data_line(data: dict[str, Any]) -> str:
     """The data in one line."""
-    counts, sets = data["class_counts"], data.get("sets")
+    counts = data["class_counts"]
     what = f"{data.get('unit', 'row')}s"
-    text = f"{data['name']}: {data['n_rows']:,} {what}"
-    if sets is not None:
-        text += f" of {sets['least']:,} to {sets['most']:,} vectors ({sets['n_vectors']:,} in all)"
+    text = f"{data['name']}: {data['n_rows']:,} {what}{data.get('of', '')}"
     text += f", {data['n_features']:,} features"
     if counts:
         sizes = f"{min(counts):,} to {max(counts):,} {what} each"

@@ -12,6 +12,7 @@ from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
+from nearfar.words import count, percent
 
 #: Neighbours of a set whose ellipses are shown beside its own.
 SHOWN_NEIGHBOURS = 5
@@ -20,10 +21,25 @@ _MOST_SETS, _FEW_SETS, _SECONDS = 1000, 150, 15.0
 # Vectors from which the plane is found at most.
 _PLANE_VECTORS = 20_000
 _DEFAULT: dict[str, Any] = {"metric": "bhattacharyya_riemann", "ridge": "auto", "standardize": True}
+_METRICS = {
+    "kl": "the Kullback-Leibler divergence, the mean of both ways",
+    "jeffreys": "Jeffreys' divergence",
+    "bhattacharyya": "the Bhattacharyya distance",
+    "hellinger": "the Hellinger distance",
+    "riemann": "the Riemannian distance of covariances",
+    "jeffreys_riemann": "d_JR (Jeffreys and Riemann)",
+    "bhattacharyya_riemann": "d_BR (Bhattacharyya and Riemann)",
+    "mean": "the distance of the means alone",
+}
 
 
 def picture_of_sets(
-    sets: Sets, chosen: dict[str, Any] | None, seed: int = 0, *, show_rows: bool = True
+    sets: Sets,
+    chosen: dict[str, Any] | None,
+    seed: int = 0,
+    method: str = "",
+    *,
+    show_rows: bool = True,
 ) -> dict[str, Any]:
     """A picture of all sets, or of a random choice of many, by their dissimilarities.
 
@@ -36,6 +52,8 @@ def picture_of_sets(
         None is d_BR on standardised features.
     seed : int
         Of the choice.
+    method : str
+        What the method is called.
     show_rows : bool
         Whether names and ellipses may be shown, or places only.
 
@@ -43,9 +61,10 @@ def picture_of_sets(
     -------
     dict
         "rows" drawn, their "coordinates", "sizes" and "neighbors" (places among the rows drawn),
-        "names", and what else :func:`ellipses_of` returns, as plain data.
+        "names", what else :func:`ellipses_of` returns, as plain data, and the words of the page.
     """
     options = _DEFAULT if chosen is None else chosen
+    told = None if chosen is None else method
     vectors = sets
     if options["standardize"]:
         spread = np.asarray(sets.X, np.float64).std(axis=0)
@@ -62,8 +81,12 @@ def picture_of_sets(
         places = np.column_stack([places, np.zeros(len(places))])
     found = ellipses_of(gaussians, vectors, D)
     return {
+        "title": "The sets",
+        "short": "Sets",
+        "method": told,
+        "rule": _rule(options, told, len(rows), len(sets)),
         "rows": rows.tolist(),
-        "n_sets": len(sets),
+        "n_rows": len(sets),
         "metric": options["metric"],
         "standardized": bool(options["standardize"]),
         "coordinates": _short(places),
@@ -73,7 +96,44 @@ def picture_of_sets(
         "ellipses": _short(found["ellipses"]) if show_rows else None,
         "neighbors": found["neighbors"].tolist(),
         "dissimilarities": _short(found["dissimilarities"]),
+        "words": panel_words(options["metric"], found["plane"], options["standardize"]),
     }
+
+
+def _rule(options: dict[str, Any], method: str | None, drawn: int, total: int) -> str:
+    """How to read the picture, which may be by the dissimilarity of a method."""
+    units = " of standardised vectors" if options["standardize"] else ""
+    whose = f", the dissimilarity of {method}" if method else ""
+    rule = (
+        "Each mark is a set, placed so that distances in the picture are near to "
+        f"{metric_words(options['metric'])}{units}{whose}. Labels colour it and place nothing; no "
+        "error of this report was measured on it."
+    )
+    few = f" A random {drawn:,} of {count(total, 'set')} are drawn."
+    return rule + few * (drawn < total)
+
+
+def panel_words(metric: str, plane: list[float], standardized: bool) -> dict[str, str]:
+    """What is said of the ellipses: their plane, the dissimilarity, and what a set is made of."""
+    rule = plane_words(plane, bool(standardized))
+    return {"rule": rule, "metric": metric_words(metric), "parts": "vectors"}
+
+
+def metric_words(metric: str) -> str:
+    """A dissimilarity by name."""
+    name = metric.removeprefix("sqrt_")
+    words = _METRICS.get(name, metric)
+    return f"the root of {words}" if name != metric else words
+
+
+def plane_words(shares: list[float], standardized: bool) -> str:
+    """What plane the ellipses lie in."""
+    units = "standardised " if standardized else ""
+    return (
+        "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
+        f"the plane of the first two principal directions of all {units}vectors, which hold "
+        f"{percent(sum(shares))} of their variance."
+    )
 
 
 def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any]:

@@ -42,7 +42,8 @@ _EMPTY: dict[str, Any] = {
         "image_shape": None,
         "messages": [],
         "unit": "row",
-        "sets": None,
+        "of": "",
+        "facts": [],
     },
     "warnings": [],
     "protocol": {
@@ -81,7 +82,7 @@ _EMPTY: dict[str, Any] = {
     "colour": {"name": None, "kind": "scale", "codes": [], "names": [], "ends": None},
     "rows": None,
     "images": None,
-    "sets": None,
+    "picture": None,
 }
 _EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
 _EMPTY_METHOD: Method = {
@@ -144,8 +145,8 @@ class Document:
 
     @property
     def noun(self) -> str:
-        """What a row is called: "row" or "set"."""
-        return "set" if self.data["unit"] == "set" else "row"
+        """What a row is called, as the kind of data says."""
+        return str(self.data["unit"])[:20]
 
     @property
     def protocol(self) -> dict[str, Any]:

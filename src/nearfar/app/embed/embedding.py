@@ -21,10 +21,9 @@ from nearfar.app.compare.lines import code_of
 from nearfar.app.compare.shown import FORMAT
 from nearfar.app.embed import facts
 from nearfar.app.embed.colors import colors, colors_of
-from nearfar.app.embed.kinds import Kind, Ready, Wishes
+from nearfar.app.embed.kinds.choice import kind_of
+from nearfar.app.embed.kinds.kind import Kind, Ready, Wishes
 from nearfar.app.embed.methods import in_options
-from nearfar.app.embed.rows import Rows
-from nearfar.app.embed.sets import SetsOfVectors
 from nearfar.app.progress import FitProgress
 from nearfar.app.report.embedding import write_embedding_document
 from nearfar.base import Learner
@@ -32,17 +31,6 @@ from nearfar.datasets.tables import Table
 from nearfar.summaries.sets import Sets
 
 Floats = NDArray[Any]
-
-_KINDS: dict[str, Kind] = {kind.noun: kind for kind in (Rows(), SetsOfVectors())}
-
-
-def kind_of(noun: str) -> Kind:
-    """The kind of data by what one of them is called.
-
-    >>> kind_of("set").method
-    'set-embedding'
-    """
-    return _KINDS[noun]
 
 
 @dataclass
@@ -319,7 +307,7 @@ def describe(
         "edges": shown.edges,
         "n_neighbors": shown.n_neighbors,
         "contents": None if ready.contents is None else ready.contents(drawn),
-        "sets": shown.sets,
+        "panel": shown.panel,
     }
 
 

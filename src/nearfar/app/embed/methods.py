@@ -7,15 +7,13 @@ from ast import literal_eval
 from collections.abc import Sequence
 from typing import Any
 
+from nearfar.app.embed.kinds.choice import KINDS
+from nearfar.app.embed.kinds.kind import Kind
 from nearfar.base import Learner, all_estimators
 from nearfar.base.tags import Input
-from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.words import did_you_mean, listed
 
-#: What learners embed, by their input.
-EMBEDDED: dict[Input, str] = {"vectors": "rows of a table", "sets": "sets of vectors"}
-# Of sets, the one whose two parts the others are.
-_DRAWN: dict[Input, type[Learner]] = {"vectors": Learner, "sets": SetEmbedding}
+_BY_INPUT: dict[Input, Kind] = {kind.input: kind for kind in KINDS.values()}
 
 
 def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
@@ -27,7 +25,7 @@ def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
     found = {
         _hyphened(name): learner
         for name, learner in all_estimators("map", input).items()
-        if issubclass(learner, _DRAWN[input])
+        if issubclass(learner, _BY_INPUT[input].drawn_by)
         and not learner.learner_tags.supervised
         and "n_components" in learner().get_params(deep=False)
     }
@@ -43,7 +41,7 @@ def find_embedder(name: str, input: Input = "vectors") -> type[Learner]:
     letters = re.sub(r"[-_ ]", "", name.lower())
     by_letters = {
         other: {key.replace("-", ""): learner for key, learner in embedders(other).items()}
-        for other in EMBEDDED
+        for other in _BY_INPUT
     }
     if letters in by_letters[input]:
         return by_letters[input][letters]
@@ -51,8 +49,8 @@ def find_embedder(name: str, input: Input = "vectors") -> type[Learner]:
     for other, learners in by_letters.items():
         if letters in learners:
             raise ValueError(
-                f"--method {name}: it embeds {EMBEDDED[other]}, and the data are "
-                f"{EMBEDDED[input]}. Known for them: {', '.join(known)}."
+                f"--method {name}: it embeds {_BY_INPUT[other].called}, and the data are "
+                f"{_BY_INPUT[input].called}. Known for them: {', '.join(known)}."
             )
     hint = did_you_mean(name.strip().replace("_", "-"), known).replace("'", "")
     raise ValueError(

@@ -1,4 +1,4 @@
-// A chosen set and its neighbours: their ellipses in one plane, and how far they are.
+// A chosen mark and its neighbours: their ellipses in one plane, and how far they are.
 (() => {
   const source = document.getElementById("points");
   const stage = document.getElementById("stage");
@@ -19,7 +19,7 @@
   const k = data.n_neighbors, stored = ellipses.length / 5, UNKNOWN = 255;
   const [width, height, edge] = [460, 400, 34];
   const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-  const nameOf = (i) => (data.titles ? data.titles[i] : `Set ${rows ? rows[i] : i}`);
+  const nameOf = (i) => (data.titles ? data.titles[i] : `${data.noun} ${rows ? rows[i] : i}`);
   const styleOf = (i) => (codes[i] === UNKNOWN ? "unknown" : data.numbers ? `n${codes[i]}` : `s${codes[i] % 10}`);
   const labelOf = (i) => (codes[i] === UNKNOWN || !data.names.length ? "–" : data.names[codes[i]]);
 
@@ -114,8 +114,8 @@
     body.replaceChildren(row(i, 0), ...near.map((j, n) => row(j, n + 1, far[k * i + n])));
     const same = near.filter((j) => labelOf(j) === labelOf(i)).length;
     said.textContent = data.names.length
-      ? `${nameOf(i)} (${labelOf(i)}): ${same} of its ${near.length} nearest sets have its label.`
-      : `${nameOf(i)} and its ${near.length} nearest sets.`;
+      ? `${nameOf(i)} (${labelOf(i)}): ${same} of its ${near.length} nearest ${data.noun.toLowerCase()}s have its label.`
+      : `${nameOf(i)} and its ${near.length} nearest ${data.noun.toLowerCase()}s.`;
     panel.dataset.chosen = i;
   };
   panel.hidden = false;

@@ -1,4 +1,4 @@
-"""Sets of vectors on a page: what the picture and the panel of ellipses need."""
+"""Marks that stand for many vectors: the ellipse of a chosen one beside its neighbours'."""
 
 from __future__ import annotations
 
@@ -9,49 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.app.report.words import cut, percent
-from nearfar.words import percent as with_space
 
-#: Sets whose ellipses a page stores at most, in the order drawn: 5 numbers of 4 bytes each.
+#: Marks whose ellipses a page stores at most, in the order drawn: 5 numbers of 4 bytes each.
 MOST_ELLIPSES = 20_000
-_METRICS = {
-    "kl": "the Kullback-Leibler divergence, the mean of both ways",
-    "jeffreys": "Jeffreys' divergence",
-    "bhattacharyya": "the Bhattacharyya distance",
-    "hellinger": "the Hellinger distance",
-    "riemann": "the Riemannian distance of covariances",
-    "jeffreys_riemann": "d_JR (Jeffreys and Riemann)",
-    "bhattacharyya_riemann": "d_BR (Bhattacharyya and Riemann)",
-    "mean": "the distance of the means alone",
-}
-
-
-def metric_words(metric: str) -> str:
-    """A dissimilarity by name."""
-    name = metric.removeprefix("sqrt_")
-    words = _METRICS.get(name, metric)
-    return f"the root of {words}" if name != metric else words
-
-
-def plane_words(shares: list[float], standardized: bool) -> str:
-    """What plane the ellipses lie in."""
-    units = "standardised " if standardized else ""
-    return (
-        "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
-        f"the plane of the first two principal directions of all {units}vectors, which hold "
-        f"{with_space(sum(shares))} of their variance."
-    )
 
 
 def ellipses_view(panel: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What the panel says; None of rows."""
+    """What the panel says; None where marks have none."""
     if panel is None:
         return None
     n = len(panel["sizes"])
     stored = 0 if panel["ellipses"] is None else min(n, MOST_ELLIPSES)
     neighbors = np.asarray(panel["neighbors"])
     return {
-        "rule": plane_words(list(panel["plane"]), bool(panel["standardized"])),
-        "metric": metric_words(panel["metric"]),
+        **panel["words"],
         "n_neighbors": int(neighbors.shape[1]) if neighbors.ndim == 2 else 0,
         "stored": stored,
         "drawn": n,
@@ -60,7 +31,7 @@ def ellipses_view(panel: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def ellipses_for_script(panel: dict[str, Any] | None) -> dict[str, Any]:
-    """What the script needs: names, sizes, ellipses and neighbours of the sets drawn."""
+    """What the script needs: names, sizes, ellipses and neighbours of the marks drawn."""
     if panel is None:
         return {}
     ellipses, names = panel["ellipses"], panel["names"]
@@ -70,7 +41,7 @@ def ellipses_for_script(panel: dict[str, Any] | None) -> dict[str, Any]:
         "sizes": packed(np.asarray(panel["sizes"]).astype("<u4")),
         "n_neighbors": int(neighbors.shape[1]) if neighbors.ndim == 2 else 0,
         "axes": [f"direction {i + 1} ({percent(share)})" for i, share in enumerate(panel["plane"])],
-        "metric": metric_words(panel["metric"]),
+        "metric": panel["words"]["metric"],
     }
     if ellipses is not None:
         found |= {
@@ -82,7 +53,7 @@ def ellipses_for_script(panel: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def pairs_of(neighbors: NDArray[Any]) -> NDArray[Any]:
-    """Edges from each set to its neighbours, each once."""
+    """Edges from each mark to its neighbours, each once."""
     n, k = neighbors.shape
     ends = np.column_stack([np.repeat(np.arange(n), k), neighbors.ravel()])
     return np.asarray(np.unique(np.sort(ends, axis=1), axis=0))

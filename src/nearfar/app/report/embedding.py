@@ -52,7 +52,7 @@ def render_embedding(document: dict[str, Any]) -> str:
     """Draw the page of what ``nearfar.app.embed.embedding.describe`` returned."""
     if document.get("format") != FORMAT or "coordinates" not in document:
         raise ValueError("document should be what describe() of an embedding returned.")
-    script = ["embedding.js", *(["ellipses.js"] if document["sets"] else [])]
+    script = ["embedding.js", *(["ellipses.js"] if document["panel"] else [])]
     return render_page(
         "embedding.html.jinja", _page(document), style="embedding.css", script=script
     )
@@ -211,7 +211,7 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
         "images": bool(_images(document)),
         "hidden": document["contents"] is None,
         "noun": noun,
-        "ellipses": ellipses_view(document["sets"]),
+        "ellipses": ellipses_view(document["panel"]),
         "data": script_json(_for_script(document, places, codes)),
     }
 
@@ -361,7 +361,7 @@ def _for_script(
         "noun": document["unit"].capitalize(),
         "titles": None,
         "ellipses": None,
-        **ellipses_for_script(document["sets"]),
+        **ellipses_for_script(document["panel"]),
     }
     if color is not None and color["kind"] == "classes":
         found["names"] = [cut(name, 40) for name in color["classes"]]

@@ -12,7 +12,7 @@ from nearfar.app.report.embeddings import embeddings_view
 from nearfar.app.report.maps import maps_view
 from nearfar.app.report.neighbours import neighbours_view
 from nearfar.app.report.page import frame, render_page, write_page
-from nearfar.app.report.sets import sets_view
+from nearfar.app.report.picture import kind_picture
 
 
 def render(document: dict[str, Any]) -> str:
@@ -46,7 +46,7 @@ def render(document: dict[str, Any]) -> str:
     else:
         template, view = "report.html.jinja", _report(comparison)
     style, script = ["report.css"], ["report.js"]
-    if comparison["sets"]:
+    if comparison["picture"]:
         style, script = [*style, "embedding.css"], [*script, "embedding.js", "ellipses.js"]
     around = frame(
         comparison.data["name"], comparison["created"], comparison["versions"], "compare", "answer"
@@ -86,6 +86,7 @@ def write(document: dict[str, Any], path: str | os.PathLike[str], *, force: bool
 
 def _report(comparison: Comparison) -> dict[str, Any]:
     """Everything the template of labelled data asks for."""
+    picture = kind_picture(comparison)
     return {
         "noun": comparison.noun,
         "answer": sections.answer_view(comparison),
@@ -94,8 +95,8 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "paired": sections.paired_view(comparison),
         "neighbours": neighbours_view(comparison),
         "classes": sections.classes_view(comparison),
-        "maps": {} if comparison["sets"] else maps_view(comparison),
-        "sets": sets_view(comparison),
+        "maps": {} if picture else maps_view(comparison),
+        "picture": picture,
         "weights": sections.weights_view(comparison),
         "cost": sections.cost_view(comparison),
         "protocol": sections.protocol_view(comparison),

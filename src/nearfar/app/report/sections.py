@@ -141,16 +141,14 @@ def said_interval(comparison: Comparison, ends: Any, write: Any = percent) -> st
 def data_view(comparison: Comparison) -> View:
     """Size, columns left out, messages and warnings."""
     data = comparison.data
-    vectors, noun = data["sets"], comparison.noun
+    noun = comparison.noun
     facts = [
         (f"{noun.capitalize()}s", _whole(data["n_rows"])),
+        *((cut(title), cut(value)) for title, value in data["facts"]),
         ("Features", _whole(data["n_features"])),
         ("Classes", _whole(len(data["classes"]) or None)),
         ("Target", cut(data["target"]) or NONE),
     ]
-    if vectors is not None:
-        size = f"{_whole(vectors['least'])} to {_whole(vectors['most'])}"
-        facts[1:1] = [("Vectors", _whole(vectors["n_vectors"])), (f"Of a {noun}", size)]
     if data["groups"]:
         facts.append(("Groups", f"{cut(data['groups']['name'])} ({_whole(data['groups']['n'])})"))
     if data["time"]:

@@ -132,7 +132,7 @@ class RowKind(Kind):
             names = self.problem.classes.tolist()
         texts = [str(name) for name in names]
         known = describe(self.table, self.test, self.columns, texts, self.problem.codes)
-        return known | {"unit": self.problem.noun, "sets": None}
+        return known | {"unit": self.problem.noun}
 
     def notes(self, scheme: Scheme) -> list[str]:
         """What an error is, and what was found of the folds."""
@@ -169,7 +169,7 @@ class RowKind(Kind):
             "weights": kept_weights(document["weights"], list(self.columns.names)),
             "rows": None,
             "images": None,
-            "sets": None,
+            "picture": None,
         }
         if self.question.show_rows:
             shown |= self._contents(document | shown)

@@ -95,20 +95,24 @@ class SetKind(RowKind):
 
     def describe(self) -> dict[str, Any]:
         """What is known of the data, and the sizes of the sets."""
-        sizes = self.problem.X.sizes
+        sizes, n_vectors = self.problem.X.sizes, self.problem.X.n_vectors
+        least, most = int(sizes.min()), int(sizes.max())
+        range_ = f"{least:,} to {most:,}"
         return super().describe() | {
             "sets": {
-                "n_vectors": self.problem.X.n_vectors,
-                "least": int(sizes.min()),
+                "n_vectors": n_vectors,
+                "least": least,
                 "median": float(np.median(sizes)),
-                "most": int(sizes.max()),
-            }
+                "most": most,
+            },
+            "of": f" of {range_} vectors ({n_vectors:,} in all)",
+            "facts": [["Vectors", f"{n_vectors:,}"], ["Of a set", range_]],
         }
 
     def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
         """As of rows, and a picture of the sets."""
         told = found.rows[found.judgement.method or found.chosen.method.name]
-        return super().show(document, found) | {"sets": self._picture(document, told)}
+        return super().show(document, found) | {"picture": self._picture(document, told)}
 
     def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
         """Names and sizes of the sets that the report shows."""
@@ -124,13 +128,14 @@ class SetKind(RowKind):
         shown = shown_dissimilarity(told.method, told.results)
         seed, show_rows = self.question.random_state, self.question.show_rows
         try:
-            found = picture_of_sets(self.problem.X, shown, seed, show_rows=show_rows)
+            return picture_of_sets(
+                self.problem.X, shown, seed, told.method.label, show_rows=show_rows
+            )
         except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
             # What was compared stands, with or without a picture.
             text = f"The sets could not be drawn: {error}"
             document["warnings"].append({"kind": "picture", "text": text})
             return None
-        return found | {"method": None if shown is None else told.method.label}
 
 
 def small_sets(sets: Sets) -> list[Trap]:

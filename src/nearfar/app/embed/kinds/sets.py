@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
-from nearfar.app.compare.set_pictures import ellipses_of, symmetric_pairs
+from nearfar.app.compare.set_pictures import ellipses_of, panel_words, symmetric_pairs
 from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
-from nearfar.app.embed.kinds import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
+from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.report.ellipses import pairs_of
 from nearfar.app.tables.reading import refuse_for_sets
 from nearfar.datasets.tables import Table
@@ -28,15 +28,24 @@ class SetsOfVectors(Kind):
     """Sets, each drawn by its Gaussian."""
 
     noun = "set"
+    called = "sets of vectors"
     input = "sets"
     variable = "sets"
     method = "set-embedding"
+    drawn_by = SetEmbedding  # of which the other maps are parts
     kept = "means and covariances of the sets"
     refused = "maps rows of a table, and {} holds sets."
 
     def check(self, wishes: Wishes) -> None:
         """Options that say nothing about sets."""
         refuse_for_sets(keep=wishes.keep, images=wishes.image_shape)
+
+    def check_fit(self, name: str) -> None:
+        """There is no chain from sets to neighbours."""
+        raise ValueError(
+            f"{name} holds sets of vectors, and fit learns from rows. nearfar embed --save "
+            "keeps an embedding of sets; nearfar.SetKNeighborsClassifier classifies them."
+        )
 
     def prepare(self, table: Table, learner: SetEmbedding, wishes: Wishes) -> Ready:
         """Have the learner scale them; they are as they should be."""
@@ -97,15 +106,14 @@ class SetsOfVectors(Kind):
         vectors = X if not learner.standardize else Sets(X.X / _spread(X), X.offsets)
         found: dict[str, Any] = {
             **ellipses_of(learner.gaussians_, vectors, D),
-            "metric": learner.metric,
-            "standardized": learner.standardize,
             "sizes": X.sizes,
             "names": X.names,
         }
+        found["words"] = panel_words(learner.metric, found["plane"], learner.standardize)
         near = np.asarray(found["neighbors"])
         if not show_rows:
             found |= {"names": None, "ellipses": None}
-        return Shown(np.arange(len(X)), pairs_of(near), near.shape[1], D, pairs=True, sets=found)
+        return Shown(np.arange(len(X)), pairs_of(near), near.shape[1], D, pairs=True, panel=found)
 
     def code(self, table: Table, ready: Ready, wishes: Wishes) -> tuple[list[str], list[str]]:
         """Lines that read the same sets."""

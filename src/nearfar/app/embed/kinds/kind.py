@@ -61,24 +61,31 @@ class Shown:
     judged: Any  # what the quality is judged by; with ``pairs``, dissimilarities of all pairs
     pairs: bool = False
     warnings: list[str] = field(default_factory=list)
-    sets: dict[str, Any] | None = None  # what the ellipses of sets are
+    panel: dict[str, Any] | None = None  # what is shown of a mark that is chosen
 
 
 class Kind(Protocol):
     """A kind of data that can be embedded: rows, or sets."""
 
-    #: What one of them is called, and all of them in Python code.
+    #: What one of them is called, all of them in a sentence, and in Python code.
     noun: str
+    called: str
     variable: str
     #: What learners of this kind take, by their tags; and the method where none is named.
     input: Input
     method: str
+    #: The class of those that draw them.
+    drawn_by: type[Learner] = Learner
     #: What a saved model holds of the data, and how a model of another kind refuses a file.
     kept: str
     refused: str
 
     def check(self, wishes: Wishes) -> None:
         """Refuse, before anything is read, what is not for this kind."""
+
+    def check_fit(self, name: str) -> None:
+        """Refuse what the distances of rows cannot be learned from; ``name`` is of the file."""
+        return
 
     def prepare(self, table: Table, learner: Learner, wishes: Wishes) -> Ready:
         """Make of a table what the learner takes, as the user wishes."""

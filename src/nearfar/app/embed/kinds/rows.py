@@ -16,7 +16,7 @@ from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
 from nearfar.app.embed import facts
 from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors, is_known
-from nearfar.app.embed.kinds import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
+from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.tables.columns import Columns, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
 from nearfar.base import Learner
@@ -40,6 +40,7 @@ class Rows(Kind):
     """Rows of numbers and categories."""
 
     noun = "row"
+    called = "rows of a table"
     input = "vectors"
     variable = "X"
     method = "mvu"
