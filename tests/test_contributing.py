@@ -103,7 +103,8 @@ def copy(tmp_path_factory):
     shutil.copy(ROOT / "tests" / "contract" / "test_common.py", tests / "contract")
     shutil.copytree(ROOT / "docs" / "_ext", folder / "docs" / "_ext", ignore=no_caches)
     (folder / "pytest.ini").write_text(
-        "[pytest]\npythonpath = tests\nmarkers =\n  browser\n  process\n  twins\n  lengthy\n  slow\n"
+        "[pytest]\npythonpath = tests\n"
+        "markers =\n  browser\n  process\n  twins\n  lengthy\n  slow\n"
     )
     return folder
 

@@ -7,7 +7,6 @@ import signal
 import struct
 import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
@@ -23,6 +22,7 @@ from nearfar import LDA, RCA, compare
 from nearfar.app.compare.driver import answer
 from nearfar.app.compare.methods import learners
 from nearfar.app.compare.question import Question
+from nearfar.app.compare.schedule import Schedule
 from nearfar.app.tables.images import data_uri, pictures
 from nearfar.app.tables.inputs import as_table
 from nearfar.base import LearnerTags, LinearLearner
@@ -168,6 +168,13 @@ def test_files_are_not_overwritten(wine, tmp_path):
         wine.to_html(report)
 
 
+@pytest.fixture
+def few_k(monkeypatch):
+    """k up to 4: the lines are as long, and scikit-learn has a quarter of the work."""
+    for module in ("folds", "lines"):
+        monkeypatch.setattr(f"nearfar.app.compare.{module}.MAX_K", 4)
+
+
 def run_lines(code, **names):
     """Run printed lines; what they print, as a number."""
     lines = code.replace("print(", "printed.append(")
@@ -176,8 +183,17 @@ def run_lines(code, **names):
     return float(space["printed"][-1])
 
 
-@pytest.mark.parametrize("tuning", ["full", "holdout", "k"])
-def test_the_printed_lines_give_the_same_error(tuning):
+@pytest.mark.usefixtures("few_k")
+@pytest.mark.parametrize("tuning", ["full", "holdout"])
+def test_the_printed_lines_of_a_grid_give_the_same_error(tuning):
+    same_error(tuning)
+
+
+def test_the_printed_lines_give_the_same_error():
+    assert "range(1, 16)" in same_error("k").code
+
+
+def same_error(tuning):
     X, y = load_wine(return_X_y=True)
     result = compare(
         X,
@@ -193,6 +209,7 @@ def test_the_printed_lines_give_the_same_error(tuning):
     )
     error = methods_of(result)[result.best]["error"]
     assert run_lines(result.code, X=X, y=y) == pytest.approx(error, abs=1e-12)
+    return result
 
 
 def messy(n=200):
@@ -207,6 +224,7 @@ def messy(n=200):
     return frame
 
 
+@pytest.mark.usefixtures("few_k")
 @pytest.mark.parametrize(
     "extra",
     [
@@ -231,6 +249,7 @@ def test_the_printed_lines_run_as_they_are_on_a_file(extra, tmp_path, monkeypatc
     assert run_lines(result.code) == pytest.approx(error, abs=1e-12)
 
 
+@pytest.mark.usefixtures("few_k")
 def test_the_printed_lines_of_own_folds():
     from sklearn.model_selection import ShuffleSplit
 
@@ -649,7 +668,7 @@ def isolated():
 def test_a_method_that_hangs_is_killed_at_the_deadline():
     X, y = load_iris(return_X_y=True)
     began = time.monotonic()
-    options = QUICK | {"isolate": True, "time_budget": 10, "cv": 2}
+    options = QUICK | {"isolate": True, "time_budget": 4, "cv": 2}
     result = compare(X, y, methods={"slow": Slow()}, **options)
     assert time.monotonic() - began < 100  # it would sleep for 600
     slow = methods_of(result)["slow"]
@@ -677,6 +696,7 @@ def test_what_runs_elsewhere_gives_the_same_numbers(isolated):
         assert here[name]["error"] == isolated[name]["error"]
 
 
+@pytest.mark.slow  # test_pool.py has two such processes instead of six
 def test_processes_that_are_not_forked_do_the_same(monkeypatch):
     monkeypatch.setattr("nearfar.app.compare.pool._FORKS", False)
     X, y = load_iris(return_X_y=True)
@@ -703,7 +723,8 @@ class Mine(TransformerMixin, BaseEstimator):
         return X * 2.0
 
 X, y = load_iris(return_X_y=True)
-result = compare(X, y, methods={"mine": Mine()}, repeats=1, tuning="k", context=False, n_jobs=2)
+result = compare(X, y, methods={"mine": Mine()}, repeats=1, tuning="k", context=False, n_jobs=2,
+                 cv=2)
 print(result.document["methods"][0]["status"], len(result.document["methods"]))
 print({m["name"]: m["status"] for m in result.document["methods"]}["mine"])
 """
@@ -717,47 +738,37 @@ def test_a_script_without_a_guard_may_define_its_own_learner(tmp_path):
     assert "Plan:" in done.stderr
 
 
-INTERRUPTED = """
-import _thread, threading, sys, time
-from sklearn.datasets import load_iris
-from nearfar import LDA, compare
-from nearfar.app.compare import schedule
-
-X, y = load_iris(return_X_y=True)
-record = schedule.Schedule._record
-def stop_after(self, run, fold, value):
-    record(self, run, fold, value)
-    if sys.argv[2] == "stop" and sum(len(r.results) for r in self.runs.values()) == 12:
-        raise KeyboardInterrupt
-schedule.Schedule._record = stop_after
-result = compare(X, y, methods={"lda": LDA()}, repeats=2, tuning="k", context=False, isolate=False,
-                 journal=sys.argv[1])
-print(result.document["status"], sum(m["folds_done"] for m in result.document["methods"]))
-print([(m["name"], m["error"]) for m in result.document["methods"]])
-"""
-
-
-def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path):
+def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path, monkeypatch, capsys):
+    X, y = load_iris(return_X_y=True)
     journal = tmp_path / "run.journal"
+    record = Schedule._record
 
-    def run(word):
-        command = [sys.executable, "-c", textwrap.dedent(INTERRUPTED), journal, word]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done
+    def stop_after(self, run, fold, value):
+        record(self, run, fold, value)
+        if sum(len(r.results) for r in self.runs.values()) == 12:
+            raise KeyboardInterrupt
 
-    first = run("stop")
-    assert first.stdout.startswith("interrupted")
+    def run():
+        options = QUICK | {"repeats": 2, "verbose": True}
+        return compare(X, y, methods={"lda": LDA()}, journal=journal, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Schedule, "_record", stop_after)
+        assert run().document["status"] == "interrupted"
     lines = journal.read_text().splitlines()
     assert len(lines) == 13
     # Half a line, as when the power fails, costs that fold only.
     journal.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:40])
-    second = run("go")
-    assert second.stdout.startswith("complete 60")
-    assert "  50/50 folds" in second.stderr
+    done = []
+    monkeypatch.setattr(Schedule, "_record", lambda *all: (done.append(1), record(*all)))
+    capsys.readouterr()
+    second = run()
+    assert second.document["status"] == "complete" and len(done) == 50 - 11
+    assert "  50/50 folds" in capsys.readouterr().err
     assert not journal.exists()
-    anew = run("go")
-    assert anew.stdout == second.stdout
+    rows, anew = methods_of(second), methods_of(run())
+    assert sum(row["folds_done"] for row in rows.values()) == 60 and rows.keys() == anew.keys()
+    assert all(rows[name]["error"] == anew[name]["error"] for name in rows)
 
 
 def test_a_journal_of_another_comparison_is_refused(tmp_path):

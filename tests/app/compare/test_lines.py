@@ -16,6 +16,16 @@ from nearfar.datasets.tables import DataFile, read_table
 QUICK = {"tuning": "k", "context": False, "isolate": False, "cv": 2, "repeats": 1, "min_gain": 0.0}
 
 
+pytestmark = pytest.mark.usefixtures("few_k")
+
+
+@pytest.fixture
+def few_k(monkeypatch):
+    """k up to 4: the lines are as long, and scikit-learn has a quarter of the work."""
+    for module in ("folds", "lines"):
+        monkeypatch.setattr(f"nearfar.app.compare.{module}.MAX_K", 4)
+
+
 class Weighted(TransformerMixin, BaseEstimator):
     """Columns times weights; its text cuts long lists."""
 

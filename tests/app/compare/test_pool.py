@@ -179,6 +179,29 @@ def test_a_spawned_worker_has_nothing_to_read_either(monkeypatch):
         opened.close()
 
 
+def test_spawned_workers_do_the_same_and_end_as_truly(monkeypatch):
+    monkeypatch.setattr(pools, "_FORKS", False)
+    opened, local = ProcessPool(problem()), LocalPool(problem())
+    lda, crash = learners("lda")[0], of(Ends("SIGSEGV"))
+    try:
+        for method in (lda, crash):
+            opened.start(method)
+        events = [opened.next_event(60) for _ in range(2)]
+        assert {name: event["kind"] for name, event in events} == {"lda": "ready", "it": "ready"}
+        for method in (lda, crash):
+            opened.give(method.name, "fold", FOLD | {"details": True})
+        found = dict(opened.next_event(60) for _ in range(2))
+    finally:
+        opened.close()
+    local.start(lda)
+    local.next_event(60)
+    local.give("lda", "fold", FOLD | {"details": True})
+    here = local.next_event(60)[1]["value"]
+    assert here["error"] < 0.1 and found["lda"]["value"]["error"] == here["error"]
+    assert found["lda"]["value"]["predicted"] == here["predicted"]
+    assert found["it"]["reason"].startswith("its process was ended by SIGSEGV")
+
+
 def test_in_this_process_a_learner_cannot_end_the_comparison():
     options = {"repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
     result = compare(X, Y, methods={"ends": Ends("leave")}, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ def render_page(
     style, script : str or list of str
         Names of the files that go into the page after those all pages share.
     """
+    inside = {
+        "style": Markup("".join(_asset(name) for name in _each("report.css", style))),
+        "script": Markup("".join(_asset(name) for name in _each("page.js", script))),
+    }
+    page = _environment().get_template(template).render(content | inside)
+    # Last of all: no half of a surrogate pair may reach the file.
+    return str(page).encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def _environment() -> Any:
+    """Where templates are compiled, each of them once."""
     jinja2 = require("jinja2", "app")
     environment = jinja2.Environment(
         autoescape=True,
@@ -37,13 +50,7 @@ def render_page(
         loader=jinja2.FunctionLoader(_asset),
     )
     environment.filters["breakable"] = breakable
-    inside = {
-        "style": Markup("".join(_asset(name) for name in _each("report.css", style))),
-        "script": Markup("".join(_asset(name) for name in _each("page.js", script))),
-    }
-    page = environment.get_template(template).render(content | inside)
-    # Last of all: no half of a surrogate pair may reach the file.
-    return str(page).encode("utf-8", "replace").decode("utf-8")
+    return environment
 
 
 def frame(
