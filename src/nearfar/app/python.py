@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -23,6 +23,8 @@ def compare(
     y: ArrayLike | None = None,
     *,
     methods: Any = None,
+    without: Any = (),
+    sample: int | Literal["auto"] | None = "auto",
     cv: Any = None,
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
@@ -77,6 +79,13 @@ def compare(
         embeddings with a ``transform`` for new rows; None chooses by the number of rows. For
         ``Sets``, the names that ``nearfar methods`` lists under "sets of vectors", or estimators
         that take ``Sets``.
+    without : str or sequence of str, optional
+        Names of learners and classifiers that are not to be compared.
+    sample : int, "auto" or None, default="auto"
+        Compare on so many rows, drawn by class and, if there are groups, with whole groups or
+        with rows of each; None is all. "auto" is all, if a pilot says that these can be tested in
+        the time given, and otherwise as many as can. The answer says how many. If time is left,
+        the recommended learner and the plain distance are then fitted once to all rows.
     cv : int, splitter or iterable, optional
         Folds of your own: how many, a splitter of scikit-learn, or pairs of row numbers to train on
         and to test; None is repeated, shuffled, stratified 5-fold.
@@ -97,6 +106,8 @@ def compare(
         How often all rows are split anew; None is as many as the time allows, at most 5.
     time_budget : float, optional
         Seconds; then what still runs is killed. None is 120, or no limit when ``repeats`` is given.
+        What does not fit is given up in this order: repeats, rows, tuning (for all alike), and
+        last whole learners, the dearest first.
     tuning : {"full", "holdout", "k"}, optional
         How much is tried inside each training fold; None is as much as the time allows.
     min_gain : float, default=0.05

@@ -54,6 +54,18 @@ def add_compare(commands: Any) -> None:
     add("--time", metavar="COL", help="train on the past, test on what follows")
     add("--test", metavar="FILE", help="a fixed test file instead of folds")
     add("--methods", metavar="A,B", help="learners or families to compare (see: nearfar methods)")
+    add(
+        "--without",
+        metavar="A,B",
+        help="learners or classifiers that are not to be compared (lmnn, trees)",
+    )
+    add(
+        "--sample",
+        type=_sample,
+        metavar="N",
+        help="compare on N rows, drawn by class; none: on all rows. Default: all, or as many as "
+        "can be tested in the time given",
+    )
     add("--scoring", metavar="NAME", help="a scorer of scikit-learn, such as f1_macro")
     add_scale(command, "auto")
     add("--repeats", type=number(int, 1), metavar="N", help="run so many × 5 folds, however long")
@@ -107,6 +119,10 @@ def add_compare(commands: Any) -> None:
     add("--json", type=Path, default=None, metavar="FILE", help="every number, fold by fold")
     add("--resume", action="store_true", default=False, help="go on with an interrupted comparison")
     add("--force", action="store_true", default=False, help="overwrite files that exist")
+
+
+def _sample(text: str) -> int | str | None:
+    return text if text == "auto" else None if text == "none" else number(int, 1)(text)
 
 
 def _compare(options: argparse.Namespace) -> int:

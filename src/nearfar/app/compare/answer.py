@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nearfar.app.compare.judgement import Judgement
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
+from nearfar.app.compare.second_stage import Finalist
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate
 
@@ -53,9 +54,13 @@ class Answer(ABC):
     common: list[int]
     ranked: list[Row]
     judgement: Judgement
+    #: What came of the fit to all rows.
+    confirmed: dict[str, Any] | None = None
 
     def __init__(self, problem: Any, schedule: Schedule, *, min_gain: float) -> None:
         self.problem, self.scheme, self.min_gain = problem, schedule.scheme, min_gain
+        assert schedule.plan is not None
+        self.plan = schedule.plan
         runs = schedule.runs.values()
         self.rows = {
             run.method.name: Row(run.method, run.results, run.status, run.reason, run.peak)
@@ -88,6 +93,14 @@ class Answer(ABC):
         """The error when the method too is chosen inside each training fold."""
         return None
 
+    def finalists(self) -> list[Finalist]:
+        """Who is to be fitted to all rows, where the folds had a sample."""
+        return []
+
+    def confirm(self, confirmed: dict[str, Any] | None) -> None:
+        """Take in what came of them."""
+        self.confirmed = confirmed
+
     def warnings(self) -> list[Trap]:
         """What the methods warned of and all should read."""
         return []
@@ -104,7 +117,7 @@ class Answer(ABC):
         return sorted(
             (self._entry(row) for row in self.rows.values()),
             key=lambda e: (
-                ["done", "unfinished", "failed"].index(e["status"]),
+                ["done", "unfinished", "left out", "failed"].index(e["status"]),
                 np.inf if e["error"] is None else e["error"],
             ),
         )
@@ -121,10 +134,14 @@ class Answer(ABC):
             "status": row.status,
             "reason": row.reason,
             "folds_done": len(row.results),
+            # The error below is of these; others may have done fewer.
+            "folds_used": self._n_used(row),
             "error": None if estimate is None else estimate.mean,
             "interval": bounds(estimate, self.confidence, is_error=True),
             "difference": None if difference is None else difference.mean,
             "difference_interval": bounds(difference, self.confidence),
+            "gain": None if difference is None else -difference.mean,
+            "gain_interval": _turned(bounds(difference, self.confidence)),
             "p": None if judged is None else judged.p,
             "p_holm": None if judged is None else judged.p_holm,
             "recommended": judged is not None and judged.recommended,
@@ -138,6 +155,11 @@ class Answer(ABC):
             ],
         }
 
+    def _n_used(self, row: Row) -> int:
+        """Folds that a method's error was computed from."""
+        used = set(self.common) if row in self.ranked else set(row.results)
+        return len(used & set(row.results))
+
     def _cannot_tell(self, what: str, rows: Iterable[Row]) -> dict[str, Any]:
         """The answer where nothing was done in time."""
         failed = [row for row in rows if row.status == "failed"]
@@ -150,6 +172,8 @@ class Answer(ABC):
         for row in rows:
             if row.status == "failed":
                 notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
+            elif row.status == "left out":
+                notes.append(f"{row.method.label} was left out and not judged: {row.reason}")
             elif row not in self.ranked:
                 notes.append(
                     f"{row.method.label} did not finish ({len(row.results)} of "
@@ -167,6 +191,11 @@ def bounds(
         return None
     low, high = estimate.interval(confidence)
     return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
+
+
+def _turned(interval: list[float] | None) -> list[float] | None:
+    """The interval of the negative."""
+    return None if interval is None else [-interval[1], -interval[0]]
 
 
 def _not_converged(result: dict[str, Any]) -> bool:

@@ -54,7 +54,7 @@ class Comparison:
     )
     # What ranks, the heads of the numbers with intervals, and the widest label that leaves room
     # for them in a narrow table.
-    _measured, _heads, _label = "error", ("error %", "difference"), 25
+    _measured, _heads, _label = "error", ("error %", "gain"), 25
 
     def __init__(self, document: dict[str, Any], *, complete: bool = True) -> None:
         self.document = document
@@ -162,7 +162,7 @@ class Comparison:
         return [
             arrow + cut_label(method["label"], room - len(arrow + marks)) + marks,
             with_interval(method[self._measured], method["interval"]),
-            with_interval(method["difference"], method["difference_interval"]),
+            with_interval(method["gain"], method["gain_interval"]),
             *self._others(method).values(),
         ]
 
@@ -171,7 +171,7 @@ class Comparison:
         p, peak = method.get("p_holm"), method.get("peak_mb")
         return {
             "Holm p": "" if p is None else p_text(p).replace("< ", "<"),
-            "folds": f"{method.get('folds_done')}/{len(self.document['folds'])}",
+            "folds": f"{method.get('folds_used')}/{len(self.document['folds'])}",
             "fit s": fit_seconds(method),
             "MB": "" if peak is None else f"{peak:.0f}",
         }

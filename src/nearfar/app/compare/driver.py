@@ -16,8 +16,10 @@ from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
+from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.progress import Progress
+from nearfar.words import did_you_mean
 
 
 def answer(
@@ -33,28 +35,32 @@ def answer(
     kind = kind_of(question)
     kind.read()
     kind.prepare()
-    once = kind.splits(1)
-    methods = kind.methods(once)
+    once = kind.splits(1, kind.sample)
+    methods = _without(kind.methods(once), question.without)
     warned = kind.warnings(once)
     data = kind.describe()
     for line in kind.lines(data, warned, once):
         progress.say(line)
     progress.measure = kind.progress_measure
     book = _journal(kind, methods, once)
-    tuning = kind.tuning or question.tuning
     schedule = Schedule(
         kind.problem,
         methods,
-        kind.splits if _splits_anew(question) else lambda repeats: once,
+        kind.splits if question.draws_folds else lambda repeats, sample: once,
         question,
-        tuning=tuning if book is None else book.agreed(tuning),
+        tuning=kind.tuning or question.tuning,
+        sample=kind.sample,
         began=began,
         journal=book,
         progress=progress,
     )
-    schedule.run()
+    try:
+        schedule.run()
+        found = kind.answer(schedule)
+        found.confirm(confirm(schedule, found.finalists()))
+    finally:
+        schedule.close()
     progress.close()
-    found = kind.answer(schedule)
     document = make_document(
         kind,
         schedule,
@@ -68,9 +74,18 @@ def answer(
     return kind.result(document, complete=complete)
 
 
-def _splits_anew(question: Question) -> bool:
-    """Whether folds can be drawn again; a splitter without a seed would give others."""
-    return question.cv is None or isinstance(question.cv, int)
+def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
+    """The methods but those that the user will not have."""
+    may_go = {one.name.lower(): one for one in methods if one.role in ("learner", "context")}
+    for name in names:
+        if str(name).lower() not in may_go:
+            hint = did_you_mean(str(name), may_go)
+            raise ValueError(f"without={name!r}: that is none of what is compared.{hint}")
+    gone = {str(name).lower() for name in names}
+    left = [one for one in methods if one.name.lower() not in gone]
+    if not any(one.role == "learner" for one in left):
+        raise ValueError("Without these nothing is left to compare with the plain distances.")
+    return left
 
 
 def _journal(kind: Kind, methods: list[Method], scheme: Scheme) -> Journal | None:
@@ -81,4 +96,15 @@ def _journal(kind: Kind, methods: list[Method], scheme: Scheme) -> Journal | Non
     settings = (asked.scale, traits(asked.scoring), asked.random_state, cuts)
     compared = [identity(method) for method in methods]
     fingerprint = joblib.hash((kind.identity(), settings, compared, versions()))
-    return Journal(Path(asked.journal), str(fingerprint)).read()
+    book = Journal(Path(asked.journal), str(fingerprint)).read()
+    if book.plan is not None:
+        given = {
+            "tuning": kind.tuning or asked.tuning,
+            "rows": None if asked.sample in ("auto", None) else asked.sample,
+        }
+        try:
+            book.agree(given)
+        except ValueError:
+            book.close()
+            raise
+    return book

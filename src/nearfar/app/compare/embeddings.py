@@ -41,6 +41,8 @@ UNEQUAL = 10.0
 # Up to so many training rows; what they need beyond grows with their square or worse.
 _DENSE_ROWS = 5000
 _SLOW_ROWS = 1500
+#: Rows that are embedded at most in a limited time.
+MOST_ROWS = 5000
 
 
 # What is compared
@@ -232,6 +234,8 @@ class Embeddings:
     n_neighbors: int
     looked_at: tuple[int, ...]
     noun: str = "row"
+    pilot_rows: int = 1000
+    least_rows: int = MOST_ROWS
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""

@@ -37,6 +37,9 @@ class Work(Protocol):
 
     #: What a row is called.
     noun: str
+    #: Rows of the longest pilot, and the fewest to which a plan may cut them.
+    pilot_rows: int
+    least_rows: int
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
         """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
@@ -64,6 +67,11 @@ class Problem:
     n_columns: int = 0
     #: What a row is called.
     noun: str = "row"
+    #: Rows of the longest pilot, and the fewest to which a plan may cut them.
+    pilot_rows: int = 1000
+    least_rows: int = 2000
+    #: The last so many rows are a fixed test set.
+    n_test_rows: int = 0
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
     #: Made of settings, what they can share while they are tuned.
@@ -210,7 +218,7 @@ class Choice:
 
 def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Choice:
     """The setting and k with the lowest error on splits inside the training rows."""
-    settings = method.settings[:1] if tuning == "k" else method.settings
+    settings = method.tried(tuning)
     inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
     # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
@@ -270,6 +278,7 @@ def run_fold(
     *,
     details: bool = False,
     draw: bool = False,
+    fixed: tuple[str, int | None] | None = None,
 ) -> dict[str, Any]:
     """Tune, fit and predict; a plain dictionary of what came of it.
 
@@ -282,9 +291,15 @@ def run_fold(
         Keep predictions and neighbours.
     draw : bool
         Keep a map of held-out points and the history of the fit.
+    fixed : (str, int or None), optional
+        A setting by its label, and k: nothing is tuned.
     """
     began = perf_counter()
-    choice = tune(problem, method, train, tuning)
+    if fixed is None:
+        choice = tune(problem, method, train, tuning)
+    else:
+        setting = next(one for one in method.settings if one.label == fixed[0])
+        choice = Choice(setting, fixed[1], None, ())
     tuned = perf_counter() - began
     final = predict_all_k(problem, choice.setting, train, test)
     column = 0 if choice.k is None else min(choice.k, final.codes.shape[1]) - 1

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import joblib
 
 from nearfar.app.compare.methods import Method
-from nearfar.app.compare.splits import INNER_SPLITS, Tuning
+from nearfar.app.compare.plan import Plan
+from nearfar.app.compare.splits import INNER_SPLITS
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Journal:
@@ -36,7 +37,8 @@ class Journal:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path, self.fingerprint = path, fingerprint
-        self.tuning: Tuning | None = None
+        #: What was to be run; None of a new journal.
+        self.plan: Plan | None = None
         self.results: dict[str, dict[int, dict[str, Any]]] = {}
         #: What must be said of it.
         self.notes: list[str] = []
@@ -71,8 +73,8 @@ class Journal:
     def _read_header(self, line: bytes) -> None:
         try:
             header = json.loads(line)
-            format_, fingerprint, tuning = (
-                header[key] for key in ("nearfar_journal", "fingerprint", "tuning")
+            format_, fingerprint, plan = (
+                header[key] for key in ("nearfar_journal", "fingerprint", "plan")
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
@@ -86,22 +88,35 @@ class Journal:
                 f"{self.path} is of another comparison: the data, the methods or the settings "
                 "differ. Start anew with another --out, or with --force."
             )
-        if not isinstance(tuning, str) or tuning not in INNER_SPLITS:
-            raise ValueError(f"{self.path} names the tuning {tuning!r}, which is not known.")
-        self.tuning = cast(Tuning, tuning)
+        self.plan = self._read_plan(plan)
 
-    def agreed(self, tuning: Tuning | None) -> Tuning | None:
-        """The tuning to go on with; another than that of the results so far is refused."""
-        if self.tuning is None:
-            return tuning
-        if tuning not in (None, self.tuning):
-            raise ValueError(
-                f"{self.path} holds results with the tuning {self.tuning!r}; they cannot go on "
-                f"with {tuning!r}. Leave the tuning out, or start anew with another name."
+    def _read_plan(self, given: Any) -> Plan:
+        try:
+            plan = Plan(**given | {"left_out": tuple(given["left_out"])})
+            sound = (
+                plan.tuning in INNER_SPLITS
+                and type(plan.repeats) is int
+                and plan.repeats > 0
+                and (plan.rows is None or type(plan.rows) is int)
+                and all(isinstance(name, str) for name in plan.left_out)
             )
-        return self.tuning
+        except (TypeError, KeyError, ValueError):
+            sound = False
+        if not sound:
+            raise ValueError(f"{self.path} holds a plan that cannot be read: {str(given)[:80]}.")
+        return plan
 
-    def begin(self, tuning: str) -> None:
+    def agree(self, given: dict[str, Any]) -> None:
+        """Refuse what the user asks for now if the results so far were made by something else."""
+        for name, wanted in given.items():
+            had = getattr(self.plan, name)
+            if wanted not in (None, had):
+                raise ValueError(
+                    f"{self.path} holds results with the {name} {had!r}; they cannot go on with "
+                    f"{wanted!r}. Leave that out, or start anew with another name."
+                )
+
+    def begin(self, plan: Plan) -> None:
         """Write the header and what is known already."""
         if self._begun:
             return
@@ -109,7 +124,7 @@ class Journal:
         header = {
             "nearfar_journal": _FORMAT,
             "fingerprint": self.fingerprint,
-            "tuning": tuning,
+            "plan": plan.kept(),
         }
         known = [
             _line(method, result)

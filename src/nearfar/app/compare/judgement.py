@@ -1,10 +1,11 @@
 """From errors fold by fold to one of three sentences.
 
 A learner is recommended only if its gain over the reference is shown (the corrected interval lies
-off zero) and worth having (``min_gain``). Holm's p over all learners is given beside it; where it
-exceeds 5 % the sentence asks for a confirmation on new rows. Where intervals alone would let more
-than 5 % of comparisons without a difference end in a recommendation (more than three learners, a
-fixed test set), Holm's p must be below 5 % as well.
+off zero) and worth having (``min_gain``). The plain distance is kept only if the intervals of all
+learners exclude a gain that would matter; otherwise nothing can be told. Holm's p over all learners
+is given beside it; where it exceeds 5 % the sentence asks for a confirmation on new rows. Where
+intervals alone would let more than 5 % of comparisons without a difference end in a recommendation
+(more than three learners, a fixed test set), Holm's p must be below 5 % as well.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ Verdict = Literal["use", "keep", "unsure"]
 FEW_LEARNERS = 3
 #: The interval of two folds is no guide, however far it lies from zero.
 LEAST_DEGREES = 2
+#: A gain of less matters to nobody, however small the reference's error.
+LEAST_GAIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def judge(
     min_gain: float = 0.05,
     confidence: float = 0.95,
     strict: bool = False,
+    plain_error: float = np.inf,
 ) -> Judgement:
     """Weigh all learners against the reference.
 
@@ -73,6 +77,9 @@ def judge(
         Least gain worth a recommendation, relative to the reference's error.
     strict : bool
         Require Holm's p, however few the learners.
+    plain_error : float
+        The lowest error of any plain distance, where the reference was not the best of them: no
+        learner is recommended that does no better.
     """
     names = list(errors)
     p = {name: differences[name].p_below_zero() for name in names}
@@ -85,6 +92,7 @@ def judge(
         worth = -difference.mean > min_gain * reference_error
         stands_out = bool(shown and worth)
         surely = not strict or adjusted[name] <= 1 - confidence
+        surely = surely and errors[name] < plain_error
         comparands[name] = Comparand(
             errors[name],
             difference,
@@ -100,17 +108,27 @@ def judge(
     if not by_error:
         return Judgement("unsure", None, reference_error)
     nearly = [name for name in by_error if comparands[name].stands_out]
-    best = (nearly or by_error)[0]
-    # Nothing to decide where the best learner's gain is not even seen.
-    if nearly or _may_gain(comparands[best], reference_error, min_gain):
+    matters = gain_that_matters(reference_error, min_gain)
+    undecided = [name for name in by_error if _may_gain(comparands[name], matters, confidence)]
+    if nearly or undecided:
+        best = (nearly or undecided)[0]
         return Judgement("unsure", best, reference_error, comparands)
-    return Judgement("keep", best, reference_error, comparands)
+    return Judgement("keep", by_error[0], reference_error, comparands)
 
 
-def _may_gain(comparand: Comparand, reference_error: float, min_gain: float) -> bool:
-    if not comparand.difference.degrees > 0:
-        return reference_error > 0  # no interval: nothing is known
-    return -comparand.difference.mean > min_gain * reference_error
+def gain_that_matters(reference_error: float, min_gain: float) -> float:
+    """The least gain for which a plain distance would be given up.
+
+    >>> gain_that_matters(0.4, 0.05), gain_that_matters(0.02, 0.05)
+    (0.02, 0.01)
+    """
+    return max(min_gain * reference_error, LEAST_GAIN)
+
+
+def _may_gain(comparand: Comparand, matters: float, confidence: float) -> bool:
+    """Whether a gain that matters is not excluded."""
+    difference = comparand.difference
+    return difference.degrees < LEAST_DEGREES or -difference.interval(confidence)[0] >= matters
 
 
 def sentence(
@@ -120,6 +138,7 @@ def sentence(
     reference_label: str,
     measure: str,
     n_rows: int,
+    n_all: int | None = None,
     fixed: bool = False,
     fit_seconds: Mapping[str, float],
     n_train: int,
@@ -127,28 +146,46 @@ def sentence(
     nested_error: float | None,
     confidence: float = 0.95,
     noun: str = "row",
+    untuned: bool = False,
+    plain: tuple[str, float] | None = None,
+    folds: tuple[int, int] | None = None,
 ) -> str:
-    """The answer in words; ``fixed`` is for a fixed test set, whose rows are then ``n_rows``.
+    """The answer in words.
 
-    ``noun`` is what a row is called.
+    Parameters
+    ----------
+    n_rows, n_all : int
+        Rows that were used, and rows that there are.
+    fixed : bool
+        Whether there is a fixed test set, whose rows are then ``n_rows``.
+    noun : str
+        What a row is called.
+    untuned : bool
+        Whether everything ran at its first setting.
+    plain : (str, float), optional
+        The plain distance with the fewest errors, where the reference is not the best of them.
+    folds : (int, int), optional
+        Folds that the numbers are of, and folds that were planned, where these differ.
     """
     base = judgement.reference_error
+    where = _where(n_rows, n_all, untuned, folds, noun)
     if judgement.method is None:
         return (
             f"Cannot tell: no learner was tested on enough folds to be judged; {reference_label} "
-            f"makes {percent(base)} {measure}."
+            f"makes {percent(base)} {measure}{where}."
         )
     name, found = labels[judgement.method], judgement.comparands[judgement.method]
     gain = -found.difference.mean
     low, high = (-bound for bound in reversed(found.difference.interval(confidence)))
-    known = found.difference.degrees > 0
     wide = f"{confidence:.0%} interval {points(low)} to {points(high)}".replace("%", " %")
     if judgement.verdict == "use":
         text = (
             f"Use {name}: {percent(found.error)} {measure} instead of {percent(base)} for the best "
             f"plain distance, a gain of {points(gain)} points ({wide}; one-sided "
-            f"p {p_text(found.p_holm)} after Holm)."
+            f"p {p_text(found.p_holm)} after Holm){where}."
         )
+        if untuned:
+            text = text.replace("for the best plain distance", f"for {reference_label}")
         if nested_error is not None:
             inside = f"the training {noun}s" if fixed else "each training fold"
             text += (
@@ -164,53 +201,103 @@ def sentence(
         if seconds is not None:
             text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} {noun}s."
         return text
+    matters = gain_that_matters(base, min_gain)
     if judgement.verdict == "keep":
-        text = f"Keep {reference_label}, {percent(base)} {measure}: "
+        text = f"Keep {reference_label}, {percent(base)} {measure}{where}: "
         if base == 0:
             return text + "it makes no mistakes that a learner could remove."
         if gain > 0:
             return text + (
-                f"the best learner, {name}, gains {points(gain)} points ({wide}), which is less "
-                f"than {percent(min_gain)} of that error, the least worth a change."
+                f"the best learner, {name}, gains {points(gain)} points ({wide}): a gain of "
+                f"{points(matters)}, the least that would matter, is excluded."
             )
         more = "as many" if gain == 0 else f"{points(-gain)} points more"
         return text + (
             f"no learner does better; the best, {name}, makes {percent(found.error)}, {more} "
             f"(gain: {wide})."
         )
+    until = f" Until then keep {reference_label}."
     rows = tested(noun) if fixed else f"{noun}s"
     if found.difference.degrees < LEAST_DEGREES:
         few = (
             f"one test set gives an interval only where the error is a mean over {noun}s"
             if fixed
-            else f"{'two folds are' if known else 'a single fold is'} too little to tell by"
+            else f"{'two folds are' if found.difference.degrees > 0 else 'a single fold is'} too "
+            "little to tell by"
         )
         return (
             f"Cannot tell: {name} makes {percent(found.error)} {measure}, {reference_label} "
-            f"{percent(base)}, but {few}. Until then keep {reference_label}."
+            f"{percent(base)}{where}, but {few}.{until}"
+        )
+    there = _there(n_rows, n_all, noun)
+    better = (
+        f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
+        f"({percent(found.error)} against {percent(base)}"
+    )
+    if found.stands_out and plain is not None and plain[1] <= found.error:
+        return (
+            f"{better}; {wide}){where}, but {plain[0]} makes {percent(plain[1])}: tuned, the plain "
+            f"distance may do as well. Give more time, or --tuning holdout.{until}"
         )
     if found.stands_out:
         needed = rows_to_decide(
             found.difference, n_rows, 1 - 2 * (1 - confidence) / len(judgement.comparands)
         )
         return (
-            f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
-            f"({percent(found.error)} against {percent(base)}; {wide}), but it is one of "
-            f"{len(judgement.comparands)} learners tried, and after Holm's correction p is "
-            f"{p_text(found.p_holm)}. Test it alone on new {noun}s; roughly "
-            f"{_round_rows(needed):,} {rows} would show it among all (there are {n_rows:,}). Until "
-            f"then keep {reference_label}."
+            f"{better}; {wide}){where}, but it is one of {len(judgement.comparands)} learners "
+            f"tried, and after Holm's correction p is {p_text(found.p_holm)}. Test it alone on new "
+            f"{noun}s; roughly {_round_rows(needed):,} {rows} would show it among all "
+            f"({there}).{until}"
+        )
+    if low > 0:
+        return (
+            f"{better}; {wide}){where}, and the interval excludes zero, but that is no more than "
+            f"{percent(min_gain)} of the error, the least worth a change, and {points(matters)} "
+            f"points, which would matter, are not excluded ({there}).{until}"
+        )
+    if gain <= matters:
+        seen = (
+            f"no learner is seen to do better; {name} makes {percent(found.error)}"
+            if gain <= 0
+            else f"{name} gains {points(gain)} points"
+        )
+        return (
+            f"Cannot tell: {reference_label} makes {percent(base)} {measure}, and {seen}{where}, "
+            f"but the {wide} of its gain does not exclude {points(matters)} points, the least that "
+            f"would matter ({there}).{until}"
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:
         more = f"if the difference is real, roughly {_round_rows(needed):,} {rows} would show it"
     else:
         more = f"more than a hundred times as many {rows} would be needed to show it"
-    return (
-        f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
-        f"({percent(found.error)} against {percent(base)}), but the {wide} includes zero; {more} "
-        f"(there are {n_rows:,}). Until then keep {reference_label}."
-    )
+    return f"{better}){where}, but the {wide} includes zero; {more} ({there}).{until}"
+
+
+def _where(
+    n_rows: int, n_all: int | None, untuned: bool, folds: tuple[int, int] | None, noun: str
+) -> str:
+    """On what it was measured, as far as that is less than all.
+
+    >>> _where(8000, 100_000, True, (5, 25), "row")
+    ', on 8,000 of 100,000 rows, in 5 common folds of 25, all at their first setting'
+    >>> _where(150, None, False, None, "row")
+    ''
+    """
+    parts = []
+    if n_all is not None and n_all > n_rows:
+        parts.append(f"on {n_rows:,} of {n_all:,} {noun}s")
+    if folds is not None and folds[0] < folds[1]:
+        parts.append(f"in {folds[0]} common fold{'s' * (folds[0] > 1)} of {folds[1]}")
+    if untuned:
+        parts.append("all at their first setting")
+    return "".join(f", {part}" for part in parts)
+
+
+def _there(n_rows: int, n_all: int | None, noun: str) -> str:
+    if n_all is None or n_all <= n_rows:
+        return f"there are {n_rows:,}"
+    return f"there are {n_all:,}, of which {n_rows:,} were used: --sample takes more"
 
 
 def context_notes(

@@ -9,7 +9,7 @@ same scalings, and stand for context.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
 
 MAX_SETTINGS = 4
+#: Of more columns than this, what iterates sees the leading principal axes only: so many at most.
+WIDE, REDUCED = 128, 64
 #: Learners compared when none are named.
 DEFAULT = ("LDA", "RCA", "LMNN")
 _SCALE_WORDS = {"none": "raw", "standard": "standardised", "unit": "unit norm"}
@@ -41,11 +43,14 @@ class Setting:
         First step.
     estimator : learner, classifier or "passthrough"
         What learns. One that predicts by itself gets no vote of neighbours after it.
+    reduce : transformer or "passthrough"
+        Between the two, where there are many columns.
     """
 
     label: str
     scale: Any
     estimator: Any
+    reduce: Any = "passthrough"
 
     @property
     def neighbours(self) -> bool:
@@ -59,7 +64,12 @@ class Setting:
 
     def steps(self, prepare: Any) -> list[tuple[str, Any]]:
         """Named steps, unfitted, that do something."""
-        named = [("prepare", prepare), ("scale", self.scale), ("learner", self.estimator)]
+        named = [
+            ("prepare", prepare),
+            ("scale", self.scale),
+            ("reduce", self.reduce),
+            ("learner", self.estimator),
+        ]
         return [
             (name, step if isinstance(step, str) else clone(step))
             for name, step in named
@@ -75,6 +85,43 @@ class Method:
     label: str
     role: Role
     settings: tuple[Setting, ...]
+    #: Name of those with which it shares its dearest work, if there are such.
+    shares: str | None = None
+
+    def tried(self, tuning: str) -> tuple[Setting, ...]:
+        """The settings that so much tuning tries: all, or the first."""
+        return self.settings[:1] if tuning == "k" else self.settings
+
+
+def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Method]:
+    """The methods; on wide data what iterates comes behind a PCA, fitted in each fold.
+
+    >>> from nearfar import LDA, LMNN
+    >>> [method.settings[0].label for method in reduced(learners([LDA(), LMNN()]), 768, 5000)]
+    ['standardised', 'standardised, 64 principal axes']
+    """
+    # Half the rows: inside a training fold fewer than that are never fitted.
+    axes = min(REDUCED, max(1, n_rows // 2 - 1))
+    return [
+        replace(m, settings=tuple(_behind_pca(one, axes) for one in m.settings))
+        if n_columns > WIDE and m.role in ("learner", "context")
+        else m
+        for m in methods
+    ]
+
+
+def _behind_pca(setting: Setting, axes: int) -> Setting:
+    from nearfar.discriminant.pca import PCA
+
+    if isinstance(setting.estimator, str | Pipeline) or not iterates(setting.estimator):
+        return setting
+    label = ", ".join(filter(None, [setting.label, f"{axes} principal axes"]))
+    return replace(setting, label=label, reduce=PCA(axes))
+
+
+def iterates(estimator: Any) -> bool:
+    """Whether it goes over the rows again and again, as its parameters tell."""
+    return "max_iter" in estimator.get_params(deep=False)
 
 
 def baselines() -> list[Method]:

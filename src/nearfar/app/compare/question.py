@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import joblib
 
-from nearfar.app.compare.methods import Scale
+from nearfar.app.compare.methods import Scale, listed_methods
 from nearfar.app.compare.splits import TUNINGS, Tuning
 from nearfar.app.tables.columns import names_asked
 from nearfar.app.tables.inputs import folds_given, noun_of
@@ -21,6 +21,8 @@ from nearfar.datasets.tables import DataFile
 
 #: Seconds, where neither these nor the repeats are given.
 DEFAULT_BUDGET = 120.0
+#: Rows; of fewer nothing can be said.
+LEAST_SAMPLE = 50
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Question:
     time: Any = None
     test: Any = None
     methods: Any = None
+    without: Any = ()
+    sample: Any = "auto"
     cv: Any = None
     scoring: Any = None
     scale: Scale = "auto"
@@ -76,6 +80,7 @@ class Question:
             "cv": folds_given(self.cv),  # a generator is read once
             "keep": names_asked(self.keep),
             "drop": names_asked(self.drop),
+            "without": names_asked(listed_methods(self.without)),
             "repeats": None if self.repeats is None else int(self.repeats),
             "min_gain": float(self.min_gain),
             "random_state": int(self.random_state),
@@ -106,6 +111,11 @@ class Question:
                 f"{whole} other than 0: -1 is one for each core",
             ),
             ("n_components", _is_whole(self.n_components, 1), f"{whole}, 1 or more"),
+            (
+                "sample",
+                self.sample in ("auto", None) or _is_whole(self.sample, LEAST_SAMPLE),
+                f"{whole} of {LEAST_SAMPLE} rows or more, 'auto', or None for all rows",
+            ),
         ):
             if not fits:
                 raise ValueError(f"{name}={getattr(self, name)!r} {words}.")
@@ -124,6 +134,11 @@ class Question:
     def without_labels(self) -> bool:
         """Whether no labels are used."""
         return self.unlabelled or (not self.from_file and self.y is None)
+
+    @property
+    def draws_folds(self) -> bool:
+        """Whether folds are ours to draw, again and of fewer rows; others are the user's own."""
+        return self.cv is None or isinstance(self.cv, int)
 
     @property
     def budget(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Literal
 
@@ -13,17 +13,21 @@ import numpy as np
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.journal import Journal
 from nearfar.app.compare.methods import Method
+from nearfar.app.compare.plan import Plan, choose_plan, foretell, row_steps
 from nearfar.app.compare.pool import LocalPool, ProcessPool
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.splits import INNER_SPLITS, Scheme, Tuning
 from nearfar.app.progress import Progress
 from nearfar.words import seconds_text
 
-Status = Literal["done", "unfinished", "failed"]
+Status = Literal["done", "unfinished", "left out", "failed"]
 #: Share of the budget that the pilot may take.
 PILOT_SHARE = 0.4
-PILOT_ROWS = 1000
+#: Share of the time left that a plan may fill: foretelling is rough, and time left over is used.
+FILLED = 0.7
 MAX_REPEATS = 5
+# Seconds of a fit of which nothing is known.
+_UNKNOWN = 0.1
 
 
 @dataclass
@@ -35,27 +39,14 @@ class Run:
     status: Status = "unfinished"
     reason: str | None = None
     peak: float | None = None
-    #: Seconds of one fit and prediction on the training rows of a fold, foretold.
-    fit_seconds: float | None = None
     stage: Literal["waiting", "starting", "pilot", "ready", "busy", "over"] = "waiting"
     pilots: list[tuple[int, float]] = field(default_factory=list)
     fold: int | None = None
-    #: Foretold not to finish in time.
-    late: bool = False
 
     @property
     def alive(self) -> bool:
         """Whether more may come of it."""
         return self.stage != "over"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will be run."""
-
-    tuning: Tuning
-    repeats: int
-    lines: tuple[str, ...]
 
 
 class Schedule:
@@ -64,22 +55,26 @@ class Schedule:
     Parameters
     ----------
     scheme_for : callable
-        Folds for a number of repeats; fewer repeats are the first folds of more.
+        Folds for a number of repeats and of rows, None being all; fewer repeats are the first
+        folds of more.
     question : Question
         Its ``budget`` in seconds from ``began``, when what runs is killed; its ``repeats``,
-        ``workers`` and ``isolate``.
+        ``sample``, ``workers`` and ``isolate``.
     tuning : str or None
-        As the user fixed it; otherwise the pilot decides, as for the repeats.
+        As the user fixed it; otherwise the pilot decides, as for repeats and rows.
+    sample : int, optional
+        Rows to draw from the start.
     """
 
     def __init__(
         self,
         problem: Work,
         methods: list[Method],
-        scheme_for: Callable[[int], Scheme],
+        scheme_for: Callable[[int, int | None], Scheme],
         question: Question,
         *,
         tuning: Tuning | None,
+        sample: int | None = None,
         began: float,
         journal: Journal | None,
         progress: Progress,
@@ -87,9 +82,13 @@ class Schedule:
         self.problem, self.scheme_for = problem, scheme_for
         self.runs = {method.name: Run(method) for method in methods}
         self.began, self.budget = began, question.budget
-        self.scheme = scheme_for(1)
+        #: Rows to draw, where it is not for the plan to say.
+        self.sample = sample
+        self.cuts_rows = question.sample == "auto" and sample is None and question.draws_folds
+        self.scheme = scheme_for(1, sample)
+        self.n_rows = len(self.scheme.folds[0].train) + len(self.scheme.folds[0].test)
         # Few groups are split once, however often it is asked for.
-        anew = len(scheme_for(2).folds) > len(self.scheme.folds)
+        anew = len(scheme_for(2, sample).folds) > len(self.scheme.folds)
         self.tuning, self.max_repeats = tuning, MAX_REPEATS if anew else 1
         self.repeats = question.repeats if anew else 1
         self.n_jobs = question.workers
@@ -105,6 +104,8 @@ class Schedule:
                 progress.say(line)
         self.plan: Plan | None = None
         self.status = "complete"
+        #: Seconds kept free for what comes after the folds.
+        self.reserve = 0.0
 
     def run(self) -> None:
         """Run until all is done, the time is up or the user interrupts."""
@@ -124,18 +125,27 @@ class Schedule:
                 if run.alive:
                     whole = self.plan is not None and self._task(run) is None
                     self._end(run, "done" if whole else "unfinished", None)
-            self.pool.close()
         if self.plan is None:  # interrupted before there was one
             self._make_plan()
 
+    def close(self) -> None:
+        """End all processes."""
+        self.pool.close()
+
+    def seconds_left(self) -> float:
+        """Until the budget is spent."""
+        return math.inf if self.budget is None else self.began + self.budget - monotonic()
+
     def _loop(self) -> None:
-        if self.budget is None or (self.tuning is not None and self.repeats is not None):
+        said = self.tuning is not None and self.repeats is not None and not self.cuts_rows
+        begun = self.journal is not None and self.journal.plan is not None
+        if self.budget is None or said or begun:
             self._make_plan()  # nothing to find out
         while True:
             self._give_tasks()
             if self._n_working() == 0 and not self._extend():
                 return
-            left = None if self.budget is None else self.began + self.budget - monotonic()
+            left = None if self.budget is None else self.seconds_left()
             if left is not None and left <= 0:
                 self.status = "time budget reached"
                 return
@@ -170,12 +180,10 @@ class Schedule:
             for run in self.runs.values()
             if run.stage in ("waiting", "ready") and self._task(run) is not None
         ]
-        # What cannot finish in time anyway must not hold up what can.
         return min(
             idle,
             key=lambda run: (
                 self.plan is None and run.stage == "waiting",  # pilots first
-                run.late,
                 len(run.results),
             ),
             default=None,
@@ -253,8 +261,8 @@ class Schedule:
     # The plan
 
     def _pilot_sizes(self) -> list[int]:
-        n = len(self.scheme.folds[0].train)
-        return [n] if n <= PILOT_ROWS else [PILOT_ROWS // 2, PILOT_ROWS]
+        n, most = len(self.scheme.folds[0].train), self.problem.pilot_rows
+        return [n] if n <= most else [most // 2, most]
 
     def _pilot_end(self) -> float:
         assert self.budget is not None
@@ -265,40 +273,77 @@ class Schedule:
         wanted = len(self._pilot_sizes())
         if all(len(run.pilots) >= wanted for run in runs):
             return True
-        return self.budget is not None and monotonic() >= self._pilot_end()
+        if self.budget is None or monotonic() < self._pilot_end():
+            return False
+        # On a busy machine even the start takes long: something must be known, if it can be.
+        known = sum(bool(run.pilots) for run in runs)
+        return 2 * known >= len(runs) or monotonic() >= self._pilot_end() + 0.2 * self.budget
 
     def _make_plan(self) -> None:
-        sizes = len(self._pilot_sizes())
-        n_train = len(self.scheme.folds[0].train)
-        for run in self.runs.values():
-            if len(run.pilots) >= sizes:
-                run.fit_seconds = foretell(run.pilots, n_train)
-        known = [run.fit_seconds for run in self.runs.values() if run.fit_seconds is not None]
-        for run in self.runs.values():
-            if known and run.fit_seconds is None and run.stage in ("waiting", "starting", "ready"):
-                run.fit_seconds = float(np.median(known))  # it had no turn: a guess
-        tuning, repeats = self.tuning, self.repeats
-        if tuning is None or repeats is None:
-            tuning, repeats = self._fit_into_budget()
+        agreed = None if self.journal is None else self.journal.plan
+        plan = self._choose_plan() if agreed is None else agreed
         if self.repeats is None:  # what was begun before is gone on with
             last = max((max(run.results, default=0) for run in self.runs.values()), default=0)
-            repeats = max(repeats, min(self.max_repeats, last // self.scheme.n_splits + 1))
-        self.scheme = self.scheme_for(repeats)
+            begun = min(self.max_repeats, last // self.scheme.n_splits + 1)
+            plan = replace(plan, repeats=max(plan.repeats, begun))
+        self.scheme = self.scheme_for(plan.repeats, plan.rows)
         for run in self.runs.values():  # a journal may hold more than is asked for now
             run.results = {i: r for i, r in run.results.items() if i < len(self.scheme.folds)}
-        self.plan = Plan(tuning, repeats, tuple(self._plan_lines(tuning)))
+        self.plan = replace(plan, lines=tuple(self._plan_lines(plan)))
+        for name in plan.left_out:
+            run = self.runs[name]
+            if run.alive:
+                self._end(run, "left out", self._why_left_out(run, plan))
+        if plan.rows is not None and self.budget is not None:
+            self.reserve = self._for_all_rows()
         if self.journal is not None:
-            self.journal.begin(tuning)
+            self.journal.begin(self.plan)
         for line in self.plan.lines:
             self.progress.say(line)
         self._planned = monotonic()
         self.progress.begin(
-            [(run.method.name, run.method.label, run.method.role) for run in self.runs.values()],
+            [
+                (run.method.name, run.method.label, run.method.role)
+                for run in self.runs.values()
+                if run.method.name not in plan.left_out
+            ],
             len(self.scheme.folds),
         )
         for run in self.runs.values():
             for result in run.results.values():
                 self.progress.fold_done(run.method.name, result["fold"] + 1, _mean_error(run))
+
+    def _choose_plan(self) -> Plan:
+        """What fits into the time left, as far as the user has not said it."""
+        most = self.repeats if self.repeats is not None else self.max_repeats
+        if self.budget is None:
+            return Plan(self.tuning or "full", most, self.sample)
+        repeats = [most] if self.repeats is not None else list(range(most, 0, -1))
+        rows = row_steps(self.n_rows, self.problem.least_rows) if self.cuts_rows else [self.sample]
+        tunings: list[Tuning] = ["full", "holdout", "k"] if self.tuning is None else [self.tuning]
+        if len(repeats) == len(rows) == len(tunings) == 1:
+            return Plan(tunings[0], repeats[0], rows[0])
+        known = {run.method.name: run for run in self.runs.values() if run.alive}
+        n_train = len(self.scheme.folds[0].train)
+
+        def seconds(name: str, n: int | None, tuning: Tuning) -> float:
+            some = n_train if n is None else max(1, round(n_train * n / self.n_rows))
+            return self._round(known[name], some, tuning)
+
+        learners = [name for name, run in known.items() if run.method.role == "learner"]
+        learners.sort(key=lambda name: seconds(name, rows[-1], tunings[-1]))
+        beside = [name for name, run in known.items() if run.method.role == "context"]
+        return choose_plan(
+            list(known),
+            seconds,
+            left=FILLED * self.seconds_left(),
+            n_jobs=self.n_jobs,
+            repeats=repeats,
+            rows=rows,
+            tunings=tunings,
+            may_go={*learners[1:], *beside},  # one learner at least is compared
+            families=lambda name: known[name].method.shares,
+        )
 
     def _extend(self) -> bool:
         """One more repeat, if the time left allows it."""
@@ -307,80 +352,93 @@ class Schedule:
         if self.plan.repeats >= self.max_repeats or not self._n_alive():
             return False
         now = monotonic()
-        if 1.2 * (now - self._planned) / self.plan.repeats > self.began + self.budget - now:
+        left = self.seconds_left() - self.reserve
+        if 1.2 * (now - self._planned) / self.plan.repeats > left:
             return False
         repeats = self.plan.repeats + 1
         line = f"Time is left: repeat {repeats}."
-        self.plan = Plan(self.plan.tuning, repeats, (*self.plan.lines, line))
-        self.scheme = self.scheme_for(repeats)
+        self.plan = replace(self.plan, repeats=repeats, lines=(*self.plan.lines, line))
+        self.scheme = self.scheme_for(repeats, self.plan.rows)
         self.progress.say(line)
         self.progress.more(len(self.scheme.folds))
         return True
 
-    def _fit_into_budget(self) -> tuple[Tuning, int]:
-        """How careful tuning may be, and how many repeats, in the time left."""
-        most = self.repeats if self.repeats is not None else self.max_repeats
-        levels: list[Tuning] = ["full", "holdout", "k"] if self.tuning is None else [self.tuning]
-        if self.budget is None:
-            return levels[0], most
-        left = 0.9 * (self.began + self.budget - monotonic())
-        least = levels[-1]
-        # A method that cannot finish whatever is done must not lower the standard for the others.
-        able = [r for r in self.runs.values() if r.alive and self._round(r, least) <= left]
-        capacity = left * max(1, self.n_jobs - (len(able) < self._n_alive()))
-        rounds = {level: self._rounds(able, level, capacity, left) for level in levels}
-        # The interval is two thirds as long with three repeats as with one: they come first.
-        for enough in (min(3, most), 2, 1):
-            for level in levels:
-                if rounds[level] >= enough:
-                    return level, max(1, min(most, math.floor(rounds[level])))
-        return least, 1 if self.repeats is None else self.repeats
-
-    def _rounds(self, runs: list[Run], tuning: Tuning, capacity: float, left: float) -> float:
-        """How many repeats there is time for."""
-        costs = [self._round(run, tuning) for run in runs]
-        if not costs:
-            return 0.0
-        return min(capacity / max(sum(costs), 1e-9), left / max(*costs, 1e-9))
-
     def _n_alive(self) -> int:
         return sum(run.alive for run in self.runs.values())
 
-    def _round(self, run: Run, tuning: Tuning) -> float:
-        """Seconds for every fold of one repeat."""
-        if run.fit_seconds is None:
-            return math.inf
-        settings = run.method.settings[:1] if tuning == "k" else run.method.settings
+    def seconds(self, run: Run, n_train: int) -> float:
+        """Seconds of one fit and prediction on so many training rows, foretold."""
+        if run.pilots:
+            return foretell(run.pilots, n_train)
+        if run.stage == "pilot":
+            return math.inf  # it still runs
+        guesses = [foretell(other.pilots, n_train) for other in self.runs.values() if other.pilots]
+        return float(np.median(guesses)) if guesses else _UNKNOWN  # it had no turn
+
+    def _round(self, run: Run, n_train: int, tuning: Tuning) -> float:
+        """Seconds for every fold of one repeat, with so many training rows."""
+        settings = run.method.tried(tuning)
         tuned = len(settings) > 1 or settings[0].votes
         fits = 1 + 0.8 * INNER_SPLITS[tuning] * len(settings) * tuned
-        return fits * run.fit_seconds * self.scheme.n_splits
+        return fits * self.seconds(run, n_train) * self.scheme.n_splits
 
-    def _plan_lines(self, tuning: Tuning) -> list[str]:
+    def _for_all_rows(self) -> float:
+        """Seconds to keep for a fit on all rows, if that can be afforded."""
+        n_train = round(len(self.scheme.folds[0].train) * self.n_rows / max(1, self._n_used()))
+        learners = [run for run in self.runs.values() if run.method.role == "learner"]
+        each = [self.seconds(run, n_train) for run in learners if run.alive]
+        able = [cost for cost in each if cost <= 0.3 * (self.budget or 0.0)]
+        return 1.5 * max(able, default=0.0)
+
+    def _n_used(self) -> int:
+        rows = self.scheme.rows
+        return self.n_rows if rows is None else len(rows)
+
+    def _plan_lines(self, plan: Plan) -> list[str]:
         folds = len(self.scheme.folds)
-        plan = (
-            f"Plan: {self.scheme.words} ({folds} fold{'s' * (folds > 1)}); {TUNING_WORDS[tuning]}."
+        text = (
+            f"Plan: {self.scheme.words} ({folds} fold{'s' * (folds > 1)}); "
+            f"{TUNING_WORDS[plan.tuning]}."
         )
-        lines = [without_folds(plan, folds == 1, self.problem.noun)]
-        rounds = folds / self.scheme.n_splits
+        lines = [without_folds(text, folds == 1, self.problem.noun)]
+        if self.budget is None or not any(run.pilots for run in self.runs.values()):
+            return lines
+        used = [run for run in self.runs.values() if run.method.name not in plan.left_out]
         known = {
-            run.method.label: rounds * self._round(run, tuning)
-            for run in self.runs.values()
-            if run.fit_seconds is not None and run.method.role != "baseline"
+            run.method.label: self._cost(run, plan)
+            for run in used
+            if run.pilots and run.method.role != "baseline"
         }
-        if known and self.budget is not None:
-            slowest = sorted(known.items(), key=lambda item: -item[1])[:4]
+        slowest = sorted(known.items(), key=lambda item: -item[1])[:4]
+        if slowest:
             parts = ", ".join(f"{label} {seconds_text(cost)}" for label, cost in slowest)
             lines.append(
                 f"Foretold by the pilot, on one core: {parts}; budget {self.budget:g} s on "
                 f"{self.n_jobs} core{'s' * (self.n_jobs > 1)}."
             )
-        for run in self.runs.values():
-            left = math.inf if self.budget is None else self.began + self.budget - monotonic()
-            run.late = bool(known) and run.alive and rounds * self._round(run, tuning) > left
-        late = [run.method.label for run in self.runs.values() if run.late]
-        if late:
-            lines.append(f"Will hardly finish in time: {', '.join(late)}.")
+        if plan.rows is not None and self.cuts_rows:
+            lines.append(
+                f"{plan.rows:,} of {self.n_rows:,} {self.problem.noun}s are drawn, by class, for "
+                "all to be tested in time; more with a larger --time-budget, all with "
+                "--sample none."
+            )
+        if plan.tuning == "k" and self.tuning is None:
+            lines.append("There is no time to tune: everything runs at its first setting.")
+        lines += [
+            f"Left out: {self.runs[name].method.label}: {self._why_left_out(self.runs[name], plan)}"
+            for name in plan.left_out
+        ]
         return lines
+
+    def _cost(self, run: Run, plan: Plan) -> float:
+        """Seconds of the whole plan, whose rows the scheme has by now."""
+        return plan.repeats * self._round(run, len(self.scheme.folds[0].train), plan.tuning)
+
+    def _why_left_out(self, run: Run, plan: Plan) -> str:
+        cost = self._cost(run, plan)
+        if not math.isfinite(cost):
+            return "not even its pilot ended in time."
+        return f"foretold {seconds_text(cost)} on one core, more than there is time for."
 
 
 TUNING_WORDS: dict[Tuning, str] = {
@@ -398,20 +456,6 @@ def without_folds(text: str, fixed: bool, noun: str = "row") -> str:
     if not fixed:
         return text
     return text.replace(" (1 fold)", "").replace("each training fold", f"the training {noun}s")
-
-
-def foretell(pilots: list[tuple[int, float]], n_train: int) -> float:
-    """Seconds at ``n_train`` rows from times at fewer, by the power law through the last two.
-
-    >>> round(foretell([(500, 0.1), (1000, 0.4)], 4000), 2)
-    6.4
-    """
-    size, seconds = pilots[-1]
-    if size >= n_train or len(pilots) < 2:
-        return seconds
-    (half, before), _ = pilots[-2:]
-    power = math.log(max(seconds, 1e-6) / max(before, 1e-6)) / math.log(size / half)
-    return seconds * (n_train / size) ** min(max(power, 1.0), 2.0)
 
 
 def _mean_error(run: Run) -> float:

@@ -31,6 +31,8 @@ Tuning = Literal["full", "holdout", "k", "none"]
 #: What the user may ask for; "none" is for embeddings, which have nothing to tune by.
 TUNINGS = ("full", "holdout", "k")
 N_SPLITS = 5
+#: Groups of a sample at least; where whole ones would be fewer, rows of all groups are drawn.
+LEAST_GROUPS = 10 * N_SPLITS
 INNER_SPLITS = {"full": 3, "holdout": 1, "k": 1, "none": 0}
 
 
@@ -54,6 +56,8 @@ class Scheme:
     notes: list[str]
     #: scikit-learn's constructor of the same folds, for the lines that repeat the run.
     code: str | None
+    #: The rows that were drawn, in their order; None if all are used.
+    rows: Indices | None = None
 
     @property
     def test_share(self) -> float:
@@ -72,6 +76,7 @@ def make_scheme(
     cv: Any = None,
     X: Any = None,
     noun: str = "row",
+    sample: int | None = None,
 ) -> Scheme:
     """The folds for the data at hand.
 
@@ -89,8 +94,24 @@ def make_scheme(
         The user's own folds.
     noun : str
         What a row is called in notes and errors.
+    sample : int, optional
+        Use so many rows only, drawn by :func:`sample_rows`; of a fixed test set its share. The
+        user's own folds are used as they are.
     """
     n = len(codes)
+    if sample is not None and sample < n and (cv is None or isinstance(cv, int | np.integer)):
+        rows = _sampled(codes, sample, groups, n_test_rows, seed)
+        within = make_scheme(
+            codes[rows],
+            repeats=repeats,
+            seed=seed,
+            groups=None if groups is None else groups[rows],
+            time=None if time is None else time[rows],
+            n_test_rows=int((rows >= n - n_test_rows).sum()),
+            cv=cv,
+            noun=noun,
+        )
+        return on_sample(within, rows, n, noun)
     if n_test_rows:
         cut = n - n_test_rows
         folds = [Fold(0, 0, np.arange(cut), np.arange(cut, n))]
@@ -126,8 +147,82 @@ def make_scheme(
     return scheme
 
 
+def sample_rows(
+    codes: Indices, size: int, *, groups: NDArray[Any] | None = None, seed: int = 0
+) -> Indices:
+    """Row numbers of a sample that has the shares of the classes, in the order of the rows.
+
+    Whole groups are drawn where they are many, and otherwise rows of all groups alike. Of a rare
+    class at least as many rows are kept as there are folds. A smaller sample is part of a larger
+    one, but for groups.
+
+    >>> codes = np.repeat([0, 1, 2], [900, 90, 10])
+    >>> np.bincount(codes[sample_rows(codes, 100)]).tolist()
+    [90, 9, 5]
+    """
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        return _stratified(codes, size, rng)
+    _, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    share = size / len(codes)
+    if share * len(counts) < LEAST_GROUPS:
+        # Few groups: all take part, each with its share of every class.
+        both = np.unique(np.stack([members, codes]), axis=1, return_inverse=True)[1]
+        return _stratified(both.ravel(), size, rng, least=1)
+    # The class of a group is that of its first row.
+    firsts = codes[np.unique(members, return_index=True)[1]]
+    chosen = _stratified(firsts, max(LEAST_GROUPS, round(share * len(counts))), rng)
+    return np.flatnonzero(np.isin(members, chosen)).astype(np.intp)
+
+
+def _stratified(
+    codes: Indices, size: int, rng: np.random.Generator, least: int = N_SPLITS
+) -> Indices:
+    order = rng.permutation(len(codes))
+    # Place of each row among those of its class.
+    by_class = order[np.argsort(codes[order], kind="stable")]
+    counts = np.bincount(codes)
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.arange(len(codes)) - starts
+    kept = np.maximum(np.round(counts * size / len(codes)), np.minimum(counts, least))
+    return np.sort(by_class[place < np.repeat(kept, counts)]).astype(np.intp)
+
+
+def _sampled(
+    codes: Indices, size: int, groups: NDArray[Any] | None, n_test_rows: int, seed: int
+) -> Indices:
+    """Rows drawn from those to train on, and from those of a fixed test set."""
+    cut = len(codes) - n_test_rows
+    parts = [slice(0, cut), slice(cut, None)] if n_test_rows else [slice(None)]
+    return np.concatenate(
+        [
+            (part.start or 0)
+            + sample_rows(
+                codes[part],
+                max(2, round(size * len(codes[part]) / len(codes))),
+                groups=None if groups is None else groups[part],
+                seed=seed,
+            )
+            for part in parts
+        ]
+    )
+
+
+def on_sample(scheme: Scheme, rows: Indices, n: int, noun: str) -> Scheme:
+    """Folds of a sample in the numbers of all rows."""
+    folds = [Fold(f.repeat, f.fold, rows[f.train], rows[f.test]) for f in scheme.folds]
+    words = f"{scheme.words}, on {len(rows):,} of {n:,} {noun}s"
+    return Scheme(folds, scheme.n_splits, words, scheme.notes, scheme.code, rows)
+
+
 def make_unlabelled_scheme(
-    n: int, *, repeats: int, seed: int = 0, cv: Any = None, X: Any = None
+    n: int,
+    *,
+    repeats: int,
+    seed: int = 0,
+    cv: Any = None,
+    X: Any = None,
+    sample: int | None = None,
 ) -> Scheme:
     """Folds of rows without labels: shuffled, or the user's own.
 
@@ -135,6 +230,10 @@ def make_unlabelled_scheme(
     >>> scheme.words, scheme.code
     ('2 × 5-fold, shuffled, seed 0', 'RepeatedKFold(n_repeats=2, n_splits=5, random_state=0)')
     """
+    if sample is not None and sample < n and (cv is None or isinstance(cv, int | np.integer)):
+        rows = sample_rows(np.zeros(n, np.intp), sample, seed=seed)
+        within = make_unlabelled_scheme(len(rows), repeats=repeats, seed=seed, cv=cv)
+        return on_sample(within, rows, n, "row")
     if cv is not None and not isinstance(cv, int | np.integer):
         place = np.zeros((n, 1)) if X is None else X
         splits = list(check_cv(cv).split(place))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,20 +15,28 @@ from nearfar.app.compare.folds import Problem, shown_rows
 from nearfar.app.compare.judgement import Judgement, context_notes, judge, sentence
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
+from nearfar.app.compare.second_stage import Finalist
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
+from nearfar.words import percent, points
 
 REFERENCE = "reference"
 
 
 class Summary(Answer):
-    """The reference is, in each training fold, the plain distance that did best inside it."""
+    """The reference is, in each training fold, the plain distance that did best inside it.
+
+    Where all ran at their first setting, it is the ``plainest``, which is scaled as they are.
+    """
 
     problem: Problem
     large = frozenset({"predicted", "neighbors", "map", "history", "weights"})
 
-    def __init__(self, problem: Problem, schedule: Schedule, *, min_gain: float) -> None:
+    def __init__(
+        self, problem: Problem, schedule: Schedule, *, min_gain: float, plainest: str
+    ) -> None:
         super().__init__(problem, schedule, min_gain=min_gain)
+        self.untuned, self.plainest = self.plan.tuning == "k", plainest
         reference = self._reference()
         self.rows = {REFERENCE: reference, **self.rows}
         # Ranked is what tested every row once, or came as far as the reference in a short run.
@@ -48,6 +58,8 @@ class Summary(Answer):
     def _reference(self) -> Row:
         """In each training fold the baseline that did best inside it, the first of equals."""
         found = [row for row in self._of_role("baseline") if row.status != "failed"]
+        if self.untuned:
+            found = [row for row in found if row.method.name == self.plainest]
         results: Results = {}
         shared = set.intersection(*(set(row.results) for row in found)) if found else set()
         for fold in sorted(shared):
@@ -64,6 +76,21 @@ class Summary(Answer):
     def fixed(self) -> bool:
         """Whether there is one test set and no other fold."""
         return len(self.scheme.folds) == 1
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were used; of a fixed test set, those that were tested."""
+        if self.fixed:
+            return len(self.scheme.folds[0].test)
+        return self.n_all if self.scheme.rows is None else len(self.scheme.rows)
+
+    @property
+    def n_all(self) -> int:
+        """Rows that there are; of a fixed test set, its rows."""
+        if self.fixed:
+            drawn = self.scheme.rows
+            return self.n_rows if drawn is None else self.problem.n_test_rows
+        return len(self.problem.codes)
 
     def _estimate(self, rows: list[Row], folds: list[int]) -> Estimate:
         """Mean error of the first method, minus that of the second if there are two."""
@@ -108,7 +135,17 @@ class Summary(Answer):
             min_gain=self.min_gain,
             confidence=self.confidence,
             strict=self.fixed,
+            plain_error=self._plain()[1] if self.untuned else np.inf,
         )
+
+    def _plain(self) -> tuple[str, float]:
+        """The plain distance with the fewest errors, and these."""
+        errors = [
+            (row.method.label, self._error(row))
+            for row in self._of_role("baseline")
+            if set(self.common) <= set(row.results)
+        ]
+        return min(errors, key=lambda item: item[1], default=("", np.inf))
 
     def nested(self) -> dict[str, Any] | None:
         """The error when the method too is chosen inside each training fold."""
@@ -127,6 +164,48 @@ class Summary(Answer):
             "chosen": {name: count for name, count in chosen.items() if count},
         }
 
+    def finalists(self) -> list[Finalist]:
+        """The learner that the answer speaks of, and the plain distance most folds chose."""
+        if self.judgement.method is None or not self.common:
+            return []
+        plain = Counter(self.rows[REFERENCE].results[f]["baseline"] for f in self.common)
+        names = {"reference": plain.most_common(1)[0][0], "learner": self.judgement.method}
+        return [self._finalist(role, self.rows[name]) for role, name in names.items()]
+
+    def _finalist(self, role: str, row: Row) -> Finalist:
+        chosen = [row.results[fold] for fold in self.common if fold in row.results]
+        setting = Counter(result["setting"] for result in chosen).most_common(1)[0][0]
+        ks = [result["k"] for result in chosen if result["setting"] == setting]
+        k = None if ks[0] is None else int(np.median(ks))
+        return Finalist(role, row.method, setting, k)
+
+    def confirm(self, confirmed: dict[str, Any] | None) -> None:
+        """Take in the errors on all rows; a gain that is gone there is not recommended."""
+        super().confirm(confirmed)
+        if self.judgement.verdict == "use" and self._gain_on_all_rows() <= 0:
+            self.judgement = replace(self.judgement, verdict="unsure")
+
+    def _gain_on_all_rows(self) -> float:
+        results = (self.confirmed or {}).get("results")
+        if results is None:
+            return np.inf
+        return float(results["reference"]["error"] - results["learner"]["error"])
+
+    def _on_all_rows(self) -> str:
+        """What is said of the fit to all rows."""
+        found = self.confirmed
+        if found is None:
+            return ""
+        noun = self.problem.noun
+        if "results" not in found:
+            return f" All {noun}s were not fitted once more: {found['reason']}."
+        split = f"one split, {found['n_train']:,} to train and {found['n_test']:,} held out"
+        learner, plain = found["results"]["learner"], found["results"]["reference"]
+        return (
+            f" Fitted once to all {noun}s ({split}): {learner['label']} {percent(learner['error'])}"
+            f", {plain['label']} {percent(plain['error'])}."
+        )
+
     # Words
 
     def reference_label(self) -> str:
@@ -136,8 +215,11 @@ class Summary(Answer):
             return "the plain distance"
         most = max(dict.fromkeys(names), key=names.count)
         label = self.rows[most].method.label
+        if len(set(names)) == 1:
+            return label
         # Its error is that of no single row where the choice differed from fold to fold.
-        return label if len(set(names)) == 1 else f"the best plain distance (mostly {label})"
+        mostly = f" (mostly {label})" if 2 * names.count(most) > len(names) else ""
+        return f"the best plain distance{mostly}"
 
     def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
@@ -151,13 +233,17 @@ class Summary(Answer):
             return found | {"notes": caution}
         nested = self.nested()
         judgement = self.judgement
+        gone = judgement.verdict == "unsure" and self._gain_on_all_rows() <= 0
+        if gone and judgement.comparands[str(judgement.method)].recommended:
+            return self._gone() | {"notes": [*caution, *self._reference_notes()]}
         label = self.reference_label()
         text = sentence(
             judgement,
             labels={name: row.method.label for name, row in self.rows.items()},
             reference_label=label,
             measure=self.problem.measure.name,
-            n_rows=len(self.scheme.folds[0].test) if self.fixed else len(self.problem.codes),
+            n_rows=self.n_rows,
+            n_all=self.n_all,
             fixed=self.fixed,
             fit_seconds={name: row.median("fit_seconds") or 0.0 for name, row in self.rows.items()},
             n_train=int(np.median([len(self.scheme.folds[fold].train) for fold in self.common])),
@@ -165,11 +251,14 @@ class Summary(Answer):
             nested_error=None if nested is None else nested["error"],
             confidence=self.confidence,
             noun=self.problem.noun,
+            untuned=self.untuned,
+            plain=self._plain() if self.untuned else None,
+            folds=(len(self.common), len(self.scheme.folds)),
         )
         return {
             "verdict": judgement.verdict,
             "method": judgement.method,
-            "text": text,
+            "text": text + self._on_all_rows(),
             "notes": [
                 *caution,
                 *self._context_notes(),
@@ -182,6 +271,18 @@ class Summary(Answer):
                 *self._unjudged_notes(self._of_role("learner")),
             ],
         }
+
+    def _gone(self) -> dict[str, Any]:
+        """The answer where a gain of the sample is not there on all rows."""
+        name = str(self.judgement.method)
+        gain = points(-self.judgement.comparands[name].difference.mean)
+        noun, label = self.problem.noun, self.rows[name].method.label
+        text = (
+            f"Cannot tell: on {self.n_rows:,} of {self.n_all:,} {noun}s {label} gains {gain} "
+            f"points, but with all {noun}s the gain is not there.{self._on_all_rows()} Until more "
+            f"is known keep {self.reference_label()}."
+        )
+        return {"verdict": "unsure", "method": name, "text": text}
 
     def _context_notes(self) -> list[str]:
         used = self.rows[self.best]
@@ -260,8 +361,9 @@ class Summary(Answer):
             "predicted": {},
             "neighbors": {},
         }
-        if len(rows) < len(self.problem.codes):  # rows that are only trained on
-            others = np.setdiff1d(np.arange(len(self.problem.codes)), rows)
+        used = np.arange(len(self.problem.codes)) if self.scheme.rows is None else self.scheme.rows
+        if len(rows) < len(used):  # rows that are only trained on
+            others = np.setdiff1d(used, rows)
             held["labels"] = {str(row): int(self.problem.codes[row]) for row in others}
         for row in drawn:
             for key in ("predicted", "neighbors"):

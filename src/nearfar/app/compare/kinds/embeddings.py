@@ -13,6 +13,7 @@ from nearfar.app.compare.embedding_comparison import EmbeddingComparison
 from nearfar.app.compare.embeddings import (
     LEAST_ROWS,
     MEASURED,
+    MOST_ROWS,
     Embeddings,
     choose_scaler,
     embedding_methods,
@@ -74,7 +75,15 @@ class EmbeddingKind(Kind):
         self.columns = columns.knowing(self.rows)
         self.inputs, self.distinct = _checked_inputs(self.rows, self.columns)
 
-    def splits(self, repeats: int) -> Scheme:
+    @property
+    def sample(self) -> int | None:
+        """What all embeddings can do in minutes, unless the user says it, or how long to take."""
+        asked = self.question
+        if asked.sample == "auto" and asked.budget is not None and len(self.inputs) > MOST_ROWS:
+            return MOST_ROWS
+        return super().sample
+
+    def splits(self, repeats: int, sample: int | None = None) -> Scheme:
         """Shuffled folds, or the user's own."""
         asked = self.question
         return make_unlabelled_scheme(
@@ -83,6 +92,7 @@ class EmbeddingKind(Kind):
             seed=asked.random_state,
             cv=asked.cv,
             X=self.rows,
+            sample=sample,
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:

@@ -55,9 +55,14 @@ class Kind(ABC):
     def prepare(self) -> None:
         """Columns, and the work that all methods do."""
 
+    @property
+    def sample(self) -> int | None:
+        """Rows to draw, where it is not for the plan to say; None is all."""
+        return self.question.sample if isinstance(self.question.sample, int) else None
+
     @abstractmethod
-    def splits(self, repeats: int) -> Scheme:
-        """Folds; fewer repeats are the first folds of more."""
+    def splits(self, repeats: int, sample: int | None = None) -> Scheme:
+        """Folds, of so many rows; fewer repeats are the first folds of more."""
 
     @abstractmethod
     def methods(self, scheme: Scheme) -> list[Method]:

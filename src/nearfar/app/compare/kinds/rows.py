@@ -11,7 +11,7 @@ from nearfar.app.compare.document import contents, describe, kept_weights
 from nearfar.app.compare.folds import Problem
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
-from nearfar.app.compare.methods import Method, baselines, context_methods, learners
+from nearfar.app.compare.methods import Method, baselines, context_methods, learners, reduced
 from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
 from nearfar.app.compare.splits import Scheme, make_scheme
 from nearfar.app.compare.summary import Summary
@@ -20,6 +20,9 @@ from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.measures import choose_measure
+
+#: The fewest rows to which a plan may cut them, and that times the classes.
+LEAST_ROWS, ROWS_A_CLASS = 2000, 25
 
 
 class RowKind(Kind):
@@ -67,6 +70,8 @@ class RowKind(Kind):
             self.columns.origins,
             len(self.columns.names),
             noun,
+            least_rows=max(LEAST_ROWS, ROWS_A_CLASS * len(classes)),
+            n_test_rows=0 if self.test is None else len(self.test.X),
         )
 
     def _choose_columns(self) -> None:
@@ -85,7 +90,7 @@ class RowKind(Kind):
         self.columns = self.columns.knowing(rows)
         return rows, self.columns.preprocessor()
 
-    def splits(self, repeats: int) -> Scheme:
+    def splits(self, repeats: int, sample: int | None = None) -> Scheme:
         """Stratified folds, by groups or in time; or the user's own."""
         return make_scheme(
             self.problem.codes,
@@ -93,10 +98,11 @@ class RowKind(Kind):
             seed=self.question.random_state,
             groups=self.problem.groups,
             time=self.problem.time,
-            n_test_rows=0 if self.test is None else len(self.test.X),
+            n_test_rows=self.problem.n_test_rows,
             cv=self.question.cv,
             X=self.problem.X,
             noun=self.problem.noun,
+            sample=sample,
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:
@@ -104,7 +110,8 @@ class RowKind(Kind):
         asked = self.question
         found = learners(asked.methods, asked.scale, image_shape=self.table.image_shape)
         beside = context_methods(asked.random_state) if asked.context else []
-        return [*baselines(), *found, *beside]
+        n_train = min(len(fold.train) for fold in scheme.folds)
+        return [*baselines(), *reduced([*found, *beside], len(self.columns.names), n_train)]
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the class, small classes, numbers of rows."""
@@ -144,13 +151,21 @@ class RowKind(Kind):
 
     def answer(self, schedule: Schedule) -> Summary:
         """Learners against the best plain distance."""
-        return Summary(self.problem, schedule, min_gain=self.question.min_gain)
+        return Summary(
+            self.problem, schedule, min_gain=self.question.min_gain, plainest=self.plainest
+        )
+
+    @property
+    def plainest(self) -> str:
+        """The plain distance that is scaled as learners are at their first setting."""
+        return {"none": "raw", "unit": "cosine"}.get(self.question.scale, "standardised")
 
     def protocol(self, schedule: Schedule) -> dict[str, Any]:
         """The measure, and the words for tuning."""
         assert schedule.plan is not None
         plan, fixed = schedule.plan, self.test is not None
         again = f"tuning={plan.tuning!r}, random_state={self.question.random_state}."
+        again = f"sample={plan.rows}, {again}" if plan.rows is not None else again
         same = f"folds and settings again: repeats={plan.repeats}, {again}"
         return {
             "measure": self.problem.measure.name,

@@ -49,6 +49,13 @@ class SetKind(RowKind):
         """The work on rows, with what sets can share while they are tuned."""
         super().prepare()
         self.problem.plainest, self.problem.shares = plain_setting(), SharedEmbeddings
+        # All pairs are compared: the work grows with the square.
+        self.problem.pilot_rows, self.problem.least_rows = 150, 500
+
+    @property
+    def plainest(self) -> str:
+        """The means, scaled as the methods are at their first setting."""
+        return "mean-raw" if self.question.scale == "none" else "mean-standardised"
 
     def _choose_columns(self) -> None:
         """The features of the vectors, all in use."""

@@ -1,0 +1,147 @@
+"""What is run in the time there is: repeats, rows, tuning and methods, given up in this order.
+
+Repeats go first, then rows, then tuning, for all methods alike; whole methods last, the dearest
+first. Rows are cut in coarse steps, so that a little more or less load leads to the same plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nearfar.app.compare.splits import Tuning
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be run: with the same seed it gives the same numbers."""
+
+    tuning: Tuning
+    repeats: int
+    #: Rows that are drawn; None is all.
+    rows: int | None = None
+    #: Names of methods for which there is no time.
+    left_out: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def kept(self) -> dict[str, Any]:
+        """What the journal and the document keep of it."""
+        return {name: value for name, value in asdict(self).items() if name != "lines"}
+
+    def options(self) -> str:
+        """Options of the command line that ask for the same plan.
+
+        >>> Plan("k", 1, 8000, ("trees",)).options()
+        '--sample 8000 --repeats 1 --tuning k --without trees'
+        """
+        words = [f"--sample {'none' if self.rows is None else self.rows}"]
+        words.append(f"--repeats {self.repeats}")
+        words += [f"--tuning {self.tuning}"] if self.tuning != "none" else []
+        words += [f"--without {','.join(self.left_out)}"] if self.left_out else []
+        return " ".join(words)
+
+
+def row_steps(n_rows: int, least: int) -> list[int | None]:
+    """All rows, and then ever fewer, each half of the one before.
+
+    >>> row_steps(100_000, 2000)
+    [None, 64000, 32000, 16000, 8000, 4000, 2000]
+    >>> row_steps(1500, 2000)
+    [None]
+    """
+    steps: list[int | None] = []
+    size = least
+    while size < n_rows:
+        steps.append(size)
+        size *= 2
+    return [None, *reversed(steps)]
+
+
+def total_seconds(costs: Iterable[tuple[str | None, float]]) -> float:
+    """Seconds of methods, each with its family; what a family shares is done once.
+
+    >>> total_seconds([(None, 10.0), ("pairs", 8.0), ("pairs", 4.0)])
+    18.6
+    """
+    families: dict[str, list[float]] = {}
+    total = 0.0
+    for family, seconds in costs:
+        if family is None:
+            total += seconds
+        else:
+            families.setdefault(family, []).append(seconds)
+    for shared in families.values():
+        dearest = max(shared)
+        total += dearest + (0.15 * (sum(shared) - dearest) if math.isfinite(dearest) else 0.0)
+    return total
+
+
+def choose_plan(
+    names: Sequence[str],
+    seconds: Callable[[str, int | None, Tuning], float],
+    *,
+    left: float,
+    n_jobs: int,
+    repeats: Sequence[int],
+    rows: Sequence[int | None],
+    tunings: Sequence[Tuning],
+    may_go: Collection[str] = (),
+    families: Callable[[str], str | None] = lambda name: None,
+) -> Plan:
+    """The most that fits.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The methods.
+    seconds : callable
+        Of a method, a number of rows and a tuning: seconds of one repeat on one core.
+    left : float
+        Seconds, on each of ``n_jobs`` cores.
+    repeats, rows, tunings : sequences
+        What may be given up, most first.
+    may_go : collection of str
+        Methods that may be left out, if nothing else helps.
+    families : callable
+        Of a method, the name it shares its work under.
+    """
+    kept = list(names)
+    gone: list[str] = []
+    while True:
+
+        def fits(times: int, n: int | None, tuning: Tuning, kept: list[str] = kept) -> bool:
+            costs = [times * seconds(name, n, tuning) for name in kept]
+            total = total_seconds(zip(map(families, kept), costs, strict=True))
+            return total <= left * n_jobs and max(costs, default=0.0) <= left
+
+        candidates = [
+            *((times, rows[0], tunings[0]) for times in repeats),
+            *((repeats[-1], n, tunings[0]) for n in rows[1:]),
+            *((repeats[-1], rows[-1], tuning) for tuning in tunings[1:]),
+        ]
+        for times, n, tuning in candidates:
+            if fits(times, n, tuning):
+                return Plan(tuning, times, n, tuple(gone))
+        able = [name for name in kept if name in may_go]
+        if not able:
+            return Plan(tunings[-1], repeats[-1], rows[-1], tuple(gone))
+        dearest = max(able, key=lambda name: seconds(name, rows[-1], tunings[-1]))
+        kept.remove(dearest)
+        gone.append(dearest)
+
+
+def foretell(pilots: Sequence[tuple[int, float]], n_train: int) -> float:
+    """Seconds at ``n_train`` rows from times at a few sizes, by the power law through the last two.
+
+    >>> round(foretell([(500, 0.1), (1000, 0.4)], 4000), 2)
+    6.4
+    """
+    size, seconds = pilots[-1]
+    if len(pilots) < 2:
+        power = 1.5
+    else:
+        half, before = pilots[-2]
+        power = math.log(max(seconds, 1e-6) / max(before, 1e-6)) / math.log(size / half)
+    return seconds * (n_train / size) ** min(max(power, 1.0), 2.0)
