@@ -135,15 +135,7 @@ def read_sets(
 
 
 def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
-    """Refuse a table of vectors whose columns say that it is a long table of sets.
-
-    Parameters
-    ----------
-    table : Table
-        As :func:`read_table` gave it.
-    named : sequence of str
-        Columns that the user has spoken about (``--keep``, ``--drop``).
-    """
+    """Refuse rows of which a column, not ``named`` by the user, says that they make up sets."""
     for name in getattr(table.X, "columns", ()):
         if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in named:
             continue

@@ -111,13 +111,7 @@ class Table:
 
 
 class DataFile:
-    """A file or embedded set, opened once whoever asks what it holds.
-
-    Parameters
-    ----------
-    source : str or path
-        Where it is.
-    """
+    """A file or embedded set, opened once whoever asks what it holds."""
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         self.source = os.fspath(source)

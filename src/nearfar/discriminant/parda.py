@@ -489,20 +489,10 @@ class PARDA(StatisticsLearner):
 class ClassObjectives:
     """The classes as Gaussians, and which of them are paired.
 
-    Parameters
-    ----------
-    statistics : ClassStatistics
-        Of the features.
-    basis : ndarray of shape (n_features, r)
-        T: the coordinates xT have the identity as total covariance.
-    image : ClassStatistics
-        Of these coordinates.
-    family : GaussianFamily
-        The classes there; for each class against the rest, followed by the rests.
-    first, second : ndarray of shape (n_objectives,)
-        Members of each pair.
-    ridge : float
-        What the covariances have on their diagonals besides.
+    In the coordinates xT of the ``basis`` T the total covariance is the identity; ``image`` has the
+    statistics there, and ``family`` the classes, for each class against the rest followed by the
+    rests. ``first`` and ``second`` are the members of each pair; ``ridge`` is what covariances have
+    on their diagonals besides.
     """
 
     statistics: ClassStatistics
@@ -636,17 +626,8 @@ def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
 class Scalarized:
     """One number for all divergences J: their weighted sum, or squared distance to targets.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_objectives,)
-        Weights.
-    targets : ndarray of shape (n_objectives,) or None
-        None for the weighted sum, which is to be maximised; distances are to be minimised.
-
-    Attributes
-    ----------
-    weighted_sum : float
-        That of the point seen last.
+    Without targets it is the weighted sum, which is to be maximised; distances are to be minimised.
+    ``weighted_sum`` is that of the point seen last.
     """
 
     def __init__(self, weights: Matrix, targets: Matrix | None) -> None:

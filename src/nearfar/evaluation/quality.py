@@ -276,20 +276,6 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
 def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
     """The measures of :func:`embedding_quality` for objects known by their dissimilarities.
 
-    Parameters
-    ----------
-    D : array-like of shape (n_samples, n_samples)
-        Dissimilarities, zero on the diagonal.
-    Y : array-like of shape (n_samples, n_components)
-        Outputs.
-    n_neighbors : int, default=15
-        Neighbours of each object.
-
-    Returns
-    -------
-    dict
-        As :func:`embedding_quality`.
-
     Examples
     --------
     >>> import numpy as np
@@ -387,22 +373,10 @@ def shares_kept(
     counts: Sequence[int],
     asked: tuple[NDArray[Any], NDArray[Any]] | Indices,
 ) -> dict[int, float]:
-    """The share of neighbours kept for several numbers of neighbours, with one search a side.
+    """:func:`neighborhood_intersection` by number of neighbours, with one search a side.
 
-    Parameters
-    ----------
-    X, Y : ndarray
-        Inputs and outputs of the fitted rows, among which neighbours are sought.
-    counts : sequence of int
-        Numbers of neighbours.
-    asked : pair of ndarray, or ndarray of int
-        Inputs and outputs of new rows; or some of the fitted rows, which are then no neighbours of
-        themselves.
-
-    Returns
-    -------
-    dict
-        From number of neighbours to :func:`neighborhood_intersection`.
+    Neighbours are sought among the fitted rows, of which X and Y are inputs and outputs. Asked of
+    are inputs and outputs of new rows; or some of the fitted rows, no neighbours of themselves.
     """
     most = max(counts)
     if isinstance(asked, tuple):

@@ -200,22 +200,10 @@ def choose_search(
 ) -> str:
     """``"tree"`` or ``"blocks"``, whichever is quicker; both find the same.
 
-    Parameters
-    ----------
-    n, p : int
-        Number of rows to search and of their features.
-    n_queries : int, default=None
-        How many rows to find neighbours of; ``None`` means n. The tree is built for one call, so
-        it does not pay for a few.
-    work : {"neighbors", "impostors"}, default="neighbors"
-        The k nearest rows, or all pairs of different classes within a radius. The blocks of the
-        latter need no ranking and serve both directions; trees rarely beat them.
-    n_threads : int, default=1
-        Threads the blocks have; trees use one.
-
-    Returns
-    -------
-    str
+    A tree is built for one call, so it does not pay for a few queries (n by default), and uses one
+    thread. The ``work`` is the k nearest rows ("neighbors"), or all pairs of different classes
+    within a radius ("impostors"), where blocks need no ranking and serve both directions; trees
+    rarely beat them.
 
     Examples
     --------

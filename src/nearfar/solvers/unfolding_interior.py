@@ -37,24 +37,11 @@ def interior_point(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve over all Gram matrices.
+    """Solve over all Gram matrices, to a relative gap and relative residuals of ``tol``.
 
-    Parameters
-    ----------
-    problem : Problem
-        Connected; squared lengths of mean about 1, none of them 0.
-    tol : float
-        Relative gap, and relative residuals, to reach.
-    max_iter : int
-        Limit on steps.
-    report : function, optional
-        Called at each step with the new entries of the history.
-
-    Returns
-    -------
-    Unfolding
-        A factor of all columns. Where rounding ends the path before ``tol``, as on problems without
-        a strictly feasible point, the best iterate.
+    The factor has all columns. Where rounding ends the path before ``tol``, as on problems without
+    a strictly feasible point, it is that of the best iterate. ``report`` is called at each step
+    with the new entries of the history.
     """
     began = time.perf_counter()
     at = _Path(problem)

@@ -71,33 +71,13 @@ def low_rank(
     max_iter: int = 200,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve for a factor of few columns.
+    """Solve for a factor of few columns, to a relative gap of ``tol``.
 
-    Parameters
-    ----------
-    problem : Problem
-        Connected; squared lengths of mean about 1, none of them 0.
-    n_columns : int, optional
-        Columns to begin with; where the way out of a saddle point needs more, there will be more.
-        By default as many as classical scaling of shortest paths asks for, and two.
-    start : ndarray of shape (n_points, r), optional
-        A factor to begin with; classical scaling of shortest paths by default.
-    tol : float
-        The relative gap to reach.
-    max_iter : int
-        Limit on steps.
-    report : function, optional
-        Called at each step with the new entries of the history.
-
-    Returns
-    -------
-    Unfolding
-        The best feasible factor and the weights of the best bound, each for itself.
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C.
+    It begins with ``start``, by default classical scaling of shortest paths, and ``n_columns``, by
+    default as many as that asks for, and two; where the way out of a saddle point needs more, there
+    will be more. ``report`` is called at each step with the new entries of the history. The result,
+    also after Ctrl-C, has the best feasible factor and the weights of the best bound, each for
+    itself.
     """
     began = time.perf_counter()
     edges = problem.edges
