@@ -35,8 +35,6 @@ from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
-__all__ = ["read_sets", "refuse_unfolded"]
-
 #: Names of columns by which a long table of sets is known, whatever stands between their words.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
 

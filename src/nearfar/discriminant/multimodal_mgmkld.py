@@ -155,8 +155,6 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         **SEARCH_PARAMETERS,
     }
 
-    eta_: float
-
     def __init__(
         self,
         n_components: int | None = None,

@@ -244,19 +244,6 @@ class PARDA(StatisticsLearner):
         "verbose": [boolean, integer(0)],
     }
 
-    classes_: NDArray[np.generic]
-    selection_: Literal["rows", "samples", "objective"]
-    divergences_: Matrix
-    initial_divergences_: Matrix
-    weights_: Matrix
-    targets_: Matrix
-    objective_: float
-    objectives_per_init_: Matrix
-    errors_per_init_: Matrix
-    best_init_: int
-    history_: dict[str, list[float]]
-    n_iter_: int
-
     def __init__(
         self,
         n_components: int | None = None,

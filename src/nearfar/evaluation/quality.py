@@ -27,17 +27,6 @@ from nearfar.blocks import row_blocks, squared_distances
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.search.exact_search import kneighbors
 
-__all__ = [
-    "embedding_quality",
-    "held_out_quality",
-    "local_continuity",
-    "local_trust",
-    "neighborhood_intersection",
-    "out_of_sample_consistency",
-    "procrustes_error",
-    "rank_trustworthiness",
-]
-
 
 def local_continuity(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15, *, without_stretched: float = 0.0

@@ -11,8 +11,6 @@ from sklearn.neighbors import KDTree
 from nearfar.blocks import row_blocks
 from nearfar.large_margin.triplet_loss import PairList, listed_distances, pair_list
 
-__all__ = ["find_impostors_tree"]
-
 
 def find_impostors_tree(
     Z: NDArray[np.floating[Any]],

@@ -109,10 +109,6 @@ class MVEMClassifier(NeighborVoter):
         "n_jobs": [none, integer(1), integer(high=-1)],
     }
 
-    neighborhood_: int
-    ridge_: float
-    errors_: Matrix
-
     def __init__(
         self,
         n_neighbors: int = 3,

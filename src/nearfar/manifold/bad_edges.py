@@ -11,8 +11,6 @@ from nearfar.arrays import Vector
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-__all__ = ["hitting_scores", "pruned_graph"]
-
 
 def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
     r"""The graph without the edges that a random walk along the others hardly takes.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-__all__ = ["clique_pairs", "squared_lengths"]
-
 
 def clique_pairs(
     graph: NeighborGraph, *, angles: bool = True, listed: NDArray[np.intp] | None = None

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.arrays import Floats, Matrix
+from nearfar.arrays import Floats
 from nearfar.base import Learner, LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.blocks import row_blocks
@@ -96,10 +96,6 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         "n_components": [integer(1)],
         **{name: kinds for name, kinds in KERNEL_PARAMETERS.items() if name != "n_directions"},
     }
-
-    embedding_: Floats
-    eigenvalues_: Matrix
-    negative_share_: float
 
     def __init__(
         self,

@@ -30,8 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
 
-__all__ = ["Ball", "MeanSplitBallTree"]
-
 
 class Ball(NamedTuple):
     """A node of the tree.

@@ -27,8 +27,6 @@ from nearfar.search.candidates import (
 )
 from nearfar.solvers.eigen import descending_eigh
 
-__all__ = ["early_abandon_kneighbors"]
-
 # Leading axes with this share of the variance go first, as one matrix product.
 _LEADING_SHARE = 0.9
 _FLOAT32 = np.dtype(np.float32)

@@ -31,9 +31,6 @@ from nearfar.search.candidates import (
     without_self,
 )
 
-__all__ = ["choose_search", "kneighbors", "radius_neighbors"]
-
-
 _FEW_SPARE = 2
 # By the greatest number of features, the rows from which trees beat blocks, and the queries that
 # repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times

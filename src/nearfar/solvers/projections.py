@@ -30,17 +30,6 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Matrix
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 
-__all__ = [
-    "Projected",
-    "alternating_projection",
-    "dykstra",
-    "gradient_alternating_projection",
-    "project_halfspace",
-    "project_hyperplane",
-    "project_psd",
-    "psd_factor",
-]
-
 Projection = Callable[[Matrix], Matrix]
 
 # Eigenvalues below this share of the largest are rounding, not rank.

@@ -18,8 +18,6 @@ from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbo
 from nearfar.state import Sizes, State
 from nearfar.words import count
 
-__all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph", "part_of_graph"]
-
 Mode = Literal["union", "mutual"]
 Disconnected = Literal["link", "raise"]
 
