@@ -13,7 +13,7 @@ Neighbours are sought exactly, in blocks; nothing of size n × n is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -251,15 +251,8 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
     1.0
     """
     inputs, outputs = _check(X, Y, n_neighbors)
-    of_inputs, near_inputs = kneighbors(inputs, n_neighbors=n_neighbors)
-    of_outputs, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
-    there = _lengths(outputs, near_inputs)
-    return {
-        "continuity": _agreement(of_inputs, there, 0.0),
-        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
-        "trust": _agreement(of_outputs, _lengths(inputs, near_outputs), 0.0),
-        "intersection": float(_shared(near_inputs, near_outputs).mean()),
-    }
+    near, seen = (kneighbors(points, n_neighbors=n_neighbors) for points in (inputs, outputs))
+    return _measures(near, seen, _lengths(outputs, near[1]), _lengths(inputs, seen[1]))
 
 
 def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
@@ -277,16 +270,11 @@ def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str
     pairs = np.array(D, dtype=np.float64)
     _, outputs = _check(pairs, Y, n_neighbors)
     np.fill_diagonal(pairs, np.inf)
-    near = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
-    of_outputs, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
-    there = _lengths(outputs, near)
-    of_inputs = np.take_along_axis(pairs, near, axis=1)
-    return {
-        "continuity": _agreement(of_inputs, there, 0.0),
-        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
-        "trust": _agreement(of_outputs, np.take_along_axis(pairs, near_outputs, axis=1), 0.0),
-        "intersection": float(_shared(near, near_outputs).mean()),
-    }
+    rows = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
+    near = np.take_along_axis(pairs, rows, axis=1), rows
+    seen = kneighbors(outputs, n_neighbors=n_neighbors)
+    here = np.take_along_axis(pairs, seen[1], axis=1)
+    return _measures(near, seen, _lengths(outputs, rows), here)
 
 
 def held_out_quality(
@@ -344,15 +332,11 @@ def held_out_quality(
                 f"{name} has {known.shape[1]} columns and {name}_new {other.shape[1]}; they must "
                 "agree."
             )
-    of_inputs, near_inputs = kneighbors(inputs, new, n_neighbors=n_neighbors)
-    of_outputs, near_outputs = kneighbors(outputs, placed, n_neighbors=n_neighbors)
-    there = _lengths(outputs, near_inputs, placed)
-    return {
-        "continuity": _agreement(of_inputs, there, 0.0),
-        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
-        "trust": _agreement(of_outputs, _lengths(inputs, near_outputs, new), 0.0),
-        "intersection": float(_shared(near_inputs, near_outputs).mean()),
-        "rank_trust": _new_rank_trust(inputs, new, near_outputs),
+    near = kneighbors(inputs, new, n_neighbors=n_neighbors)
+    seen = kneighbors(outputs, placed, n_neighbors=n_neighbors)
+    there, here = _lengths(outputs, near[1], placed), _lengths(inputs, seen[1], new)
+    return _measures(near, seen, there, here) | {
+        "rank_trust": _new_rank_trust(inputs, new, seen[1])
     }
 
 
@@ -562,6 +546,18 @@ def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None =
     return lengths
 
 
+def _measures(
+    near: tuple[Matrix, Indices], seen: tuple[Matrix, Indices], there: Matrix, here: Matrix
+) -> dict[str, float]:
+    """From lengths and rows of neighbours in the input and in the output, and the other lengths."""
+    return {
+        "continuity": _agreement(near[0], there, 0.0),
+        "continuity_without_stretched": _agreement(near[0], there, 0.01),
+        "trust": _agreement(seen[0], here, 0.0),
+        "intersection": float(_shared(near[1], seen[1]).mean()),
+    }
+
+
 def _agreement(own: Matrix, other: Matrix, without: float) -> float:
     """The squared cosine of two arrays of lengths, without those most stretched in the other."""
     a, b = own.ravel(), other.ravel()
@@ -634,5 +630,5 @@ def _moved(A: Matrix, B: Matrix, by: str) -> Matrix:
 
 def _placed(estimator: Any, rows: NDArray[Any]) -> NDArray[Any]:
     fitted = clone(estimator).fit(rows)
-    place: Callable[[Any], Any] = fitted.transform
-    return np.asarray(fitted.embedding_ if hasattr(fitted, "embedding_") else place(rows))
+    own = hasattr(fitted, "embedding_")
+    return np.asarray(fitted.embedding_ if own else fitted.transform(rows))

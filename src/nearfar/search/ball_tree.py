@@ -32,18 +32,9 @@ from nearfar.arrays import Indices, Matrix
 
 
 class Ball(NamedTuple):
-    """A node of the tree.
+    """A node of the tree: the mean of its points, their largest distance from it, and their rows.
 
-    Attributes
-    ----------
-    center : ndarray of shape (n_features,)
-        Mean of its points.
-    radius : float
-        Largest distance of its points from the centre.
-    rows : ndarray of int
-        Its points.
-    children : tuple of int
-        Two nodes, or none for a leaf.
+    ``children`` are two nodes, or none for a leaf.
     """
 
     center: Matrix
