@@ -30,6 +30,7 @@ from nearfar.datasets.delimited import (
     separator_of,
 )
 from nearfar.extras import require
+from nearfar.labels import is_na
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
@@ -595,11 +596,7 @@ def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def is_missing(value: Any) -> bool:
     """Whether it stands for no value: None, an empty text, NaN, NaT or pandas.NA."""
-    # NaN differs from itself; pandas.NA compares to NA, which has no truth value.
-    try:
-        return value is None or value == "" or bool(value != value)
-    except (TypeError, ValueError):
-        return True
+    return is_na(value) or bool(value == "")
 
 
 def tidy_labels(y: NDArray[Any]) -> NDArray[Any]:

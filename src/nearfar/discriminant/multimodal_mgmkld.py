@@ -192,9 +192,6 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "components_" in vars(self)
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the mixtures, then the subspace.
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
@@ -26,7 +25,7 @@ from nearfar.discriminant.searching import (
 )
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
-from nearfar.notices import warn
+from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.gaussian_divergences import (
@@ -364,11 +363,7 @@ class PARDA(StatisticsLearner):
             stop.components = keep(stop.found)
             raise
         if self.solver == "lbfgs" and not found.converged:
-            warn(
-                f"PARDA did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
-                "or tol to be content with less.",
-                ConvergenceWarning,
-            )
+            warn_of_limit("PARDA", self.max_iter)
         return keep(found)
 
     def _starts(self, gaussians: ClassObjectives, q: int, seed: int) -> Iterator[Matrix]:

@@ -9,12 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base.progress import report_of
-from nearfar.notices import warn
+from nearfar.notices import warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.solvers.gaussian_divergences import GaussianFamily
@@ -128,11 +127,7 @@ def search_components(
         stop.components = kept(stop.found)
         raise
     if not found.converged:
-        warn(
-            f"{type(learner).__name__} did not converge in {learner.max_iter} iterations, its "
-            "limit; raise max_iter, or tol to be content with less.",
-            ConvergenceWarning,
-        )
+        warn_of_limit(type(learner).__name__, learner.max_iter)
     return kept(found)
 
 

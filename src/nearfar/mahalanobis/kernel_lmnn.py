@@ -12,12 +12,12 @@ from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.base.progress import lent_channel
-from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
+from nearfar.mahalanobis.lmnn import LMNN, OverLMNN, lmnn_of
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
 
 
-class KernelLMNN(KernelCoordinates):
+class KernelLMNN(OverLMNN, KernelCoordinates):
     r"""Large margin nearest neighbours in the feature space of a kernel.
 
     With the map :math:`L = \Omega \Phi`, :math:`\Phi` holding the training points in feature
@@ -113,16 +113,6 @@ class KernelLMNN(KernelCoordinates):
         self.n_directions = n_directions
         self.estimator = estimator
 
-    @property
-    def n_neighbors(self) -> int:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).n_neighbors
-
-    @property
-    def push_weight(self) -> float:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).push_weight
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
@@ -149,8 +139,7 @@ class KernelLMNN(KernelCoordinates):
         self.classes_ = labels
         L = self.estimator_.components_.astype(np.float64)
         self.coefficients_ = L @ self._basis.T
-        for name in ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_"):
-            setattr(self, name, getattr(self.estimator_, name))
+        self._take_over(self.estimator_)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:

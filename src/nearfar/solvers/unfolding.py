@@ -208,6 +208,36 @@ def least_price(edges: Edges) -> float:
     return 1.0 / float(values[0])
 
 
+#: A step of a slack and of its multiplier.
+Move = tuple[Vector, Vector]
+
+
+@dataclass
+class Slack:
+    """A non-negative slack of each edge that counts ``sign · s`` beside its squared length.
+
+    Its multiplier is ``z``, with the dual constraint ``z = sign · w + price``.
+    """
+
+    sign: float
+    price: float
+    s: Vector
+    z: Vector
+
+    def excess(self, w: Vector) -> Vector:
+        """By how much the dual constraint is missed."""
+        return self.z - self.sign * w - self.price
+
+    def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
+        """Newton's step of s and z to s · z = aim, for a step of the weights."""
+        dz = self.sign * dw - excess
+        return (aim - correction - self.s * dz) / self.z - self.s, dz
+
+    def advance(self, primal: float, dual: float, move: Move) -> None:
+        """Take such parts of a step."""
+        self.s, self.z = self.s + primal * move[0], self.z + dual * move[1]
+
+
 # ---------------------------------------------------------------------- spectra
 
 
