@@ -22,6 +22,7 @@ from nearfar.datasets.tables import (
     as_file,
     as_strings,
     call_of,
+    feature_names_of,
     is_missing,
     key_for,
     missing_among,
@@ -247,14 +248,7 @@ def _from_arrays(
         sets = Sets(arrays[x], arrays["offsets"], names=names)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-    table = Table(where, sets)
-    if "feature_names" in arrays:
-        table.feature_names = as_strings(arrays["feature_names"])
-        if len(table.feature_names) != sets.n_features:
-            raise ValueError(
-                f"{where}: feature_names has {len(table.feature_names)} names for "
-                f"{sets.n_features} columns."
-            )
+    table = Table(where, sets, feature_names=feature_names_of(arrays, sets.n_features, where))
     for role, side in (("y", "target"), ("groups", "groups")):
         key = key_for(arrays, role, asked[side], where)
         if key is not None:
