@@ -4,7 +4,7 @@ from nearfar import LMNN, MGMKLD, MultimodalMGMKLD, all_estimators
 
 # Two fits instead of six and steps that end early show the same, and so do two starts of a search
 # instead of ten.
-ROUGH = LMNN(tol=1e-2, max_iter=10)
+ROUGH = LMNN(tol=1e-2, max_iter=30)
 SEARCH = {"n_init": 2, "tol": 1e-3}
 QUICK = {
     "BagOfWords": {"n_words": 20},
