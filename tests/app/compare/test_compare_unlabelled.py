@@ -14,7 +14,7 @@ import nearfar
 from nearfar import PCA, Isomap, compare
 from nearfar.app.cli import main
 from nearfar.app.compare.driver import answer
-from nearfar.app.compare.embeddings import MEASURED, neighbours_counted
+from nearfar.app.compare.embeddings import MEASURED, neighbors_counted
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.report import render
@@ -251,8 +251,8 @@ def test_one_fold_is_no_guide(roll):
 
 
 def test_neighbours_counted_grow_with_the_rows():
-    assert [neighbours_counted(n)[0] for n in (16, 250, 500, 10_000)] == [5, 5, 10, 15]
-    assert all(max(neighbours_counted(n)[1]) < n for n in (7, 16, 60, 500))
+    assert [neighbors_counted(n)[0] for n in (16, 250, 500, 10_000)] == [5, 5, 10, 15]
+    assert all(max(neighbors_counted(n)[1]) < n for n in (7, 16, 60, 500))
 
 
 def test_equal_seeds_give_equal_numbers(roll):

@@ -209,7 +209,7 @@ def choose_scaler(inputs: Matrix, scale: Scale, image: bool) -> tuple[Any, str]:
 # What is measured
 
 
-def neighbours_counted(n_train: int) -> tuple[int, tuple[int, ...]]:
+def neighbors_counted(n_train: int) -> tuple[int, tuple[int, ...]]:
     """How many neighbours rank, and how many are looked at besides.
 
     2 % of the training rows, from 5 to 15: more would reach beyond what is near in a small set.

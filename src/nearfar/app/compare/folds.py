@@ -126,7 +126,7 @@ def predict_all_k(
         labels = problem.labels(train)
         largest = min(MAX_K, len(train))
         chain = Pipeline(steps) if steps else None
-        if chain is not None and setting.neighbours:
+        if chain is not None and setting.neighbors:
             chain.set_params(learner__n_neighbors=largest)
         if not setting.votes:
             assert chain is not None
@@ -144,7 +144,7 @@ def predict_all_k(
             )
         else:
             mapped = None
-            if setting.neighbours:
+            if setting.neighbors:
                 assert chain is not None
                 chain.fit(known, labels)
                 fit_seconds = perf_counter() - began
@@ -424,16 +424,16 @@ def _flat_map(final: Predictions) -> dict[str, list[float]] | None:
         return None
     points, queries = (part.astype(np.float64) for part in final.mapped)
     queries = queries[shown_rows(len(queries))]
-    centre = points.mean(axis=0)
+    center = points.mean(axis=0)
     if points.shape[1] > 2:
         # Enough rows for two axes.
         sample = points[:: max(1, len(points) // 5000)]
-        axes = np.linalg.svd(sample - centre, full_matrices=False)[2][:2]
+        axes = np.linalg.svd(sample - center, full_matrices=False)[2][:2]
         # Signs by the largest entry, so that maps do not flip from run to run.
         axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-        flat = (queries - centre) @ axes.T
+        flat = (queries - center) @ axes.T
     else:
-        flat = queries - centre
+        flat = queries - center
     if flat.shape[1] == 1:
         flat = np.column_stack([flat, np.zeros(len(flat))])
     return {"x": flat[:, 0].tolist(), "y": flat[:, 1].tolist()}

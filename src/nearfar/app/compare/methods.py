@@ -48,14 +48,14 @@ class Setting:
     estimator: Any
 
     @property
-    def neighbours(self) -> bool:
+    def neighbors(self) -> bool:
         """Whether those vote that the estimator finds, not those that are nearest after its map."""
         return isinstance(self.estimator, NeighborVoter) and self.estimator.votes
 
     @property
     def votes(self) -> bool:
         """Whether neighbours vote, and k is to be tuned."""
-        return self.neighbours or not hasattr(self.estimator, "predict")
+        return self.neighbors or not hasattr(self.estimator, "predict")
 
     def steps(self, prepare: Any) -> list[tuple[str, Any]]:
         """Named steps, unfitted, that do something."""

@@ -14,7 +14,7 @@ import numpy as np
 FORMAT = 1
 Method = dict[str, Any]
 # Neighbours of a row, and rows of each kind in the sample.
-NEIGHBOURS = 5
+NEIGHBORS = 5
 SAMPLE = 6  # rows of each kind
 POINTS = 4000  # in all maps together; the folds of the strips are counted apart
 MAPS = 12
@@ -346,7 +346,7 @@ def by_kind(changes: list[Change]) -> dict[str, list[Change]]:
 
 def _with_labels(found: Any, labels: dict[int, int]) -> list[tuple[int, int]]:
     """Neighbours with their labels; none at all when one is unknown, which would mislead."""
-    rows = (found or [])[:NEIGHBOURS]
+    rows = (found or [])[:NEIGHBORS]
     return [(row, labels[row]) for row in rows] if all(row in labels for row in rows) else []
 
 

@@ -203,7 +203,7 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
         "legend": legend,
         "ramp": ramp,
         "unknown": bool((codes == UNKNOWN).any()) and color is not None,
-        "cycled": len(legend) > charts.COLOURS,
+        "cycled": len(legend) > charts.COLORS,
         "n_edges": 0 if edges is None else len(edges),
         "n_neighbors": document["n_neighbors"],
         "shown": n,
@@ -309,7 +309,7 @@ def _static(
     for code in np.unique(codes).tolist():
         spots = np.round(at[codes == code], 1).tolist()
         name = "unknown" if code == UNKNOWN else f"n{code}" if numbers else f"s{code % 10}"
-        shape = charts.SHAPES[code // charts.COLOURS % len(charts.SHAPES)]
+        shape = charts.SHAPES[code // charts.COLORS % len(charts.SHAPES)]
         if numbers or code == UNKNOWN or not shape:
             d = "".join(f"M{x:g} {y:g}h0" for x, y in spots)
             paths.append(tag("path", class_=f"dot {name}", d=d, stroke_width=2 * size))

@@ -123,9 +123,9 @@ def pictures_view(comparison: Comparison) -> View:
     names = [m["name"] for m in comparison.methods if m["name"] in found["methods"]][:PICTURES]
     if not names:
         return {"empty": "There is no picture: no method placed the rows of the first fold."}
-    colour = comparison["colour"]
+    color = comparison["colour"]
     n_rows = len(found["rows"])
-    codes = (list(colour["codes"]) + [None] * n_rows)[:n_rows]
+    codes = (list(color["codes"]) + [None] * n_rows)[:n_rows]
     first: Any = None
     pictures = []
     for name in names:
@@ -142,7 +142,7 @@ def pictures_view(comparison: Comparison) -> View:
                 "role": method["role"],
                 "recommended": bool(method["recommended"]),
                 "kept": percent(method.get("kept")),
-                "svg": _picture(turned, codes, colour["kind"], n_rows - found["held_out"], label),
+                "svg": _picture(turned, codes, color["kind"], n_rows - found["held_out"], label),
             }
         )
     return {
@@ -153,10 +153,10 @@ def pictures_view(comparison: Comparison) -> View:
         "held_out": found["held_out"],
         "total": comparison.data["n_rows"],
         "flat": comparison.protocol["n_components"] in (None, 1, 2),
-        "colour": cut(colour["name"], 40),
-        "legend": _legend(colour),
-        "scale": colour["kind"] == "scale",
-        "ends": [f"{end:.4g}" for end in pair(colour["ends"]) or ()],
+        "colour": cut(color["name"], 40),
+        "legend": _legend(color),
+        "scale": color["kind"] == "scale",
+        "ends": [f"{end:.4g}" for end in pair(color["ends"]) or ()],
     }
 
 
@@ -200,15 +200,15 @@ def _prefix(kind: str) -> str:
 
 
 def _wheel(kind: str) -> int:
-    return STEPS if kind == "scale" else charts.COLOURS
+    return STEPS if kind == "scale" else charts.COLORS
 
 
-def _legend(colour: View) -> list[View]:
-    if colour["kind"] == "scale":
+def _legend(color: View) -> list[View]:
+    if color["kind"] == "scale":
         return []
     return [
-        {"name": cut(name, 30) or "(empty)", "swatch": charts.swatch(code % charts.COLOURS)}
-        for code, name in enumerate(colour["names"][:LEGEND])
+        {"name": cut(name, 30) or "(empty)", "swatch": charts.swatch(code % charts.COLORS)}
+        for code, name in enumerate(color["names"][:LEGEND])
     ]
 
 

@@ -10,7 +10,7 @@ from nearfar.app.report import sections
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.embeddings import embeddings_view
 from nearfar.app.report.maps import maps_view
-from nearfar.app.report.neighbours import neighbours_view
+from nearfar.app.report.neighbors import neighbors_view
 from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.picture import kind_picture
 
@@ -93,7 +93,7 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "data": sections.data_view(comparison),
         "leaderboard": sections.leaderboard_view(comparison),
         "paired": sections.paired_view(comparison),
-        "neighbours": neighbours_view(comparison),
+        "neighbours": neighbors_view(comparison),
         "classes": sections.classes_view(comparison),
         "maps": {} if picture else maps_view(comparison),
         "picture": picture,

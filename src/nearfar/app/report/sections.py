@@ -555,11 +555,11 @@ def _stability(ranks: Any) -> View | None:
     folds, width = ranks.shape
     if folds < 2 or width < 2:
         return None
-    centred = ranks - ranks.mean(axis=1, keepdims=True)
-    norms = np.linalg.norm(centred, axis=1)
+    centered = ranks - ranks.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(centered, axis=1)
     if not norms.all():
         return None
-    correlations = (centred @ centred.T) / np.outer(norms, norms)
+    correlations = (centered @ centered.T) / np.outer(norms, norms)
     mean = float(correlations[np.triu_indices(folds, 1)].mean())
     words = [(0.9, "very stable"), (0.7, "stable"), (0.4, "partly stable"), (-1.1, "unstable")]
     word = next(word for bound, word in words if mean >= bound)
