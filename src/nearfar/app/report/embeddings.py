@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.app.report import charts, sections
+from nearfar.app.report import charts
+from nearfar.app.report.answer import answer_view, difference_figure
+from nearfar.app.report.board import LEARNERS, METHODS, board, sort_keys
 from nearfar.app.report.comparison import Comparison, Method
+from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.markup import Markup, tag
 from nearfar.app.report.page import figure
 from nearfar.app.report.words import (
@@ -38,7 +41,7 @@ def embeddings_view(comparison: Comparison) -> View:
     """Everything the template of embeddings asks for."""
     return {
         "answer": _answer(comparison),
-        "data": sections.data_view(comparison),
+        "data": data_view(comparison),
         "scaling": cut(comparison.protocol["scaling"], 300),
         "leaderboard": leaderboard_view(comparison),
         "pictures": pictures_view(comparison),
@@ -49,7 +52,7 @@ def embeddings_view(comparison: Comparison) -> View:
 
 
 def _answer(comparison: Comparison) -> View:
-    view = sections.answer_view(comparison)
+    view = answer_view(comparison)
     return view | {"word": VERDICTS[view["verdict"]], "figures": _figures(comparison)}
 
 
@@ -61,13 +64,13 @@ def _figures(comparison: Comparison) -> list[View]:
         figure(
             f"{comparison.label(method['name'])} keeps",
             percent(method["kept"]),
-            sections.said_interval(comparison, method["interval"]),
+            comparison.said_interval(method["interval"]),
         )
         for method in ((named,) if named is reference else (named, reference))
         if method is not None and number(method.get("kept")) is not None
     ]
     if named is not reference:
-        figures += sections.difference_figure(comparison, named)
+        figures += difference_figure(comparison, named)
     chance = comparison.protocol["chance"]
     if number(chance) is not None:
         note = "what rows thrown at random would keep"
@@ -79,8 +82,8 @@ def leaderboard_view(comparison: Comparison) -> View:
     """All methods, finished or not, what keeps most first."""
     if not comparison.methods:
         return {"empty": "No method was run."}
-    shown = comparison.methods[: sections.METHODS]
-    return sections.board(comparison, _cells, ticks=3, note=600) | {
+    shown = comparison.methods[:METHODS]
+    return board(comparison, _cells, ticks=3, note=600) | {
         "certified": any(number(m.get("gap")) is not None for m in shown),
         "neighbours": comparison.protocol["n_neighbors"],
     }
@@ -96,7 +99,7 @@ def _cells(method: Method) -> View:
         "unstretched": _decimals(method.get("continuity_without_stretched")),
         "ranks": _decimals(method.get("rank_trust")),
         "gap": _gap(number(method.get("gap"))),
-        "sort": sections.sort_keys(
+        "sort": sort_keys(
             method, "kept", "kept_fitted", "trust", "continuity", "rank_trust", "gap"
         ),
     }
@@ -242,7 +245,7 @@ def counts_view(comparison: Comparison) -> View:
                     for c in counts
                 ],
             }
-            for m in methods[: sections.LEARNERS]
+            for m in methods[:LEARNERS]
         ],
     }
 
@@ -279,7 +282,7 @@ def spectra_view(comparison: Comparison) -> View:
 
 
 def _protocol(comparison: Comparison) -> View:
-    view = sections.protocol_view(comparison)
+    view = protocol_view(comparison)
     gain = number(comparison.protocol["min_gain"])
     settings = [
         f"{comparison.label(m['name'])} {m['setting']}"
