@@ -332,7 +332,5 @@ def known_estimators() -> dict[str, type[Estimator]]:
         try:
             found.setdefault(point.name, point.load())
         except Exception as error:  # another package's trouble must not become ours
-            warn(
-                f"The learner {point.name!r} of another package cannot be loaded: {error}",
-            )
+            warn(f"The learner {point.name!r} of another package cannot be loaded: {error}")
     return found

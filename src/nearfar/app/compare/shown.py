@@ -86,21 +86,13 @@ _EMPTY: dict[str, Any] = {
 }
 _EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
 _EMPTY_METHOD: Method = {
+    **dict.fromkeys(("reason", "error", "interval", "difference", "difference_interval", "p_holm")),
+    **dict.fromkeys(("fit_seconds", "tune_seconds", "predict_seconds", "peak_mb")),
     "name": "",
     "label": "",
     "role": "learner",
     "status": "done",
-    "reason": None,
     "folds_done": 0,
-    "error": None,
-    "interval": None,
-    "difference": None,
-    "difference_interval": None,
-    "p_holm": None,
-    "fit_seconds": None,
-    "tune_seconds": None,
-    "predict_seconds": None,
-    "peak_mb": None,
     "not_converged": 0,
     "recommended": False,
     "results": [],

@@ -194,12 +194,7 @@ def write_embedding(
 
 
 def fit_watched(
-    learner: Learner,
-    X: Any,
-    progress: FitProgress,
-    *,
-    asked: int | None = None,
-    noun: str = "row",
+    learner: Learner, X: Any, progress: FitProgress, *, asked: int | None = None, noun: str = "row"
 ) -> tuple[list[str], bool]:
     """Fit; what was warned of, and whether Ctrl-C ended it with something to show."""
     stopped = False

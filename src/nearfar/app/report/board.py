@@ -50,14 +50,12 @@ def leaderboard_view(comparison: Comparison) -> View:
         "measure": comparison.measure,
         "nested": None if not nested else _nested(comparison, nested),
         "inside": comparison.inside,
-        "any_not_converged": any(m["not_converged"] for m in methods),
         "any_context": any(m["role"] == "context" for m in methods),
     }
 
 
 def _leaderboard_cells(method: Method) -> View:
     return {
-        "stopped": method["status"] == "failed",
         "setting": _usual_setting(method) if method["role"] == "reference" else "",
         "error": percent(method["error"]),
         "p": p_value(method["p_holm"]),

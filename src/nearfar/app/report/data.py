@@ -92,10 +92,7 @@ def protocol_view(comparison: Comparison) -> View:
         ("Test" if fixed else "Folds", cut(protocol["scheme"], 200)),
         ("Seed", whole(protocol["seed"])),
         ("Measure", cut(protocol["measure"], 80)),
-        (
-            "Intervals",
-            f"{comparison.confidence}, {f'over the {tested(noun)}' if fixed else shared}",
-        ),
+        ("Intervals", f"{comparison.confidence}, {over}"),
         ("Smallest gain that counts", gain is not None and f"{percent(gain)} of the error"),
         ("Tuning", ": ".join(filter(None, tuning))),
         ("Time budget", "none" if budget is None else _with_unit(budget)),
@@ -114,7 +111,6 @@ def protocol_view(comparison: Comparison) -> View:
         "plan": cut_list(protocol["plan"], LINES),
         "command": cut_lines(comparison["command"], 4000).strip(),
         "code": cut_lines(comparison["code"]).strip("\n"),
-        "fixed": fixed,
         "folds": _folds(comparison),
         "folds_more": max(0, len(comparison["folds"]) - FOLDS),
     }

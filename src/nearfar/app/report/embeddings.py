@@ -13,14 +13,7 @@ from nearfar.app.report.comparison import Comparison, Method
 from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.markup import Markup, tag
 from nearfar.app.report.page import figure
-from nearfar.app.report.words import (
-    NONE,
-    cut,
-    listed,
-    number,
-    pair,
-    percent,
-)
+from nearfar.app.report.words import NONE, cut, listed, number, pair, percent
 
 View = dict[str, Any]
 
@@ -30,11 +23,7 @@ SIZE = 240.0
 STEPS = 9
 SPECTRA = 6
 
-VERDICTS = {
-    "use": "Use this embedding",
-    "keep": "Keep PCA",
-    "unsure": "Cannot tell",
-}
+VERDICTS = {"use": "Use this embedding", "keep": "Keep PCA", "unsure": "Cannot tell"}
 
 
 def embeddings_view(comparison: Comparison) -> View:
@@ -181,10 +170,11 @@ def _turned(spots: Any, model: Any) -> Any:
 def _picture(spots: Any, codes: list[Any], kind: str, n_fitted: int, label: str) -> Markup:
     spots = charts.fitted(spots, SIZE)
     radius = 2.4 if len(spots) > 200 else 3.2
+    prefix, wheel = ("q", STEPS) if kind == "scale" else ("c", charts.COLORS)
     marks = []
     for i, (x, y) in enumerate(spots.tolist()):
         code = codes[i]
-        name = "none" if not isinstance(code, int) else f"{_prefix(kind)}{code % _wheel(kind)}"
+        name = "none" if not isinstance(code, int) else f"{prefix}{code % wheel}"
         held = " held" if i >= n_fitted else ""
         marks.append(tag("circle", class_=name + held, cx=round(x, 1), cy=round(y, 1), r=radius))
     said = f"{label}: where it places {len(spots):,} rows"
@@ -196,14 +186,6 @@ def _picture(spots: Any, codes: list[Any], kind: str, n_fitted: int, label: str)
         role="img",
         aria_label=said,
     )
-
-
-def _prefix(kind: str) -> str:
-    return "q" if kind == "scale" else "c"
-
-
-def _wheel(kind: str) -> int:
-    return STEPS if kind == "scale" else charts.COLORS
 
 
 def _legend(color: View) -> list[View]:
@@ -235,11 +217,9 @@ def counts_view(comparison: Comparison) -> View:
                 "cells": [
                     {
                         "value": percent(m["by_neighbors"].get(c)),
-                        "best": (m["by_neighbors"].get(c) or 0.0) >= best[c],
+                        "best": (share := number(m["by_neighbors"].get(c)) or 0.0) >= best[c],
                         "bar": charts.bar(
-                            number(m["by_neighbors"].get(c)) or 0.0,
-                            1.0,
-                            f"{comparison.label(m['name'])}, {c} neighbours",
+                            share, 1.0, f"{comparison.label(m['name'])}, {c} neighbours"
                         ),
                     }
                     for c in counts

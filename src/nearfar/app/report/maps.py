@@ -76,11 +76,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
 
 
 def _marks(
-    places: dict[str, Any],
-    chosen: list[int],
-    classes: list[Any],
-    guesses: list[Any],
-    size: float,
+    places: dict[str, Any], chosen: list[int], classes: list[Any], guesses: list[Any], size: float
 ) -> list[Markup]:
     """One mark a point."""
     xs, ys = places.get("x") or [], places.get("y") or []

@@ -78,11 +78,7 @@ class EmbeddingKind(Kind):
         """Shuffled folds, or the user's own."""
         asked = self.question
         return make_unlabelled_scheme(
-            len(self.inputs),
-            repeats=repeats,
-            seed=asked.random_state,
-            cv=asked.cv,
-            X=self.rows,
+            len(self.inputs), repeats=repeats, seed=asked.random_state, cv=asked.cv, X=self.rows
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:
