@@ -127,6 +127,7 @@ def test_a_question_is_handed_through_few_modules_and_never_upward(tmp_path, mon
     sys.setprofile(watch)
     try:
         words = ["--repeats", "1", "--tuning", "k", "--in-process", "--methods", "lda"]
+        words.append("--no-context")
         assert main(["compare", "iris.npz", *words]) == 0
     finally:
         sys.setprofile(None)

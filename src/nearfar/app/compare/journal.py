@@ -106,11 +106,7 @@ class Journal:
         if self._begun:
             return
         self._begun = True
-        header = {
-            "nearfar_journal": _FORMAT,
-            "fingerprint": self.fingerprint,
-            "tuning": tuning,
-        }
+        header = {"nearfar_journal": _FORMAT, "fingerprint": self.fingerprint, "tuning": tuning}
         known = [
             _line(method, result)
             for method, results in self.results.items()

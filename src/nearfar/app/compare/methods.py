@@ -48,14 +48,14 @@ class Setting:
     estimator: Any
 
     @property
-    def neighbours(self) -> bool:
+    def neighbors(self) -> bool:
         """Whether those vote that the estimator finds, not those that are nearest after its map."""
         return isinstance(self.estimator, NeighborVoter) and self.estimator.votes
 
     @property
     def votes(self) -> bool:
         """Whether neighbours vote, and k is to be tuned."""
-        return self.neighbours or not hasattr(self.estimator, "predict")
+        return self.neighbors or not hasattr(self.estimator, "predict")
 
     def steps(self, prepare: Any) -> list[tuple[str, Any]]:
         """Named steps, unfitted, that do something."""
@@ -332,7 +332,5 @@ def known_estimators() -> dict[str, type[Estimator]]:
         try:
             found.setdefault(point.name, point.load())
         except Exception as error:  # another package's trouble must not become ours
-            warn(
-                f"The learner {point.name!r} of another package cannot be loaded: {error}",
-            )
+            warn(f"The learner {point.name!r} of another package cannot be loaded: {error}")
     return found
