@@ -22,7 +22,16 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.folds import map_through, some_of, texts_of
-from nearfar.app.compare.methods import Method, Role, Scale, Setting, by_name, label_of, of_rows
+from nearfar.app.compare.methods import (
+    Method,
+    Role,
+    Scale,
+    Setting,
+    by_name,
+    label_of,
+    of_rows,
+    refuse_class,
+)
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
@@ -131,11 +140,7 @@ def _made(learner: type[Estimator], *, n_components: int, seed: int) -> tuple[Es
 
 
 def _method(name: str, estimator: Any, scaler: Any, role: Role) -> Method:
-    if isinstance(estimator, type):
-        raise ValueError(
-            f"methods[{name!r}] is the class {estimator.__name__}; give an object: "
-            f"{estimator.__name__}()."
-        )
+    refuse_class(name, estimator)
     if not hasattr(estimator, "fit") or not hasattr(estimator, "transform"):
         raise ValueError(
             f"methods[{name!r}] is {estimator!r}, which has no fit with a transform for new rows."
