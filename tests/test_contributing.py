@@ -133,17 +133,28 @@ def test_the_common_tests_find_them(copy):
     assert "test_stub_names_every_learner_and_summary_of_the_rooms PASSED" in out
 
 
-def test_the_list_of_methods_names_them(copy):
-    out = python(copy, "-m", "nearfar", "methods")
-    for name in FILES:
-        assert re.search(rf"^  {name.lower()} ", out, re.M), name
-
-
 QUICK = "--repeats 1 --tuning k --no-context --in-process --out a.html --force"
+MARK = "---- next"
+SAVE = """
+X, y = KINDS[{input!r}].data()
+fitted = nearfar.{name}().fit(X, y)
+nearfar.save(fitted, "model.nf", force=True)
+np.testing.assert_array_equal(used(nearfar.load("model.nf"), X), used(fitted, X))
+print("{name} came back")
+"""
 
 
-def test_compare_takes_them_by_name(copy):
-    lines = ["from nearfar.app.cli import main"]
+@pytest.fixture(scope="module")
+def printed(copy):
+    """What one process prints that lists, compares, saves and documents them."""
+    lines = [
+        "import sys",
+        "import numpy as np, nearfar",
+        "from nearfar.app.cli import main",
+        "from nearfar.contract import KINDS, used",
+        "assert main(['methods']) == 0",
+        f"print({MARK!r})",
+    ]
     for number, name in enumerate(FILES):
         samples, y = KINDS[INPUT.get(name, "vectors")].data()
         file = copy / f"{number}.npz"
@@ -153,30 +164,21 @@ def test_compare_takes_them_by_name(copy):
             np.savez(file, X=samples, y=y)
         words = ["compare", file.name, "--methods", name.lower(), *QUICK.split()]
         lines.append(f"assert main({words}) == 0")
-    out = python(copy, "-c", "\n".join(lines))
-    for name in FILES:
-        assert re.search(rf"^\W*{name}\b.*\d", out, re.M), name
+    lines.append(f"print({MARK!r})")
+    lines += [SAVE.format(name=name, input=INPUT.get(name, "vectors")) for name in FILES]
+    lines.append(f"print({MARK!r})")
+    lines += ["sys.path.insert(0, 'docs/_ext')", "import estimator_lists"]
+    lines.append("print(estimator_lists.reference_text())")
+    parts = python(copy, "-c", "\n".join(lines)).split(f"{MARK}\n")
+    return dict(zip(("methods", "compare", "save", "pages"), parts, strict=True))
 
 
-SAVE = """
-X, y = KINDS[{input!r}].data()
-fitted = nearfar.{name}().fit(X, y)
-nearfar.save(fitted, "model.nf", force=True)
-np.testing.assert_array_equal(used(nearfar.load("model.nf"), X), used(fitted, X))
-"""
-
-
-def test_model_files_hold_them(copy):
-    lines = "import numpy as np, nearfar\nfrom nearfar.contract import KINDS, used\n"
-    parts = [SAVE.format(name=name, input=INPUT.get(name, "vectors")) for name in FILES]
-    python(copy, "-c", lines + "".join(parts))
-
-
-def test_the_pages_list_them(copy):
-    code = "import sys; sys.path.insert(0, 'docs/_ext'); import estimator_lists"
-    out = python(copy, "-c", f"{code}; print(estimator_lists.reference_text())")
-    for name in FILES:
-        assert re.search(rf"^   {name}$", out, re.M), name
+@pytest.mark.parametrize("name", FILES)
+def test_list_comparison_model_files_and_pages_know_them(printed, name):
+    assert re.search(rf"^  {name.lower()} ", printed["methods"], re.M)
+    assert re.search(rf"^\W*{name}\b.*\d", printed["compare"], re.M)
+    assert f"{name} came back\n" in printed["save"]
+    assert re.search(rf"^   {name}$", printed["pages"], re.M)
 
 
 def test_the_guide_is_short():

@@ -65,7 +65,7 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     if labels.ndim != 1:
         raise ValueError(f"{name} should be a 1d array of labels; got shape {labels.shape}.")
     if labels.dtype.kind == "O":
-        bad = np.fromiter((_is_missing(label) for label in labels), bool, labels.size)
+        bad = np.fromiter((is_na(label) for label in labels), bool, labels.size)
         if bad.any():
             raise ValueError(_missing(name, int(np.argmax(bad))))
         labels = _unify(labels)
@@ -87,12 +87,11 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     return labels
 
 
-def _is_missing(label: Any) -> bool:
+def is_na(label: Any) -> bool:
+    """Whether it is None, NaN, NaT or pandas.NA."""
     # NaN is not equal to itself; pandas.NA gives NA, which has no truth value.
-    if label is None:
-        return True
     try:
-        return bool(label != label)
+        return label is None or bool(label != label)
     except (TypeError, ValueError):
         return True
 

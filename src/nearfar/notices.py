@@ -19,6 +19,17 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=_level())
 
 
+def warn_of_limit(name: str, max_iter: int, whose: str = "its limit") -> None:
+    """Warn that a method was stopped by its number of iterations."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    warn(
+        f"{name} did not converge in {max_iter} iterations, {whose}; raise max_iter, or tol to be "
+        "content with less.",
+        ConvergenceWarning,
+    )
+
+
 def _level() -> int:
     level, frame = 2, sys._getframe(2)
     while frame.f_back is not None and _is_between(frame.f_code.co_filename, frame.f_globals):

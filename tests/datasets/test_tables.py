@@ -146,6 +146,11 @@ def test_bad_npz_says_what_is_wrong(tmp_path, arrays, words):
         read_table(tmp_path / "a.npz")
 
 
+def test_npz_with_several_keys_for_labels_takes_the_one_that_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", X=NUMBERS, y=ANIMALS, target=np.arange(N) % 2)
+    assert read_table(tmp_path / "a.npz", target="target").y.tolist() == [0, 1] * (N // 2)
+
+
 def test_npz_keys_can_be_named(tmp_path):
     np.savez(tmp_path / "a.npz", X=NUMBERS, y=ANIMALS, kind=np.arange(N) % 2, who=np.arange(N) % 5)
     table = read_table(tmp_path / "a.npz", target="kind", groups="who")

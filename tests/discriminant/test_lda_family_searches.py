@@ -428,7 +428,7 @@ def test_units_of_the_features_change_nothing(learner):
 @every_search
 @pytest.mark.filterwarnings("ignore")
 def test_singular_classes_stay_finite_or_raise_with_advice(learner):
-    learner = clone(learner).set_params(max_iter=60)
+    learner = clone(learner).set_params(max_iter=25)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 20)), np.arange(30) % 3  # 10 rows a class
     assert np.isfinite(learner.fit(X, y).transform(X)).all()
@@ -443,7 +443,7 @@ def test_singular_classes_stay_finite_or_raise_with_advice(learner):
 @every_search
 @pytest.mark.filterwarnings("ignore")
 def test_hard_data_give_finite_maps_or_clear_errors(learner):
-    learner = clone(learner).set_params(max_iter=60)
+    learner = clone(learner).set_params(max_iter=25)
     rng = np.random.default_rng(0)
     X, y = unequal()
     hard = {

@@ -336,15 +336,15 @@ def test_mgmkld_is_mgmd_with_that_divergence():
 
 def test_any_generator_can_be_given():
     X, y = make_class_separation(random_state=0)
-    by_name = GADA(1, divergence="l2", mean="arithmetic").fit(X, y)
+    by_name = GADA(1, divergence="l2", mean="arithmetic", n_init=2).fit(X, y)
     squares = Bregman(lambda x: x**2 / 2, lambda p: p, np.ones_like)
-    by_generator = GADA(1, divergence=squares, mean="arithmetic").fit(X, y)
+    by_generator = GADA(1, divergence=squares, mean="arithmetic", n_init=2).fit(X, y)
     assert by_generator.objective_ == pytest.approx(by_name.objective_, rel=1e-4)
     assert projector_distance(span(by_name), span(by_generator)) < 1e-3
     half = Bregman(
         lambda x: 2 / 3 * (1 + x / 2) ** 3, lambda p: 2 * (np.sqrt(p) - 1), lambda p: p**-0.5
     )
-    assert (GADA(1, divergence=half).fit(X, y).divergences_[off_diagonal(3)] > 0).all()
+    assert (GADA(1, divergence=half, n_init=2).fit(X, y).divergences_[off_diagonal(3)] > 0).all()
 
 
 def test_priors_count():
@@ -394,10 +394,13 @@ def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
 
 
 def mean_errors(make, learners, n_seeds=6):
+    """Errors over some draws; two starts of a search find what five do."""
     errors = {name: [] for name in learners}
     for seed in range(n_seeds):
         X, y = make(seed)
         for name, learner in learners.items():
+            if "n_init" in learner.get_params():
+                learner.set_params(n_init=2)
             errors[name].append(gaussian_score_error(learner.fit(X, y).transform(X), y))
     return {name: np.mean(values) for name, values in errors.items()}
 
@@ -433,7 +436,7 @@ def test_both_at_once():
 
 def test_published_levels_on_the_calibrated_five_class_generator():
     lda, gain = np.zeros(3), []
-    n_groups = 40
+    n_groups = 20
     for group in range(n_groups):
         X, y, Xt, yt = make_five_classes(random_state=group)
         statistics = ClassStatistics().partial_fit(X, y)

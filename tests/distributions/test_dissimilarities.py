@@ -550,6 +550,24 @@ def test_dask_blocks_hold_the_same_numbers(make):
     np.testing.assert_allclose(new, whole[BR][:4], rtol=1e-9, atol=1e-7)
 
 
+@pytest.mark.parametrize("make", [thin_gaussians, lambda: random_gaussians(25, 3)])
+def test_dask_blocks_go_to_another_process_and_hold_the_same_numbers(make):
+    """As a scheduler sends them: each task by itself, as bytes."""
+    pytest.importorskip("dask.array")
+    cloudpickle = pytest.importorskip("cloudpickle")
+    gaussians = make()
+    names = ["kl", BR, B]
+    whole = dissimilarity(gaussians, metric=names)
+    lazy = dissimilarity(gaussians, metric=names, chunks=9)
+    new = dissimilarity(gaussians[:4], gaussians, names, chunks=20)
+    for name in names:
+        sent = [cloudpickle.loads(cloudpickle.dumps(blocks[name])) for blocks in (lazy, new)]
+        found = [blocks.compute(scheduler="synchronous") for blocks in sent]
+        np.testing.assert_allclose(found[0], whole[name], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found[1], whole[name][:4], rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.slow  # the test before sends the same blocks as bytes, without a cluster
 def test_two_worker_processes_compute_the_same_numbers(tmp_path):
     distributed = pytest.importorskip("distributed")
     stacks = [random_gaussians(25, 3), thin_gaussians()]

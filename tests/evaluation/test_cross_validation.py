@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn
+from joblib import parallel_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
@@ -163,9 +164,11 @@ def test_groups_frames_and_parallel_folds():
     one = cross_validate(
         RCA(), frame, pd.Series(WINE_Y), supervision=KNOWN, groups=groups, cv=GroupKFold(3)
     )
-    two = cross_validate(
-        RCA(), WINE, WINE_Y, supervision=KNOWN, groups=groups, cv=GroupKFold(3), n_jobs=2
-    )
+    # Processes that are forked where they can be: others would import everything again.
+    with parallel_config(backend="multiprocessing"):
+        two = cross_validate(
+            RCA(), WINE, WINE_Y, supervision=KNOWN, groups=groups, cv=GroupKFold(3), n_jobs=2
+        )
     np.testing.assert_allclose(one["test_score"], two["test_score"])
 
 

@@ -139,7 +139,7 @@ def sdp_optimum(X, y, targets, mu=0.5):
     return task.value
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_objective_reaches_the_optimum_of_the_semidefinite_program(seed):
     X, y = problem(seed)
     scaled, _ = problem(seed, scales=(1, 3, 10, 30))
@@ -447,7 +447,7 @@ def test_ten_thousand_points_stay_below_a_gigabyte():
     tracemalloc.start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        LMNN(max_iter=60).fit(X, y)
+        LMNN(max_iter=25).fit(X, y)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1e9

@@ -341,7 +341,7 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
     X = X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
     sign = 1.0 if objective == "max" else -1.0
     mvu = MVU(
-        n_neighbors=k, constraints=constraints, objective=objective, solver=solver, max_iter=60
+        n_neighbors=k, constraints=constraints, objective=objective, solver=solver, max_iter=25
     ).fit(X)
     i, j = mvu.edges_.T
     D = ((X[i] - X[j]) ** 2).sum(axis=1)

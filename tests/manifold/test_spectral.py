@@ -861,10 +861,10 @@ def test_random_projections_keep_squared_lengths_on_average(kind):
     spreads = []
     for q in (4, 16):
         squares = []
-        for seed in range(400):
+        for seed in range(144):
             learner = RandomProjection(q, kind=kind, random_state=seed).fit(x)
             squares.append(learner.pair_distance(x[None])[0] ** 2)
-        assert np.mean(squares) == pytest.approx(1, abs=5 * np.std(squares) / 20)
+        assert np.mean(squares) == pytest.approx(1, abs=5 * np.std(squares) / 12)
         spreads.append(np.std(squares))
     assert spreads[1] < 0.7 * spreads[0]
 

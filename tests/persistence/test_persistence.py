@@ -629,31 +629,33 @@ def test_describe_tells_what_is_in_a_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("model", "rows"),
+    ("model", "given", "rows"),
     [
-        (KNNClassifier(LDA()), 0),
-        (LMNN().fit(X, Y), 0),
-        (Euclidean().fit(X), 0),
-        (MultiPassLMNN(n_passes=1).fit(X, Y), 0),
-        (EnergyClassifier(LMNN()), 0),
-        (EnergyClassifier().fit(X, Y), len(X)),
-        (MultiMetricLMNN(validation_fraction=0.5, patience=1).fit(X, Y), len(X)),
-        (KernelLMNN(), 0),
-        (KernelLMNN(estimator=LMNN(tol=1e-3)).fit(X, Y), len(X)),
-        (KernelDA(n_landmarks=21).fit(X, Y), 21),
-        (MinimumMahalanobisClassifier().fit(X, Y), 0),
+        (KNNClassifier(LDA()), None, 0),
+        (LMNN(), (X, Y), 0),
+        (Euclidean(), (X,), 0),
+        (MultiPassLMNN(n_passes=1), (X, Y), 0),
+        (EnergyClassifier(LMNN()), None, 0),
+        (EnergyClassifier(), (X, Y), len(X)),
+        (MultiMetricLMNN(validation_fraction=0.5, patience=1), (X, Y), len(X)),
+        (KernelLMNN(), None, 0),
+        (KernelLMNN(estimator=LMNN(tol=1e-3)), (X, Y), len(X)),
+        (KernelDA(n_landmarks=21), (X, Y), 21),
+        (MinimumMahalanobisClassifier(), (X, Y), 0),
         # Moments are kept about the first row of each class.
-        (LDA().fit(X, Y), 3),
-        (PCA().fit(X), 1),
+        (LDA(), (X, Y), 3),
+        (PCA(), (X,), 1),
         # Fewer rows than features are kept as they are.
-        (LDA().fit(np.random.default_rng(0).normal(size=(9, 20)), Y[[0, 20, 40] * 3]), 9),
-        (Pipeline([("a", StandardScaler()), ("b", KNNClassifier(LDA()))]).fit(X, Y), len(X)),
-        (Mine().fit(X), len(X)),
-        (Mine(), 0),
+        (LDA(), (np.random.default_rng(0).normal(size=(9, 20)), Y[[0, 20, 40] * 3]), 9),
+        (Pipeline([("a", StandardScaler()), ("b", KNNClassifier(LDA()))]), (X, Y), len(X)),
+        (Mine(), (X,), len(X)),
+        (Mine(), None, 0),
     ],
 )
-def test_a_file_says_when_it_holds_training_rows(model, rows, tmp_path):
+def test_a_file_says_when_it_holds_training_rows(model, given, rows, tmp_path):
     path = tmp_path / "model.nf"
+    if given is not None:
+        model.fit(*given)
     save(model, path, trusted=[Mine])
     says = describe(path)
     assert says["n_training_rows"] == rows

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
+from nearfar.base.learner import Learner
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
@@ -40,7 +43,7 @@ _EMPTY = 1e-10
 _LEAST = 1e-290
 
 
-class KernelCoordinates:
+class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     r"""For learners with the parameters above: kernel PCA and its formula for new points.
 
     With the centred kernel :math:`K_c = CKC = P \,\mathrm{diag}(\mu) P^T` of the training points
@@ -50,7 +53,7 @@ class KernelCoordinates:
     B^T`, for the training points Φ.
     """
 
-    state: ClassVar[State] = State(
+    state = State(
         {
             "_basis": floats("n", "d"),
             "_rows": none_or(table("n", "p")),
@@ -71,7 +74,13 @@ class KernelCoordinates:
     degree: float
     coef0: float
     n_directions: int | Literal["auto"] | None
+    coefficients_: Matrix
     _rows: Matrix | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_given()
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return "coefficients_" in vars(self)
@@ -169,21 +178,6 @@ class KernelCoordinates:
     def _coordinates(self, K: Matrix) -> Matrix:
         return self._centered(K) @ self._basis
 
-
-class LandmarkCoordinates(KernelCoordinates):
-    """The same for learners that keep landmarks only and map by ``coefficients_``."""
-
-    n_landmarks: int | Literal["auto"] | None
-    random_state: int | np.random.RandomState | None
-    coefficients_: Matrix
-
-    def _landmarks(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows that span the directions; of given kernel values all."""
-        if self._is_given():
-            return np.arange(len(codes))
-        wanted = _LANDMARKS if self.n_landmarks == "auto" else self.n_landmarks
-        return class_landmarks(codes, wanted, check_random_state(self.random_state))
-
     def _map_by_coefficients(self, rows: Floats) -> Floats:
         """Ωk for the centred kernel values k of each point, in the dtype of the rows."""
         mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
@@ -194,6 +188,36 @@ class LandmarkCoordinates(KernelCoordinates):
     @property
     def _n_features_out(self) -> int:
         return len(self.coefficients_)
+
+
+class LandmarkCoordinates(KernelCoordinates):
+    """The same for learners that keep landmarks only and map by ``coefficients_``."""
+
+    n_landmarks: int | Literal["auto"] | None
+    random_state: int | np.random.RandomState | None
+
+    def _landmarks(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows that span the directions; of given kernel values all."""
+        if self._is_given():
+            return np.arange(len(codes))
+        wanted = _LANDMARKS if self.n_landmarks == "auto" else self.n_landmarks
+        return class_landmarks(codes, wanted, check_random_state(self.random_state))
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Map points, or their kernel values with the training points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        return self._map_by_coefficients(self._check_X(X, reset=False))
 
 
 def _check_symmetric(K: Matrix) -> None:

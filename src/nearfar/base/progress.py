@@ -17,15 +17,8 @@ Callback = Callable[[int, dict[str, Any]], Any]
 class Channel:
     """Numbers the iterations of one fit, whatever its starts and stages, and tells of each.
 
-    Parameters
-    ----------
-    name : str
-        Of the estimator.
-    verbose : int
-        Above zero prints a line for each iteration.
-    callback : callable, optional
-        Called with the number of the iteration, from 1, and what is known of it. What it raises
-        ends the fit; a KeyboardInterrupt leaves the best so far.
+    ``callback`` is called with the number of the iteration, from 1, and what is known of it. What
+    it raises ends the fit; a KeyboardInterrupt leaves the best so far.
     """
 
     def __init__(self, name: str, verbose: int, callback: Callback | None) -> None:

@@ -21,18 +21,10 @@ Change = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 class SampleKind:
     """Samples of one kind, in order and out of it.
 
-    Parameters
-    ----------
-    name : {"vectors", "sets", "tensors"}
-        The input of the tags.
-    data : callable
-        Gives samples of three classes that can be told apart, and their labels.
-    frozen : callable
-        Gives samples in forms that can not be written to.
-    own_checks : callable
-        Gives what is asked of an estimator of this kind alone.
-    cases : dict
-        Difficult input: what it does, and whether the result must equal that of the clean copy.
+    ``data`` gives samples of three classes that can be told apart, and their labels; ``frozen``
+    samples in forms that can not be written to; ``own_checks`` what is asked of an estimator of
+    this kind alone. ``cases`` are difficult input: what it does, and whether the result must equal
+    that of the clean copy.
     """
 
     name: str

@@ -17,8 +17,6 @@ from nearfar.extras import require
 from nearfar.parameters import boolean, check_parameter, integer, none
 from nearfar.summaries.sets import Sets
 
-__all__ = ["read_clip", "read_clips"]
-
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 VIDEOS = (".avi", ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv", ".ogv", ".gif")
 ARRAYS = (".npy",)

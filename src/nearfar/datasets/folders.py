@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from nearfar.notices import warn
 from nearfar.words import count, listed
 
-__all__ = ["Member", "in_order", "labels_of", "members"]
-
 
 class Member(NamedTuple):
     """An object of a folder: its file, or its own folder."""

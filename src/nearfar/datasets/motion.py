@@ -12,8 +12,6 @@ from scipy import ndimage
 from nearfar.parameters import Allowed, boolean, check_parameter, integer, none, one_of, real
 from nearfar.words import count
 
-__all__ = ["motion_histograms", "optical_flow"]
-
 Floats32 = NDArray[np.float32]
 Threshold = float | Literal["otsu", "mean"]
 

@@ -17,9 +17,6 @@ from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
-__all__ = ["mfcc", "read_recordings"]
-
-
 SOUNDS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 _SMALLEST_RATE = 1000
 

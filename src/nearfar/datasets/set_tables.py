@@ -22,6 +22,7 @@ from nearfar.datasets.tables import (
     as_file,
     as_strings,
     call_of,
+    feature_names_of,
     is_missing,
     key_for,
     missing_among,
@@ -34,8 +35,6 @@ from nearfar.datasets.tables import (
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
-
-__all__ = ["read_sets", "refuse_unfolded"]
 
 #: Names of columns by which a long table of sets is known, whatever stands between their words.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
@@ -135,15 +134,7 @@ def read_sets(
 
 
 def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
-    """Refuse a table of vectors whose columns say that it is a long table of sets.
-
-    Parameters
-    ----------
-    table : Table
-        As :func:`read_table` gave it.
-    named : sequence of str
-        Columns that the user has spoken about (``--keep``, ``--drop``).
-    """
+    """Refuse rows of which a column, not ``named`` by the user, says that they make up sets."""
     for name in getattr(table.X, "columns", ()):
         if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in named:
             continue
@@ -257,14 +248,7 @@ def _from_arrays(
         sets = Sets(arrays[x], arrays["offsets"], names=names)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-    table = Table(where, sets)
-    if "feature_names" in arrays:
-        table.feature_names = as_strings(arrays["feature_names"])
-        if len(table.feature_names) != sets.n_features:
-            raise ValueError(
-                f"{where}: feature_names has {len(table.feature_names)} names for "
-                f"{sets.n_features} columns."
-            )
+    table = Table(where, sets, feature_names=feature_names_of(arrays, sets.n_features, where))
     for role, side in (("y", "target"), ("groups", "groups")):
         key = key_for(arrays, role, asked[side], where)
         if key is not None:

@@ -17,8 +17,6 @@ from nearfar.datasets.generators import Seed
 from nearfar.summaries.sets import Sets
 from nearfar.words import did_you_mean, listed
 
-__all__ = ["make_moving_shapes", "make_sets", "make_tones", "write_tones"]
-
 MOTIONS = ("right", "left", "up", "down", "wave", "bounce", "grow")
 TONES = ("steady", "rising", "falling", "trill", "noise")
 

@@ -30,6 +30,7 @@ from nearfar.datasets.delimited import (
     separator_of,
 )
 from nearfar.extras import require
+from nearfar.labels import is_na
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
@@ -111,13 +112,7 @@ class Table:
 
 
 class DataFile:
-    """A file or embedded set, opened once whoever asks what it holds.
-
-    Parameters
-    ----------
-    source : str or path
-        Where it is.
-    """
+    """A file or embedded set, opened once whoever asks what it holds."""
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         self.source = os.fspath(source)
@@ -312,27 +307,21 @@ def _read_arrays(path: Path) -> dict[str, Any]:
 def _from_arrays(
     name: str, arrays: dict[str, Any], wanted: dict[str, str | None], where: str
 ) -> Table:
-    found = {role: key_for(arrays, role, None, where) for role in ("X", "y", "groups", "time")}
-    found["y"] = key_for(arrays, "y", wanted["target"], where)
-    table = Table(name, None, messages=[])
-    if found["X"] is None:
+    x, y = key_for(arrays, "X", None, where), key_for(arrays, "y", wanted["target"], where)
+    table = Table(name, None)
+    if x is None:
         shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
         raise ValueError(
             f"{where} has no key 'X' or 'data'; its keys are: {shapes}. "
             "Save it with numpy.savez(file, X=X, y=y)."
         )
-    table.X, table.image_shape = _points(np.asarray(arrays[found["X"]]), where, table.messages)
+    table.X, table.image_shape = _points(np.asarray(arrays[x]), where, table.messages)
     n, p = table.X.shape
     if "image_shape" in arrays:
         table.image_shape = _image_shape(arrays["image_shape"], p, where)
-    if "feature_names" in arrays:
-        table.feature_names = as_strings(arrays["feature_names"])
-        if len(table.feature_names) != p:
-            raise ValueError(
-                f"{where}: feature_names has {len(table.feature_names)} names for {p} columns."
-            )
-    if found["y"] is not None:
-        table.y, table.target = one_a_row(arrays[found["y"]], found["y"], n, where), found["y"]
+    table.feature_names = feature_names_of(arrays, p, where)
+    if y is not None:
+        table.y, table.target = one_a_row(arrays[y], y, n, where), y
     if "target_names" in arrays:
         table.class_names = as_strings(arrays["target_names"])
     for role in ("groups", "time"):
@@ -341,6 +330,16 @@ def _from_arrays(
             setattr(table, role, one_a_row(arrays[key], key, n, where))
             setattr(table, f"{role}_name", key)
     return table
+
+
+def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> list[str] | None:
+    """The names of the columns of X, if there are some."""
+    if "feature_names" not in arrays:
+        return None
+    names = as_strings(arrays["feature_names"])
+    if len(names) != n_features:
+        raise ValueError(f"{where}: feature_names has {len(names)} names for {n_features} columns.")
+    return names
 
 
 def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
@@ -601,11 +600,7 @@ def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def is_missing(value: Any) -> bool:
     """Whether it stands for no value: None, an empty text, NaN, NaT or pandas.NA."""
-    # NaN differs from itself; pandas.NA compares to NA, which has no truth value.
-    try:
-        return value is None or value == "" or bool(value != value)
-    except (TypeError, ValueError):
-        return True
+    return is_na(value) or bool(value == "")
 
 
 def tidy_labels(y: NDArray[Any]) -> NDArray[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf
 
 from nearfar.arrays import Matrix
@@ -90,9 +89,6 @@ class APAC(StatisticsLearner):
         "n_components": [none, integer(1)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
-
-    classes_: NDArray[np.generic]
-    eigenvalues_: Matrix
 
     def __init__(self, n_components: int | None = None, *, shrinkage: Shrinkage = "auto") -> None:
         self.n_components = n_components

@@ -78,9 +78,6 @@ class DLDA(StatisticsLearner):
     learner_tags = LearnerTags(reads="statistics")
     parameters: ClassVar = {"n_components": [none, integer(1)]}
 
-    classes_: NDArray[np.generic]
-    eigenvalues_: NDArray[np.float64]
-
     def __init__(self, n_components: int | None = None) -> None:
         self.n_components = n_components
 

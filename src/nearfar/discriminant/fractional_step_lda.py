@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
@@ -94,8 +93,6 @@ class FractionalStepLDA(StatisticsLearner):
         "alpha": [real(0, 1, open_low=True)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
-
-    classes_: NDArray[np.generic]
 
     def __init__(
         self,

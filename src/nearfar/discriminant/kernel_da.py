@@ -6,11 +6,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
-from sklearn.utils.validation import check_is_fitted
 
-from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner, LearnerTags
+from nearfar.arrays import Matrix
+from nearfar.base import LearnerTags
 from nearfar.base.kernel_coordinates import (
     KERNEL_PARAMETERS,
     LANDMARK_PARAMETERS,
@@ -24,7 +22,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import between_axes
 
 
-class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
+class KernelDA(LandmarkCoordinates):
     r"""Kernel discriminant analysis: LDA in the feature space of a kernel.
 
     With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, and
@@ -135,11 +133,6 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         self.n_landmarks = n_landmarks
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
@@ -168,23 +161,6 @@ class KernelDA(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
                 statistics.add(self._kernel_transform(rows[block]), self.classes_, codes[block])
         self.coefficients_ = self._solve(statistics) @ self._basis.T
         return self
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """Map points, or their kernel values with the training points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        check_is_fitted(self)
-        rows = self._check_X(X, reset=False)
-        return self._map_by_coefficients(rows)
 
     def _solve(self, statistics: ClassStatistics) -> Matrix:
         """LDA in kernel coordinates, (n_components, n_directions)."""

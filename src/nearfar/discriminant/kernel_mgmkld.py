@@ -6,11 +6,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
 
-from nearfar.arrays import Floats
-from nearfar.base import Learner, LearnerTags, LinearLearner
+from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.kernel_coordinates import (
     KERNEL_PARAMETERS,
     LANDMARK_PARAMETERS,
@@ -25,7 +23,7 @@ from nearfar.state import State, object_of
 _DIRECTIONS = 200
 
 
-class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
+class KernelMGMKLD(LandmarkCoordinates):
     r"""MGMKLD in the feature space of a kernel.
 
     With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, the
@@ -133,11 +131,6 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
         self.estimator = estimator
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
@@ -179,23 +172,6 @@ class KernelMGMKLD(LandmarkCoordinates, ClassNamePrefixFeaturesOutMixin, Learner
             if hasattr(estimator, "components_"):
                 self._keep(estimator)
         return self
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """Map points, or their kernel values with the training points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        check_is_fitted(self)
-        rows = self._check_X(X, reset=False)
-        return self._map_by_coefficients(rows)
 
     def _keep(self, estimator: Any) -> None:
         self.estimator_ = estimator

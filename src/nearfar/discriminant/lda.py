@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix
@@ -173,10 +172,6 @@ class LDA(StatisticsLearner):
         "n_principal": [none, integer(1)],
         "ridge": [real(0, open_low=True)],
     }
-
-    classes_: NDArray[np.generic]
-    eigenvalues_: Matrix
-    objective_: float
 
     def __init__(
         self,

@@ -157,8 +157,6 @@ class MGMD(Searching, StatisticsLearner):
         **SEARCH_PARAMETERS,
     }
 
-    eta_: float
-
     def __init__(
         self,
         n_components: int | None = None,

@@ -139,7 +139,6 @@ class MODA(Searching, StatisticsLearner):
         **SEARCH_PARAMETERS,
     }
 
-    cluster_classes_: Indices
     divergences_: Matrix
 
     def __init__(

@@ -155,8 +155,6 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         **SEARCH_PARAMETERS,
     }
 
-    eta_: float
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -193,9 +191,6 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "components_" in vars(self)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the mixtures, then the subspace.

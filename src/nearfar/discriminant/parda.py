@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
@@ -26,7 +25,7 @@ from nearfar.discriminant.searching import (
 )
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
-from nearfar.notices import warn
+from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.gaussian_divergences import (
@@ -244,19 +243,6 @@ class PARDA(StatisticsLearner):
         "verbose": [boolean, integer(0)],
     }
 
-    classes_: NDArray[np.generic]
-    selection_: Literal["rows", "samples", "objective"]
-    divergences_: Matrix
-    initial_divergences_: Matrix
-    weights_: Matrix
-    targets_: Matrix
-    objective_: float
-    objectives_per_init_: Matrix
-    errors_per_init_: Matrix
-    best_init_: int
-    history_: dict[str, list[float]]
-    n_iter_: int
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -377,11 +363,7 @@ class PARDA(StatisticsLearner):
             stop.components = keep(stop.found)
             raise
         if self.solver == "lbfgs" and not found.converged:
-            warn(
-                f"PARDA did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
-                "or tol to be content with less.",
-                ConvergenceWarning,
-            )
+            warn_of_limit("PARDA", self.max_iter)
         return keep(found)
 
     def _starts(self, gaussians: ClassObjectives, q: int, seed: int) -> Iterator[Matrix]:
@@ -489,20 +471,10 @@ class PARDA(StatisticsLearner):
 class ClassObjectives:
     """The classes as Gaussians, and which of them are paired.
 
-    Parameters
-    ----------
-    statistics : ClassStatistics
-        Of the features.
-    basis : ndarray of shape (n_features, r)
-        T: the coordinates xT have the identity as total covariance.
-    image : ClassStatistics
-        Of these coordinates.
-    family : GaussianFamily
-        The classes there; for each class against the rest, followed by the rests.
-    first, second : ndarray of shape (n_objectives,)
-        Members of each pair.
-    ridge : float
-        What the covariances have on their diagonals besides.
+    In the coordinates xT of the ``basis`` T the total covariance is the identity; ``image`` has the
+    statistics there, and ``family`` the classes, for each class against the rest followed by the
+    rests. ``first`` and ``second`` are the members of each pair; ``ridge`` is what covariances have
+    on their diagonals besides.
     """
 
     statistics: ClassStatistics
@@ -636,17 +608,8 @@ def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
 class Scalarized:
     """One number for all divergences J: their weighted sum, or squared distance to targets.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_objectives,)
-        Weights.
-    targets : ndarray of shape (n_objectives,) or None
-        None for the weighted sum, which is to be maximised; distances are to be minimised.
-
-    Attributes
-    ----------
-    weighted_sum : float
-        That of the point seen last.
+    Without targets it is the weighted sum, which is to be maximised; distances are to be minimised.
+    ``weighted_sum`` is that of the point seen last.
     """
 
     def __init__(self, weights: Matrix, targets: Matrix | None) -> None:

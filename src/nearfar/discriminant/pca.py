@@ -78,9 +78,6 @@ class PCA(StatisticsLearner):
         "whiten": [boolean],
     }
 
-    explained_variance_: NDArray[np.float64]
-    explained_variance_ratio_: NDArray[np.float64]
-
     def __init__(self, n_components: int | float | None = None, *, whiten: bool = False) -> None:
         self.n_components = n_components
         self.whiten = whiten

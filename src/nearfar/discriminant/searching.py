@@ -9,12 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base.progress import report_of
-from nearfar.notices import warn
+from nearfar.notices import warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.solvers.gaussian_divergences import GaussianFamily
@@ -89,34 +88,14 @@ def search_components(
 ) -> Matrix:
     """Components (q, n_features) of the best subspace, from the starts that the learner asks for.
 
-    Sets ``objective_``, ``objectives_per_init_``, ``history_`` and ``n_iter_``; warns when the best
-    search did not converge; after Ctrl-C leaves all that of the best so far.
+    They are principal axes of the class means in the subspace, with pooled within-class covariance
+    I. Sets ``objective_``, ``objectives_per_init_``, ``history_`` and ``n_iter_``, and through
+    ``keep``, called with the U found, whatever else; warns when the best search did not converge;
+    after Ctrl-C leaves all that of the best so far.
 
-    Parameters
-    ----------
-    learner : learner
-        With the parameters of :data:`SEARCH_PARAMETERS`.
-    statistics : ClassStatistics
-        Of the features.
-    basis : ndarray of shape (n_features, r)
-        T: the search goes over the coordinates xT, where the pooled covariance is the identity.
-    objective : callable
-        From U (r, q) to a value and its gradient.
-    n_components : int
-        q.
-    family : GaussianFamily
-        The classes in the coordinates xT, which say where to start.
-    maximize : bool, default=True
-        False minimises.
-    invariant : bool, default=True
-        Whether UB gives the same value as U for every invertible B. If not, U stays orthonormal.
-    keep : callable, optional
-        Called with the U found, to set further attributes.
-
-    Returns
-    -------
-    ndarray of shape (q, n_features)
-        Principal axes of the class means in the subspace, with pooled within-class covariance I.
+    The search goes over the coordinates xT of the ``basis`` T, where the pooled covariance is the
+    identity; the ``family`` of the classes there says where to start. Unless the objective is
+    ``invariant``, the same for U and UB with any invertible B, U stays orthonormal.
     """
     steps = min(_SCOUTING, learner.max_iter) if learner.solver == "lbfgs" else 0
     scout = partial(search_subspace, objective, maximize=maximize, max_iter=steps, polish=False)
@@ -148,11 +127,7 @@ def search_components(
         stop.components = kept(stop.found)
         raise
     if not found.converged:
-        warn(
-            f"{type(learner).__name__} did not converge in {learner.max_iter} iterations, its "
-            "limit; raise max_iter, or tol to be content with less.",
-            ConvergenceWarning,
-        )
+        warn_of_limit(type(learner).__name__, learner.max_iter)
     return kept(found)
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.pairwise import MOST_POWER, inverse_power, solve_weighted_pairs
@@ -85,9 +82,6 @@ class WeightedLDA(StatisticsLearner):
         "power": [real(0, MOST_POWER)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
-
-    classes_: NDArray[np.generic]
-    eigenvalues_: Matrix
 
     def __init__(
         self,

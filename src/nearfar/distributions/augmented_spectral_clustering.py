@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.base import LearnerTags
-from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
 from nearfar.distributions.objects import POINT_PARAMETERS
 from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
 
@@ -153,18 +152,3 @@ class AugmentedSpectralClustering(SpectralClusters):
 
     def _checked(self, X: Any) -> Any:
         return self._check_X(X, reset=False)
-
-    def _laplacian(self) -> LaplacianEmbedding:
-        return LaplacianEmbedding(
-            self.n_clusters,
-            metric=self.metric,
-            width=self.width,
-            quantile=self.quantile,
-            normalize=True,
-            ridge=self.ridge,
-            standardize=self.standardize,
-            n_neighbors=self.n_neighbors,
-            form=self.form,
-            recognize=self.recognize,
-            n_jobs=self.n_jobs,
-        )

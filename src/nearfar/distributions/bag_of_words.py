@@ -19,9 +19,6 @@ from nearfar.parameters import boolean, integer, one_of, random_state
 from nearfar.state import State, floats, table
 from nearfar.summaries.sets import Sets, as_sets
 
-__all__ = ["BagOfWords"]
-
-
 # Beyond so many vectors k-means goes by small batches.
 _MANY = 20_000
 
@@ -104,10 +101,6 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         "n_init": [integer(1)],
         "random_state": [random_state],
     }
-
-    words_: Matrix
-    scale_: Matrix
-    n_features_in_: int
 
     def __init__(
         self,

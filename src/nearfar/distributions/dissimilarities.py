@@ -19,8 +19,6 @@ from nearfar.summaries.gaussians import Gaussians, low_rank_pays
 from nearfar.summaries.sets import Sets
 from nearfar.words import did_you_mean, listed
 
-__all__ = ["METRICS", "dissimilarity"]
-
 PairMethod = Literal["auto", "dense", "low_rank"]
 
 # Rows of a task at most: enough for fast products, few enough for short work arrays.

@@ -16,8 +16,6 @@ from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
-__all__ = ["emd_distances"]
-
 
 def emd_distances(
     A: Sets | ArrayLike,

@@ -133,9 +133,6 @@ class EuclideanEmbedding(_DistributionEmbedding):
         **POINT_PARAMETERS,
     }
 
-    negative_share_: float
-    shift_: float
-
     def __init__(
         self,
         n_components: int | float | Literal["positive"] = 2,

@@ -154,8 +154,6 @@ class LaplacianEmbedding(_DistributionEmbedding):
     }
 
     n_components: int
-    degrees_: Matrix
-    width_: float
 
     def __init__(
         self,

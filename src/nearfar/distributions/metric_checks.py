@@ -14,9 +14,6 @@ from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, qu
 from nearfar.solvers.spectral_step import double_centered, share_of_negative
 from nearfar.words import count, percent
 
-__all__ = ["MetricReport", "metric_closure", "metric_report"]
-
-
 # An excess over the sum of the two other sides that is rounding, beside the median: roots of
 # divergences, the Hellinger distance for one, have half the digits of their squares near zero.
 _ROUNDING = 1e-7

@@ -124,8 +124,6 @@ class SetEmbedding(Embedding):
         "metric": [one_of(*SYMMETRIC)],
     }
 
-    embedder_: EuclideanEmbedding | LaplacianEmbedding
-
     def __init__(
         self,
         n_components: int | float | Literal["positive"] = 10,

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from nearfar.blocks import effective_threads, map_in_order
 from nearfar.summaries.sets import Sets, as_sets
 
-__all__ = ["all_pairs", "two_sides"]
-
 
 def two_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
     """Both as sets of one width."""

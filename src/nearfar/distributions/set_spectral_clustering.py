@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from nearfar.base import LearnerTags
-from nearfar.distributions.laplacian_embedding import LaplacianEmbedding
 from nearfar.distributions.objects import without_tables
 from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
 from nearfar.summaries.gaussians import Gaussians
@@ -151,16 +150,3 @@ class SetSpectralClustering(SpectralClusters):
 
     def _checked(self, X: Any) -> Any:
         return X if isinstance(X, Gaussians) else as_sets(X)
-
-    def _laplacian(self) -> LaplacianEmbedding:
-        return LaplacianEmbedding(
-            self.n_clusters,
-            metric=self.metric,
-            width=self.width,
-            quantile=self.quantile,
-            normalize=True,
-            ridge=self.ridge,
-            shrinkage=self.shrinkage,
-            standardize=self.standardize,
-            n_jobs=self.n_jobs,
-        )

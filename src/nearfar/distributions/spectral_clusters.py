@@ -53,9 +53,11 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     cluster_centers_: Matrix
     laplacian_: LaplacianEmbedding
 
-    @abstractmethod
     def _laplacian(self) -> LaplacianEmbedding:
-        """The embedding, not fitted, with rows of unit length."""
+        """The embedding, not fitted, with rows of unit length and the parameters that both have."""
+        embedding = LaplacianEmbedding(self.n_clusters, normalize=True)
+        shared = embedding.get_params().keys() & self.get_params().keys()
+        return embedding.set_params(**{name: getattr(self, name) for name in shared})
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")

@@ -13,8 +13,6 @@ from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.sets import Sets
 
-__all__ = ["dtw_distances"]
-
 
 def dtw_distances(
     A: Sets | ArrayLike,

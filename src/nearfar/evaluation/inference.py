@@ -51,17 +51,9 @@ def corrected_estimate(
 
     .. math:: \left(\frac{1}{J} + \frac{n_{test}}{n_{train}}\right) s^2
 
-    Parameters
-    ----------
-    values : array-like of shape (n_folds,)
-        Errors, or paired differences of errors.
-    test_share : float
-        Test rows for each training row, averaged over the folds: 1/4 with five folds.
-    resolution : float
-        Least s, what one test row is worth: equal values in a few small folds are no certainty.
+    ``test_share`` is test rows for each training row, averaged over the folds; ``resolution`` the
+    least s, what one test row is worth: equal values in a few small folds are no certainty.
 
-    References
-    ----------
     C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine Learning 52, 2003.
     """
     numbers = np.asarray(values, dtype=np.float64)
@@ -75,19 +67,15 @@ def corrected_estimate(
 def row_estimate(losses: ArrayLike, strata: ArrayLike | None = None) -> Estimate:
     """Mean of losses of independent test rows; with strata, the mean of the strata's means.
 
-    For a fixed test file, where there is one fold and the rows are what varies. Strata are the
-    true classes when the error is balanced. The sum of squares is that of the rows and of two more,
-    one each way: so few rows, or rows that all agree, are no certainty, and paired losses come out
-    much as in McNemar's exact test.
+    For a fixed test file, where there is one fold and the rows are what varies. Strata are the true
+    classes when the error is balanced. The sum of squares is that of the rows and of two more, one
+    each way: so few rows, or rows that all agree, are no certainty, and paired losses come out much
+    as in McNemar's exact test (A. Agresti and Y. Min, "Simple improved confidence intervals for
+    comparing matched proportions", Statistics in Medicine 24, 2005).
 
     >>> estimate = row_estimate([0, 0, 1, 0])
     >>> estimate.mean, round(estimate.standard_error, 3), estimate.degrees
     (0.25, 0.433, 3.0)
-
-    References
-    ----------
-    A. Agresti and Y. Min, "Simple improved confidence intervals for comparing matched
-    proportions", Statistics in Medicine 24, 2005.
     """
     rows = np.asarray(losses, dtype=np.float64)
     groups = np.zeros(len(rows), np.intp) if strata is None else np.asarray(strata)

@@ -22,17 +22,7 @@ BALANCED_UP_TO = 3.0
 
 @dataclass(frozen=True)
 class Measure:
-    """An error to be made small: its name, and what it is of predictions.
-
-    Parameters
-    ----------
-    name : str
-        For the tables: "error", "balanced error", "1 - f1_macro".
-    scoring : str or callable
-        What scikit-learn calls it.
-    note : str
-        Why this one.
-    """
+    """An error to be made small: its name, what scikit-learn calls it, and why this one."""
 
     name: str
     scoring: Any
@@ -46,15 +36,7 @@ class Measure:
         shares: Callable[[], NDArray[np.float64]],
         X: Any = None,
     ) -> float:
-        """Error of predicted codes.
-
-        Parameters
-        ----------
-        shares : callable
-            Gives class probabilities to scorers that ask.
-        X : DataFrame or array, optional
-            The rows, for scorers that look at them; needless where ``by_rows``.
-        """
+        """Error of predicted codes; scorers may ask for probabilities and for the rows."""
         if self.scoring == "accuracy":
             return 1.0 - float(np.mean(true == predicted))
         if self.scoring == "balanced_accuracy":
@@ -86,17 +68,9 @@ def choose_measure(
 ) -> Measure:
     """The user's measure, or the error: balanced where one class outnumbers another threefold.
 
-    Parameters
-    ----------
-    scoring : str, callable or None
-        A scorer of scikit-learn. It is tried once, so that one that cannot judge these classes is
-        refused before anything runs.
-    classes, counts : ndarray
-        The labels, and the rows of each.
-    sample : (X, codes), optional
-        Some rows of every class to try the scorer on.
-    noun : str
-        What a row is called.
+    A scorer of the user's is tried once, on a ``sample`` with some rows of every class, so that one
+    that cannot judge these classes is refused before anything runs. ``noun`` is what a row is
+    called.
     """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())

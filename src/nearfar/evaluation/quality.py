@@ -13,7 +13,7 @@ Neighbours are sought exactly, in blocks; nothing of size n × n is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -26,17 +26,6 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import row_blocks, squared_distances
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.search.exact_search import kneighbors
-
-__all__ = [
-    "embedding_quality",
-    "held_out_quality",
-    "local_continuity",
-    "local_trust",
-    "neighborhood_intersection",
-    "out_of_sample_consistency",
-    "procrustes_error",
-    "rank_trustworthiness",
-]
 
 
 def local_continuity(
@@ -262,33 +251,12 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
     1.0
     """
     inputs, outputs = _check(X, Y, n_neighbors)
-    of_inputs, near_inputs = kneighbors(inputs, n_neighbors=n_neighbors)
-    of_outputs, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
-    there = _lengths(outputs, near_inputs)
-    return {
-        "continuity": _agreement(of_inputs, there, 0.0),
-        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
-        "trust": _agreement(of_outputs, _lengths(inputs, near_outputs), 0.0),
-        "intersection": float(_shared(near_inputs, near_outputs).mean()),
-    }
+    near, seen = (kneighbors(points, n_neighbors=n_neighbors) for points in (inputs, outputs))
+    return _measures(near, seen, _lengths(outputs, near[1]), _lengths(inputs, seen[1]))
 
 
 def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
     """The measures of :func:`embedding_quality` for objects known by their dissimilarities.
-
-    Parameters
-    ----------
-    D : array-like of shape (n_samples, n_samples)
-        Dissimilarities, zero on the diagonal.
-    Y : array-like of shape (n_samples, n_components)
-        Outputs.
-    n_neighbors : int, default=15
-        Neighbours of each object.
-
-    Returns
-    -------
-    dict
-        As :func:`embedding_quality`.
 
     Examples
     --------
@@ -302,16 +270,11 @@ def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str
     pairs = np.array(D, dtype=np.float64)
     _, outputs = _check(pairs, Y, n_neighbors)
     np.fill_diagonal(pairs, np.inf)
-    near = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
-    of_outputs, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
-    there = _lengths(outputs, near)
-    of_inputs = np.take_along_axis(pairs, near, axis=1)
-    return {
-        "continuity": _agreement(of_inputs, there, 0.0),
-        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
-        "trust": _agreement(of_outputs, np.take_along_axis(pairs, near_outputs, axis=1), 0.0),
-        "intersection": float(_shared(near, near_outputs).mean()),
-    }
+    rows = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
+    near = np.take_along_axis(pairs, rows, axis=1), rows
+    seen = kneighbors(outputs, n_neighbors=n_neighbors)
+    here = np.take_along_axis(pairs, seen[1], axis=1)
+    return _measures(near, seen, _lengths(outputs, rows), here)
 
 
 def held_out_quality(
@@ -369,15 +332,11 @@ def held_out_quality(
                 f"{name} has {known.shape[1]} columns and {name}_new {other.shape[1]}; they must "
                 "agree."
             )
-    of_inputs, near_inputs = kneighbors(inputs, new, n_neighbors=n_neighbors)
-    of_outputs, near_outputs = kneighbors(outputs, placed, n_neighbors=n_neighbors)
-    there = _lengths(outputs, near_inputs, placed)
-    return {
-        "continuity": _agreement(of_inputs, there, 0.0),
-        "continuity_without_stretched": _agreement(of_inputs, there, 0.01),
-        "trust": _agreement(of_outputs, _lengths(inputs, near_outputs, new), 0.0),
-        "intersection": float(_shared(near_inputs, near_outputs).mean()),
-        "rank_trust": _new_rank_trust(inputs, new, near_outputs),
+    near = kneighbors(inputs, new, n_neighbors=n_neighbors)
+    seen = kneighbors(outputs, placed, n_neighbors=n_neighbors)
+    there, here = _lengths(outputs, near[1], placed), _lengths(inputs, seen[1], new)
+    return _measures(near, seen, there, here) | {
+        "rank_trust": _new_rank_trust(inputs, new, seen[1])
     }
 
 
@@ -387,22 +346,10 @@ def shares_kept(
     counts: Sequence[int],
     asked: tuple[NDArray[Any], NDArray[Any]] | Indices,
 ) -> dict[int, float]:
-    """The share of neighbours kept for several numbers of neighbours, with one search a side.
+    """:func:`neighborhood_intersection` by number of neighbours, with one search a side.
 
-    Parameters
-    ----------
-    X, Y : ndarray
-        Inputs and outputs of the fitted rows, among which neighbours are sought.
-    counts : sequence of int
-        Numbers of neighbours.
-    asked : pair of ndarray, or ndarray of int
-        Inputs and outputs of new rows; or some of the fitted rows, which are then no neighbours of
-        themselves.
-
-    Returns
-    -------
-    dict
-        From number of neighbours to :func:`neighborhood_intersection`.
+    Neighbours are sought among the fitted rows, of which X and Y are inputs and outputs. Asked of
+    are inputs and outputs of new rows; or some of the fitted rows, no neighbours of themselves.
     """
     most = max(counts)
     if isinstance(asked, tuple):
@@ -599,6 +546,18 @@ def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None =
     return lengths
 
 
+def _measures(
+    near: tuple[Matrix, Indices], seen: tuple[Matrix, Indices], there: Matrix, here: Matrix
+) -> dict[str, float]:
+    """From lengths and rows of neighbours in the input and in the output, and the other lengths."""
+    return {
+        "continuity": _agreement(near[0], there, 0.0),
+        "continuity_without_stretched": _agreement(near[0], there, 0.01),
+        "trust": _agreement(seen[0], here, 0.0),
+        "intersection": float(_shared(near[1], seen[1]).mean()),
+    }
+
+
 def _agreement(own: Matrix, other: Matrix, without: float) -> float:
     """The squared cosine of two arrays of lengths, without those most stretched in the other."""
     a, b = own.ravel(), other.ravel()
@@ -671,5 +630,5 @@ def _moved(A: Matrix, B: Matrix, by: str) -> Matrix:
 
 def _placed(estimator: Any, rows: NDArray[Any]) -> NDArray[Any]:
     fitted = clone(estimator).fit(rows)
-    place: Callable[[Any], Any] = fitted.transform
-    return np.asarray(fitted.embedding_ if hasattr(fitted, "embedding_") else place(rows))
+    own = hasattr(fitted, "embedding_")
+    return np.asarray(fitted.embedding_ if own else fitted.transform(rows))

@@ -17,12 +17,7 @@ _WATCH_EVERY = 10
 class Watch:
     """The error of rows held out, looked at now and then, and the map that had the lowest.
 
-    Parameters
-    ----------
-    error : callable
-        Of a map.
-    patience : int
-        So many looks without a lower error, and it is time to stop.
+    After so many looks (``patience``) without a lower error, it is time to stop.
     """
 
     def __init__(self, error: Callable[[Matrix], float], patience: int) -> None:

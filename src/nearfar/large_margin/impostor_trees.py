@@ -11,8 +11,6 @@ from sklearn.neighbors import KDTree
 from nearfar.blocks import row_blocks
 from nearfar.large_margin.triplet_loss import PairList, listed_distances, pair_list
 
-__all__ = ["find_impostors_tree"]
-
 
 def find_impostors_tree(
     Z: NDArray[np.floating[Any]],
@@ -25,25 +23,9 @@ def find_impostors_tree(
     """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
     The same as :func:`~nearfar.large_margin.impostors.find_impostors`, found by k-d trees of the
-    mapped points: the trees hold for one map only, and are quick where it has few dimensions.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, r)
-        The mapped points.
-    codes : ndarray of shape (n,)
-        Their classes, from 0.
-    reach : ndarray of shape (n,)
-        Squared; a point where it is not finite has no impostors.
-    max_pairs : int
-        More candidates than this end the search.
-    among : ndarray of int, default=None
-        The only rows that may be impostors; ``None`` means all.
-
-    Returns
-    -------
-    PairList or None
-        None when there are more than ``max_pairs`` candidates.
+    mapped points: the trees hold for one map only, and are quick where it has few dimensions. A
+    point whose reach is not finite has no impostors; with ``among`` only those rows may be
+    impostors. None when there are more than ``max_pairs`` candidates.
 
     Examples
     --------

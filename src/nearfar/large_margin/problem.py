@@ -107,22 +107,9 @@ class Progress:
 class LargeMargin:
     """The loss over the impostor pairs listed so far, or over all when these are too many.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n_samples, n_features)
-        Training points, in coordinates that suit the solver.
-    codes : ndarray of shape (n_samples,)
-        Their classes.
-    targets : ndarray of shape (n_samples, k)
-        Their targets; -1 for none.
-    push_weight : float
-        The weight μ of the push term.
-    n_threads : int
-        Threads of the search.
-    structure : {"full", "diagonal"}
-        Whether L is a matrix or a vector of factors, one a coordinate.
-    nearest : int, optional
-        Of the impostors of a point so many count, the nearest; None is all.
+    Points are in coordinates that suit the solver; a target of -1 is none; ``push_weight`` is μ.
+    With the structure "diagonal" L is a vector of factors, one a coordinate. Of the impostors of a
+    point so many count, the ``nearest``; None is all.
     """
 
     def __init__(
@@ -540,17 +527,7 @@ class LargeMargin:
 
 
 class GivenTriplets(LargeMargin):
-    """The loss over given triplets: nothing is searched for.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_samples, n_features)
-        Training points.
-    triplets : ndarray of shape (n_triplets, 3)
-        Centre, target and impostor of each.
-    push_weight, structure
-        As for the other.
-    """
+    """The loss over given triplets (centre, target, impostor): nothing is searched for."""
 
     def __init__(
         self,

@@ -53,26 +53,11 @@ def projected_subgradient(
     The active hinges are searched in full every ten iterations and before the end; in between only
     those that were ever active are looked at. G is updated by the hinges that came and went, and
     computed anew at each full search. The step grows by 1 % when the objective fell and is halved
-    otherwise; the step is taken either way, and the best M is kept.
+    otherwise; the step is taken either way, and the best M is kept. It has settled when no relative
+    gain is above ``tol``.
 
     It is here for comparison. At each kink the step is halved, so on features of different scales
     it comes to a halt far above the optimum.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_samples, n_features)
-        Training points.
-    codes, targets, push_weight
-        Classes, targets (-1 for none) and the weight of the push term.
-    max_iter : int
-        Limit on iterations.
-    tol : float
-        Least relative gain that counts.
-
-    Returns
-    -------
-    Descent
-        The best map, the history and whether it settled.
     """
     loss = WorkingSet(points, codes, targets, push_weight)
     M = np.eye(points.shape[1])

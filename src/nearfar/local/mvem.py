@@ -109,10 +109,6 @@ class MVEMClassifier(NeighborVoter):
         "n_jobs": [none, integer(1), integer(high=-1)],
     }
 
-    neighborhood_: int
-    ridge_: float
-    errors_: Matrix
-
     def __init__(
         self,
         n_neighbors: int = 3,
@@ -249,23 +245,7 @@ class MVEMClassifier(NeighborVoter):
 def local_distances(
     gaussians: Gaussians, centers: Matrix, points: Matrix, n_threads: int = 1
 ) -> Matrix:
-    r""":math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` with a covariance for each centre.
-
-    Parameters
-    ----------
-    gaussians : Gaussians
-        Whose covariances count, one for each centre.
-    centers : ndarray of shape (n, p)
-        The :math:`c_i`.
-    points : ndarray of shape (m, p)
-        The :math:`x_j`.
-    n_threads : int, default=1
-        Threads.
-
-    Returns
-    -------
-    ndarray of shape (n, m)
-    """
+    r""":math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` with a covariance for each centre."""
     D = np.empty((len(centers), len(points)))
     if gaussians.factors is None:
         whiteners = np.linalg.inv(gaussians.cholesky())

@@ -6,19 +6,18 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
-from nearfar.base import Learner, LearnerTags
+from nearfar.base import LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.base.progress import lent_channel
-from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
+from nearfar.mahalanobis.lmnn import LMNN, OverLMNN, lmnn_of
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
 
 
-class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
+class KernelLMNN(OverLMNN, KernelCoordinates):
     r"""Large margin nearest neighbours in the feature space of a kernel.
 
     With the map :math:`L = \Omega \Phi`, :math:`\Phi` holding the training points in feature
@@ -114,21 +113,6 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         self.n_directions = n_directions
         self.estimator = estimator
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
-
-    @property
-    def n_neighbors(self) -> int:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).n_neighbors
-
-    @property
-    def push_weight(self) -> float:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).push_weight
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
@@ -155,8 +139,7 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         self.classes_ = labels
         L = self.estimator_.components_.astype(np.float64)
         self.coefficients_ = L @ self._basis.T
-        for name in ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_"):
-            setattr(self, name, getattr(self.estimator_, name))
+        self._take_over(self.estimator_)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -176,7 +159,3 @@ class KernelLMNN(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         rows = self._check_X(X, reset=False)
         mapped = self.estimator_.transform(self._kernel_transform(rows))
         return np.asarray(mapped, dtype=rows.dtype)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.coefficients_)

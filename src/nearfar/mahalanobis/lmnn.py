@@ -27,7 +27,7 @@ from nearfar.large_margin.problem import (
     whitened,
 )
 from nearfar.large_margin.projected_subgradient import projected_subgradient
-from nearfar.notices import warn
+from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
@@ -442,11 +442,7 @@ class LMNN(LinearLearner):
                 "so many impostors are nearer than the targets. Let more of them count.",
             )
         if not converged and max_iter is None:
-            warn(
-                f"LMNN did not converge in {self.max_iter} iterations, its limit; raise max_iter, "
-                "or tol to be content with less.",
-                ConvergenceWarning,
-            )
+            warn_of_limit("LMNN", self.max_iter)
 
     def _keep(self, progress: Progress, white: Matrix) -> None:
         if self.structure == "diagonal":
@@ -584,6 +580,26 @@ class LMNN(LinearLearner):
 def has_few_rows(n_rows: float, n_classes: int, n_directions: int) -> bool:
     """Whether, whitened by so few rows, classes would fall into points."""
     return n_rows - n_classes < 3 * n_directions
+
+
+class OverLMNN:
+    """A learner that fits LMNN to something: what it has of it, for the energy rule too."""
+
+    estimator: LMNN | None
+
+    @property
+    def n_neighbors(self) -> int:
+        """That of LMNN, for the energy rule."""
+        return lmnn_of(self.estimator).n_neighbors
+
+    @property
+    def push_weight(self) -> float:
+        """That of LMNN, for the energy rule."""
+        return lmnn_of(self.estimator).push_weight
+
+    def _take_over(self, lmnn: LMNN) -> None:
+        for name in ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_"):
+            setattr(self, name, getattr(lmnn, name))
 
 
 def lmnn_of(estimator: LMNN | None) -> LMNN:

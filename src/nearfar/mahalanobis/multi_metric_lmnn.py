@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,7 +22,7 @@ from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
 from nearfar.large_margin.problem import Progress, duality_gap, unscaled, whitened
 from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
-from nearfar.notices import warn
+from nearfar.notices import warn_of_limit
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
@@ -298,11 +297,7 @@ class MultiMetricLMNN(NeighborVoter):
         self.dual_bound_ = problem.dual_bound(progress.L)
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
-            warn(
-                f"MultiMetricLMNN did not converge in {lmnn.max_iter} iterations, the limit of its "
-                "estimator; raise max_iter, or tol to be content with less.",
-                ConvergenceWarning,
-            )
+            warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the limit of its estimator")
         return progress.n_iter if watch is None else watch.best_iteration
 
     def _check_state(self, sizes: Sizes) -> None:

@@ -12,13 +12,13 @@ from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.progress import lent_channel
 from nearfar.large_margin.held_out import hold_out
-from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
+from nearfar.mahalanobis.lmnn import LMNN, OverLMNN, lmnn_of
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
 from nearfar.state import State, list_of, object_of, whole
 
 
-class MultiPassLMNN(LinearLearner):
+class MultiPassLMNN(OverLMNN, LinearLearner):
     r"""LMNN run several times, each pass with targets from the metric of the one before.
 
     With :math:`L_p` the map of pass p,
@@ -112,16 +112,6 @@ class MultiPassLMNN(LinearLearner):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
 
-    @property
-    def n_neighbors(self) -> int:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).n_neighbors
-
-    @property
-    def push_weight(self) -> float:
-        """That of the passes, for the energy rule."""
-        return lmnn_of(self.estimator).push_weight
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn pass by pass.
 
@@ -151,8 +141,7 @@ class MultiPassLMNN(LinearLearner):
         self.mean_ = self.passes_[0].mean_
         self.n_passes_ = len(self.passes_)
         self.classes_ = labels
-        for name in ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_"):
-            setattr(self, name, getattr(last, name))
+        self._take_over(last)
         return self
 
     def _run(self, rows: Floats, labels: NDArray[Any], n_passes: int) -> list[LMNN]:

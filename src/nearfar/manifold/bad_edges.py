@@ -11,33 +11,14 @@ from nearfar.arrays import Vector
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-__all__ = ["hitting_scores", "pruned_graph"]
-
 
 def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
     r"""The graph without the edges that a random walk along the others hardly takes.
 
-    An edge is cut when the logarithm of :func:`hitting_scores` is a low outlier, below
-    :math:`Q_1 - 1.5\,(Q_3 - Q_1)` of its quartiles. Edges without which the graph would fall into
-    more parts stay.
-
-    Parameters
-    ----------
-    graph : NeighborGraph
-        Directed lists; an edge is cut from both.
-    n_steps : int, default=7
-        Length of the walks.
-    scale : float, default=1.0
-        Of the edges' lengths in the walk's probabilities, in units of their median.
-
-    Returns
-    -------
-    NeighborGraph
-        Lists in the same order, some of them shorter.
-
-    References
-    ----------
-    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.12.
+    An edge is cut, from both lists, when the logarithm of :func:`hitting_scores` is a low outlier,
+    below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` of its quartiles. Edges without which the graph would fall
+    into more parts stay. See Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007,
+    section 3.1.12.
 
     Examples
     --------
@@ -74,26 +55,11 @@ def hitting_scores(
 ) -> Vector:
     r"""How likely walks hit each end of an edge from the other within some steps, both added.
 
-    Steps go along the edges, with probabilities :math:`p_{ij} \propto e^{-d_{ij}/\sigma}`, rows
-    summing to one, σ being ``scale`` times the median length. The probability of a first visit of
-    j after s steps obeys :math:`F_1 = P, \; F_{s+1} = P F_s^0`, the diagonal of :math:`F_s^0` being
-    zero. Columns are independent, so that a block of targets is walked to at once.
-
-    Parameters
-    ----------
-    graph : NeighborGraph
-        The graph; its union is walked.
-    ends : ndarray of shape (n_edges, 2)
-        Pairs of rows.
-    n_steps : int, default=7
-        t.
-    scale : float, default=1.0
-        σ in units of the median edge.
-
-    Returns
-    -------
-    ndarray of shape (n_edges,)
-        Up to 2.
+    Steps go along the edges of the union, with probabilities :math:`p_{ij} \propto
+    e^{-d_{ij}/\sigma}`, rows summing to one, σ being ``scale`` times the median length. The
+    probability of a first visit of j after s steps obeys :math:`F_1 = P, \; F_{s+1} = P F_s^0`, the
+    diagonal of :math:`F_s^0` being zero. Columns are independent, so that a block of targets is
+    walked to at once.
     """
     n = graph.n_samples
     P = graph.symmetrized()

@@ -90,10 +90,6 @@ class ClassicalMDS(Embedding):
         "dissimilarity": [one_of("euclidean", "precomputed")],
     }
 
-    embedding_: Floats
-    eigenvalues_: Matrix
-    negative_share_: float
-
     def __init__(
         self,
         n_components: int = 2,

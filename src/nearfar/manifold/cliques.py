@@ -10,30 +10,15 @@ from numpy.typing import NDArray
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-__all__ = ["clique_pairs", "squared_lengths"]
-
 
 def clique_pairs(
     graph: NeighborGraph, *, angles: bool = True, listed: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
     """All pairs within a row and its neighbours, or only those of a row and a neighbour.
 
-    Lengths within each such set fix the angles too.
-
-    Parameters
-    ----------
-    graph : NeighborGraph
-        Directed lists.
-    angles : bool, default=True
-        Whether neighbours of one row are joined with each other.
-    listed : ndarray of int, shape (n_samples,), default=None
-        How many entries of each list are neighbours; those after, which linking adds, count as
-        single edges. None is the length of the shortest list.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, 2)
-        Each pair once, the smaller number first, in order.
+    Lengths within each such set fix the ``angles`` too. Each pair is there once, the smaller number
+    first, in order. ``listed`` says how many entries of each list are neighbours, by default as
+    many as the shortest list has; those after, which linking adds, count as single edges.
 
     Examples
     --------

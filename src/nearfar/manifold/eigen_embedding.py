@@ -156,12 +156,6 @@ class EigenEmbedding(_GraphEmbedding):
         "reg": [real(0, open_low=True)],
     }
 
-    eigenvalues_: Matrix
-    eigenvectors_: Matrix
-    negative_share_: float
-    _graph: NeighborGraph | None
-    _sums: Matrix | None
-
     def __init__(
         self,
         n_components: int = 2,

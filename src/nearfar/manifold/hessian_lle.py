@@ -89,8 +89,6 @@ class HessianLLE(_LocalEmbedding):
         "reg": [real(0, open_low=True)],
     }
 
-    eigenvalues_: Matrix
-
     def __init__(
         self,
         n_components: int = 2,

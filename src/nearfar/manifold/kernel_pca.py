@@ -6,14 +6,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner, LearnerTags
+from nearfar.arrays import Floats
+from nearfar.base import Embedding, LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
-from nearfar.blocks import row_blocks
-from nearfar.manifold.graph_embedding import pairwise_tags
 from nearfar.parameters import integer
 from nearfar.solvers.spectral_step import (
     first_axes,
@@ -27,7 +24,7 @@ from nearfar.solvers.spectral_step import (
 _POSITIVE = ("linear", "rbf", "laplacian", "cosine")
 
 
-class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
+class KernelPCA(KernelCoordinates, Embedding):
     r"""Kernel principal component analysis: the directions of largest variance in feature space.
 
     .. math:: \min_Y \|Y Y^T - H K H\|_F^2, \qquad H = I - \tfrac1n 1 1^T ,
@@ -97,10 +94,6 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         **{name: kinds for name, kinds in KERNEL_PARAMETERS.items() if name != "n_directions"},
     }
 
-    embedding_: Floats
-    eigenvalues_: Matrix
-    negative_share_: float
-
     def __init__(
         self,
         n_components: int = 2,
@@ -115,9 +108,6 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
-
-    def __sklearn_tags__(self) -> Any:
-        return pairwise_tags(super().__sklearn_tags__(), self._is_given())
 
     @property
     def n_directions(self) -> int:  # type: ignore[override]
@@ -164,23 +154,6 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
         self.coefficients_ = first_axes(values, vectors).T.copy()
         return self
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """Embed points and return their coordinates, ``embedding_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
-        y : ignored
-            For the API.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        return self.fit(X).embedding_.copy()
-
     def transform(self, X: ArrayLike) -> Floats:
         r"""Map points, or their kernel values with the training points, by Nyström's formula,
 
@@ -202,12 +175,4 @@ class KernelPCA(KernelCoordinates, ClassNamePrefixFeaturesOutMixin, Learner):
             In the dtype of X.
         """
         check_is_fitted(self)
-        rows = self._check_X(X, reset=False)
-        placed = np.empty((len(rows), len(self.coefficients_)), rows.dtype)
-        for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
-            placed[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
-        return placed
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.coefficients_)
+        return self._map_by_coefficients(self._check_X(X, reset=False))

@@ -97,8 +97,6 @@ class LandmarkIsomap(_GeodesicEmbedding):
         "random_state": [random_state],
     }
 
-    landmarks_: Indices
-
     def __init__(
         self,
         n_components: int = 2,

@@ -93,9 +93,6 @@ class LaplacianEigenmaps(_GraphEmbedding):
     renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS}
 
-    eigenvalues_: Matrix
-    width_: float
-
     def __init__(
         self,
         n_components: int = 2,

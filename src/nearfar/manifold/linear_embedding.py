@@ -73,9 +73,6 @@ class _LinearEmbedding(LinearLearner):
         self.components_ = (directions @ axes.T).astype(rows.dtype)
         return self
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")
-
 
 def sought_axes(
     points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, least: int

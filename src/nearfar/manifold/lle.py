@@ -83,8 +83,6 @@ class LLE(_LocalEmbedding):
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS, "reg": [real(0, open_low=True)]}
 
-    eigenvalues_: Matrix
-
     def __init__(
         self,
         n_components: int = 2,

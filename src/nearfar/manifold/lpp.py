@@ -89,8 +89,6 @@ class LPP(_LinearEmbedding):
     renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS, **PCA_PARAMETER}
 
-    width_: float
-
     def __init__(
         self,
         n_components: int = 2,

@@ -91,9 +91,6 @@ class MDS(_Embedding):
         "tol": [real(0, open_low=True)],
     }
 
-    stress_: float
-    n_iter_: int
-
     def __init__(
         self,
         n_components: int = 2,

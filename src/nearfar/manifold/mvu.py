@@ -230,11 +230,6 @@ class MVU(_Unfolding):
         "verbose": [boolean, integer(0)],
     }
 
-    factor_: Matrix
-    eigenvalues_: Vector
-    edges_: Indices
-    edge_weights_: Vector
-
     def __init__(
         self,
         n_components: int = 2,

@@ -114,36 +114,12 @@ def place_new_points(
     method: Placing = "lle",
     reg: float = 1e-3,
 ) -> Matrix:
-    r"""Places of new points from those of their nearest training rows.
+    """Places of new points from those of their nearest training rows, all different.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, p)
-        Training rows, all different.
-    places : ndarray of shape (n, r)
-        Their places; distances are in the units of ``points``.
-    queries : ndarray of shape (m, p)
-        New points.
-    n_neighbors : int
-        Training rows to place each by; at least r + 1 are taken, where there are as many.
-    method : {"lle", "sdp", "sdp_refined"}, default="lle"
-        "lle": :math:`y = \sum_i w_i y_i` with the weights that rebuild the query. "sdp": the
-        convex program :math:`\min \sum_i |\xi_i| + s`,
-        :math:`\|y_i\|^2 - 2 y_i^T y + s = \|x_i - x\|^2 + \xi_i`, :math:`s \ge \|y\|^2`, about the
-        mean of the neighbours' places. "sdp_refined": from there to the nearest minimum of
-        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`.
-    reg : float, default=1e-3
-        For the weights of "lle".
-
-    Returns
-    -------
-    ndarray of shape (m, r)
-        A query equal to a training row gets the place of that row.
-
-    References
-    ----------
-    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10; the
-       second constraint as printed fixes too little, see the guide on errors in the works.
+    By the formulas of :meth:`_Unfolding.transform`; distances of ``places`` are in the units of
+    ``points``. At least r + 1 neighbours are taken, where there are as many. See Weinberger, K. Q.,
+    "Metric Learning with Convex Optimization", 2007, section 3.1.10; the second constraint as
+    printed fixes too little, see the guide on errors in the works.
 
     Examples
     --------

@@ -123,8 +123,6 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         "ddof": [real(0, 1)],
     }
 
-    means_: Matrix
-
     def __init__(
         self,
         estimator: Any = None,

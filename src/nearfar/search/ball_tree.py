@@ -30,22 +30,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
 
-__all__ = ["Ball", "MeanSplitBallTree"]
-
 
 class Ball(NamedTuple):
-    """A node of the tree.
+    """A node of the tree: the mean of its points, their largest distance from it, and their rows.
 
-    Attributes
-    ----------
-    center : ndarray of shape (n_features,)
-        Mean of its points.
-    radius : float
-        Largest distance of its points from the centre.
-    rows : ndarray of int
-        Its points.
-    children : tuple of int
-        Two nodes, or none for a leaf.
+    ``children`` are two nodes, or none for a leaf.
     """
 
     center: Matrix

@@ -27,8 +27,6 @@ from nearfar.search.candidates import (
 )
 from nearfar.solvers.eigen import descending_eigh
 
-__all__ = ["early_abandon_kneighbors"]
-
 # Leading axes with this share of the variance go first, as one matrix product.
 _LEADING_SHARE = 0.9
 _FLOAT32 = np.dtype(np.float32)
@@ -40,38 +38,15 @@ def early_abandon_kneighbors(
 ) -> tuple[Matrix, Indices]:
     """The nearest rows of ``X`` to each query, exactly; what is surely too far is left early.
 
-    The same result as :func:`~nearfar.search.exact_search.kneighbors`, bit by bit.
+    The same result as :func:`~nearfar.search.exact_search.kneighbors`, bit by bit. ``n_leading`` is
+    the number of principal axes in the first sum, by default those with 90 % of the variance.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        The rows to find; float64 or float32, finite and 2-d (not checked here).
-    queries : ndarray of shape (n_queries, n_features), default=None
-        The rows to find neighbours of; ``None`` means the rows of ``X``, each without itself.
-    n_neighbors : int
-        How many; at least 1 and at most ``n_samples``, or ``n_samples - 1`` without ``queries``.
-    n_leading : int, default=None
-        Number of principal axes in the first sum. ``None``: those with 90 % of the variance.
-
-    Returns
-    -------
-    distances : ndarray of shape (n_queries, n_neighbors)
-        Euclidean distances in float64, ascending.
-    indices : ndarray of shape (n_queries, n_neighbors)
-        The rows of ``X``; of rows at the same distance, the smaller index comes first.
-
-    See Also
-    --------
-    nearfar.search.exact_search.kneighbors : The search to use otherwise.
-
-    Notes
-    -----
-    Instead of pair by pair, as the method is usually told, it goes in three steps. The nearest
-    rows by the leading axes alone are measured fully, and the k-th of these distances bounds the
-    true one. A float32 product over the leading axes then leaves all pairs beyond that bound, and
-    the few survivors get their further coordinates in steps of doubling length, each of which
-    leaves more. Worth it if a few axes carry most of the variance of many features: twice as fast
-    as blocks on the 784 pixels of MNIST, slower on up to 164 of its principal components
+    Instead of pair by pair, as the method is usually told, it goes in three steps. The nearest rows
+    by the leading axes alone are measured fully, and the k-th of these distances bounds the true
+    one. A float32 product over the leading axes then leaves all pairs beyond that bound, and the
+    few survivors get their further coordinates in steps of doubling length, each of which leaves
+    more. Worth it if a few axes carry most of the variance of many features: twice as fast as
+    blocks on the 784 pixels of MNIST, slower on up to 164 of its principal components
     (``benchmarks/results/search.md``).
 
     Cost O(n_queries n_samples n_leading), twice, and O(n_features) for each survivor.

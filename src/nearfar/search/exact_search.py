@@ -31,9 +31,6 @@ from nearfar.search.candidates import (
     without_self,
 )
 
-__all__ = ["choose_search", "kneighbors", "radius_neighbors"]
-
-
 _FEW_SPARE = 2
 # By the greatest number of features, the rows from which trees beat blocks, and the queries that
 # repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times
@@ -49,53 +46,27 @@ _QUERIES_FOR_A_TREE = 1000
 def kneighbors(
     X: Floats, queries: Floats | None = None, *, n_neighbors: int, search: str = "auto"
 ) -> tuple[Matrix, Indices]:
-    """The nearest rows of ``X`` to each query, exactly.
+    """Distances and row numbers of the nearest rows of ``X`` to each query, exactly.
 
     The same as computing ``np.linalg.norm(X - query, axis=1)`` in float64 for every query and
     sorting it with a stable sort: of rows at the same distance, the one with the smaller index
-    comes first.
+    comes first. Distances are exactly 0 for identical rows, and accurate however far the data lie
+    from the origin.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        The rows to find; float64 or float32, finite and 2-d (not checked here).
-    queries : ndarray of shape (n_queries, n_features), default=None
-        The rows to find neighbours of; as ``X``. ``None`` means the rows of ``X``, none of which is
-        then a neighbour of itself. It is left out by its index, not by its distance: identical
-        rows are neighbours at distance 0.
-    n_neighbors : int
-        How many; at least 1 and at most ``n_samples``, or ``n_samples - 1`` without ``queries``.
-    search : {"auto", "blocks", "tree"}, default="auto"
-        Matrix products in blocks, or a k-d tree; the result is the same. See
-        :func:`choose_search`.
+    Rows are float64 or float32, finite and 2-d (not checked here). Without queries those of ``X``
+    are asked for, none of which is then a neighbour of itself. It is left out by its index, not by
+    its distance: identical rows are neighbours at distance 0. Raises a ``ValueError`` if
+    ``n_neighbors`` is out of range, or if squared distances would overflow.
 
-    Returns
-    -------
-    distances : ndarray of shape (n_queries, n_neighbors)
-        Euclidean distances in float64, ascending. Exactly 0 for identical rows, and accurate
-        however far the data lie from the origin.
-    indices : ndarray of shape (n_queries, n_neighbors)
-        The rows of ``X``.
+    scikit-learn's brute-force search (in float32 when all data are float32) or its k-d tree
+    (``search``, see :func:`choose_search`) runs on centred data and proposes a few candidates more
+    than asked for, which are measured anew in float64. A query whose k-th and last candidates lie
+    closer together than the search rounds is searched again: all rows that may lie within the k-th
+    distance are measured. Ties and duplicates are what causes this; identical rows and queries are
+    then searched once.
 
-    Raises
-    ------
-    ValueError
-        If ``n_neighbors`` is out of range, or if squared distances would overflow.
-
-    See Also
-    --------
-    radius_neighbors : All rows within a distance.
-
-    Notes
-    -----
-    scikit-learn's brute-force search (in float32 when all data are float32) or its k-d tree runs on
-    centred data and proposes a few candidates more than asked for, which are measured anew in
-    float64. A query whose k-th and last candidates lie closer together than the search rounds is
-    searched again: all rows that may lie within the k-th distance are measured. Ties and
-    duplicates are what causes this; identical rows and queries are then searched once.
-
-    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy
-    of the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
+    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy of
+    the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
 
     Examples
     --------
@@ -131,39 +102,10 @@ def radius_neighbors(
 ) -> tuple[Indices, Indices, Matrix]:
     """All rows of ``X`` within ``radius`` of each query, exactly.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        The rows to find; float64 or float32, finite and 2-d (not checked here).
-    queries : ndarray of shape (n_queries, n_features), default=None
-        The rows to find neighbours of; ``None`` means the rows of ``X``, each without itself.
-    radius : float
-        The largest distance, inclusive: compared with ``||x - q||`` computed from differences in
-        float64. At least 0.
-
-    Returns
-    -------
-    indptr : ndarray of shape (n_queries + 1,)
-        The neighbours of query ``i`` are entries ``indptr[i]`` to ``indptr[i + 1]`` of the two
-        arrays below (the CSR format).
-    indices : ndarray of shape (n_found,)
-        The rows of ``X``, within each query in the order of distance, then index.
-    distances : ndarray of shape (n_found,)
-        Their Euclidean distances in float64.
-
-    Raises
-    ------
-    ValueError
-        If ``radius`` is negative or not a number, or if squared distances would overflow.
-
-    See Also
-    --------
-    kneighbors : A given number of nearest rows.
-
-    Notes
-    -----
-    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy
-    of the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
+    Returned are indptr, indices and distances (CSR). Those of query ``i`` are entries ``indptr[i]``
+    to ``indptr[i + 1]``, in the order of distance, then index. The radius is inclusive: compared
+    with ``||x - q||`` computed from differences in float64. For the rest, and the cost, see
+    :func:`kneighbors`.
 
     Examples
     --------
@@ -200,22 +142,10 @@ def choose_search(
 ) -> str:
     """``"tree"`` or ``"blocks"``, whichever is quicker; both find the same.
 
-    Parameters
-    ----------
-    n, p : int
-        Number of rows to search and of their features.
-    n_queries : int, default=None
-        How many rows to find neighbours of; ``None`` means n. The tree is built for one call, so
-        it does not pay for a few.
-    work : {"neighbors", "impostors"}, default="neighbors"
-        The k nearest rows, or all pairs of different classes within a radius. The blocks of the
-        latter need no ranking and serve both directions; trees rarely beat them.
-    n_threads : int, default=1
-        Threads the blocks have; trees use one.
-
-    Returns
-    -------
-    str
+    A tree is built for one call, so it does not pay for a few queries (n by default), and uses one
+    thread. The ``work`` is the k nearest rows ("neighbors"), or all pairs of different classes
+    within a radius ("impostors"), where blocks need no ranking and serve both directions; trees
+    rarely beat them.
 
     Examples
     --------

@@ -15,30 +15,15 @@ from nearfar.blocks import row_blocks
 def barycentric_weights(
     points: NDArray[Any], queries: NDArray[Any], neighbors: NDArray[np.intp], reg: float = 1e-3
 ) -> Matrix:
-    r"""Weights that rebuild each query best from given points, and sum to one.
+    r"""Weights (m, k) that rebuild each query best from given points, and sum to one.
 
     .. math:: \min_w \|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot \mathrm{tr}(G) \|w\|^2,
         \qquad \sum_j w_j = 1 ,
 
     :math:`G_{jk} = (x - x_j)^T (x - x_k)`: the solution of :math:`(G + \text{reg}\, \mathrm{tr}(G)
     I) w = 1`, brought to sum one. It does not change when query and points are moved, turned or
-    scaled together.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, p)
-        Points.
-    queries : ndarray of shape (m, p)
-        What to rebuild.
-    neighbors : ndarray of int, shape (m, k)
-        The points to rebuild each query from.
-    reg : float, default=1e-3
-        Above 0; with more neighbours than dimensions G alone is singular.
-
-    Returns
-    -------
-    ndarray of shape (m, k)
-        Rows sum to one. Negative weights are for queries outside the hull of their points.
+    scaled together. With more neighbours (m, k) than dimensions G alone is singular. Negative
+    weights are for queries outside the hull of their points.
 
     Examples
     --------
@@ -67,25 +52,9 @@ def interpolating_weights(
     .. math:: \min_w \|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2,
         \qquad \sum_j w_j = 1 .
 
-    Where all distances are equal that is the problem above. But a point that comes near one of
-    the points gets, continuously, all weight there, and so its coordinates: the problem above
-    would rebuild it from the others too, whenever these are more than dimensions.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, p)
-        Points, all different.
-    queries : ndarray of shape (m, p)
-        What to rebuild.
-    neighbors : ndarray of int, shape (m, k)
-        The points to rebuild each query from.
-    reg : float, default=1e-3
-        Above 0.
-
-    Returns
-    -------
-    ndarray of shape (m, k)
-        Rows sum to one.
+    Where all distances are equal that is the problem above. But a point that comes near one of the
+    points, all different, gets, continuously, all weight there, and so its coordinates: the problem
+    above would rebuild it from the others too, whenever these are more than dimensions.
 
     Examples
     --------

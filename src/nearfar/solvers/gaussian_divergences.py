@@ -37,13 +37,8 @@ _BLOCK = 2**22
 class GaussianFamily:
     """Gaussians in p dimensions, known by their means and by what their covariances do to U.
 
-    Parameters
-    ----------
-    means : array-like of shape (c, p)
-        Means.
-    covariances : array-like of shape (c, p, p), or callable
-        Covariances; or a function that gives the products Σ_k U, of shape (c, p, q), for a U of
-        shape (p, q), so that covariances known by a few rows need no p×p matrix.
+    Instead of covariances (c, p, p) a function may give the products Σ_k U, of shape (c, p, q), for
+    a U of shape (p, q), so that covariances known by a few rows need no p×p matrix.
     """
 
     def __init__(self, means: ArrayLike, covariances: ArrayLike | SigmaDot) -> None:
@@ -100,16 +95,7 @@ def _dense_dot(covariances: Matrix) -> SigmaDot:
 class ProjectedGaussians:
     """Gaussians in q dimensions, and the way back to gradients in U.
 
-    Parameters
-    ----------
-    means : ndarray of shape (c, q)
-        U'm_k.
-    images : ndarray of shape (c, p, q)
-        Σ_k U.
-    U : ndarray of shape (p, q)
-        The projection.
-    full_means : ndarray of shape (c, p)
-        m_k, up to a common shift.
+    ``means`` are U'm_k, ``images`` Σ_k U, and ``full_means`` m_k up to a common shift.
     """
 
     means: Matrix
@@ -153,19 +139,7 @@ class ProjectedGaussians:
             yield block, self.means[None] - self.means[block, None]
 
     def pull_back(self, by_covariances: Matrix, by_means: Matrix) -> Matrix:
-        """The gradient in U of a function of the small moments.
-
-        Parameters
-        ----------
-        by_covariances : ndarray of shape (c, q, q)
-            Its symmetric derivatives in the P_k.
-        by_means : ndarray of shape (c, q)
-            Its derivatives in the means U'm_k.
-
-        Returns
-        -------
-        ndarray of shape (p, q)
-        """
+        """The gradient (p, q) in U, from the symmetric ones in the P_k and those in U'm_k."""
         c, p, q = self.images.shape
         # Σ_k 2 Σ_k U P̄_k + m_k m̄_k', without an array of (c, p, q) besides the images.
         gradient = self.full_means.T @ by_means
@@ -200,22 +174,7 @@ Average = Callable[[Matrix], tuple[float, Matrix]]
 def averaged(
     family: GaussianFamily, divergence: Divergence, average: Average
 ) -> Callable[[Matrix], tuple[float, Matrix]]:
-    """The objective U ↦ average of the divergences, with its gradient, for a search of subspaces.
-
-    Parameters
-    ----------
-    family : GaussianFamily
-        In p dimensions.
-    divergence : Divergence
-        :data:`kullback_leibler`, for instance.
-    average : callable
-        From all divergences (c, c) to a number and its derivatives (c, c).
-
-    Returns
-    -------
-    callable
-        From U (p, q) to a value and a gradient (p, q).
-    """
+    """The objective U ↦ average of the divergences, with its gradient."""
 
     def objective(U: Matrix) -> tuple[float, Matrix]:
         projected = family.project(U)
@@ -232,12 +191,9 @@ class KullbackLeibler:
         KL(i||j) = \tfrac12 [\log|P_j| - \log|P_i| + \mathrm{tr}(P_j^{-1} P_i)
         + \delta_{ij}^T P_j^{-1} \delta_{ij} - q], \qquad \delta_{ij} = U^T(m_i - m_j)
 
-    Parameters
-    ----------
-    convention : {"exact", "unnormalized"}
-        "exact" as above; "unnormalized" is 2 KL + q, as equation 2.36 of Tao's thesis prints it
-        and as its experiments most likely ran. The gradients agree up to the factor two, but under
-        a logarithm the floor q instead of zero makes another optimum.
+    The convention "unnormalized" is 2 KL + q, as equation 2.36 of Tao's thesis prints it and as its
+    experiments most likely ran. The gradients agree up to the factor two, but under a logarithm the
+    floor q instead of zero makes another optimum.
     """
 
     invariant = True
@@ -363,27 +319,17 @@ class SquaredDifference:
 class Bregman:
     r"""The Bregman divergence of any convex generator, by quadrature.
 
-    For a convex G with :math:`\xi = (G')^{-1}`,
+    For a convex G, the ``generator``, with :math:`\xi = (G')^{-1}`, the ``link``,
 
     .. math::
         D(i||j) = \int G(\xi(p_j)) - G(\xi(p_i)) - p_i\,(\xi(p_j) - \xi(p_i)) .
 
-    The first two integrals are expectations under the density itself, the third under
-    :math:`p_i`; each is a sum over fixed nodes of a standard normal: those of Gauss and Hermite in
-    up to two dimensions, quasi-random ones (Sobol) above. So the values carry the error of the
-    quadrature, small while no Gaussian is much narrower than the others; with three dimensions and
-    more they depend on the basis of the subspace by as much.
-
-    Parameters
-    ----------
-    generator : callable
-        G, of an array.
-    link : callable
-        ξ, of an array of densities: the inverse of the derivative of G.
-    link_derivative : callable
-        ξ', of an array of densities.
-    n_nodes : int, optional
-        Nodes on each axis in up to two dimensions (default 40), or altogether above (1024).
+    The first two integrals are expectations under the density itself, the third under :math:`p_i`;
+    each is a sum over fixed nodes of a standard normal: those of Gauss and Hermite in up to two
+    dimensions (``n_nodes`` on each axis, 40 by default), quasi-random ones (Sobol) above (1024
+    altogether). So the values carry the error of the quadrature, small while no Gaussian is much
+    narrower than the others; with three dimensions and more they depend on the basis of the
+    subspace by as much.
     """
 
     invariant = False

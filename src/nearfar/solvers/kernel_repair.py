@@ -14,8 +14,6 @@ from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.spectral_step import share_of_negative
 
-__all__ = ["KernelRepair", "exponential_kernel", "quantile_width", "repair_kernel"]
-
 
 def exponential_kernel(D: ArrayLike, width: float | None = None) -> Matrix:
     r"""The kernel :math:`K_{ij} = \exp(-D_{ij} / \sigma)` of dissimilarities.

@@ -20,22 +20,9 @@ _DRIFT = 300.0
 
 @dataclass
 class Mixture:
-    """A mixture of Gaussians.
+    """A mixture of k Gaussians, its message length in nats, and the posteriors (n, k) of the rows.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (k,)
-        Mixing weights.
-    means : ndarray of shape (k, d)
-        Means.
-    covariances : ndarray of shape (k, d, d)
-        Covariances.
-    message_length : float
-        The criterion by which the number of components was chosen, in nats.
-    responsibilities : ndarray of shape (n, k)
-        Posterior probabilities of the components for the rows it was fitted to.
-    fallback : bool
-        Whether no component survived and one Gaussian was taken instead.
+    ``fallback`` says that no component survived and one Gaussian was taken instead.
     """
 
     weights: Matrix
@@ -76,33 +63,14 @@ def figueiredo_jain(
     a_m being the mixing weights. (The paper has further constants in k, for the best lattice of
     parameters; its program leaves them out, and finds the number of clusters more often.)
 
-    Components are updated one after the other; one whose responsibilities sum to less than N/2
-    rows is annihilated. When they settle, the weakest is removed and the rest goes on, and the
-    shortest message on the way wins.
+    It starts with ``max_components`` at randomly chosen rows. Components are updated one after the
+    other; one whose responsibilities sum to less than N/2 rows is annihilated. When the relative
+    change of the message length is below ``tol``, or after ``max_iter`` sweeps, the weakest is
+    removed and the rest goes on, down to ``min_components``, and the shortest message on the way
+    wins.
 
     In d dimensions a component with full covariance needs more than (d² + 3d)/4 rows to survive;
     where none can, one Gaussian is returned and ``fallback`` says so. Reduce the dimension first.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Rows.
-    max_components : int, default=10
-        Components to start with, at randomly chosen rows.
-    min_components : int, default=1
-        Where to stop removing.
-    covariance_type : {"full", "diagonal", "spherical"}, default="full"
-        Shape of the components.
-    tol : float, default=1e-5
-        Relative change of the message length at which the components have settled.
-    max_iter : int, default=500
-        Sweeps at most for each number of components.
-    random_state : RandomState
-        For the choice of rows.
-
-    Returns
-    -------
-    Mixture
     """
     n, d = X.shape
     half = n_parameters(d, covariance_type) / 2

@@ -28,19 +28,11 @@ _LAST = 1e-11
 
 
 def place_by_program(known: Matrix, squared: Matrix) -> Matrix:
-    """Places by the convex program, to about 1e-9 of its optimum.
+    """Places (n_queries, r) by the convex program, to about 1e-9 of its optimum.
 
-    Parameters
-    ----------
-    known : ndarray of shape (n_queries, k, r)
-        Places of the neighbours of each query.
-    squared : ndarray of shape (n_queries, k)
-        Squared distances to them.
-
-    Returns
-    -------
-    ndarray of shape (n_queries, r)
-        With k > r neighbours in general position and distances that can be met, the point.
+    ``known`` are the places (n_queries, k, r) of the neighbours of each query, ``squared`` the
+    squared distances to them. With k > r neighbours in general position and distances that can be
+    met, it is the point.
 
     Examples
     --------
@@ -57,17 +49,6 @@ def place_by_program(known: Matrix, squared: Matrix) -> Matrix:
 
 def place_by_stress(places: Matrix, known: Matrix, squared: Matrix, max_iter: int = 100) -> Matrix:
     """The minimum of stress next to given places, by Levenberg and Marquardt's method.
-
-    Parameters
-    ----------
-    places : ndarray of shape (n_queries, r)
-        Where to begin.
-    known : ndarray of shape (n_queries, k, r)
-        Places of the neighbours of each query.
-    squared : ndarray of shape (n_queries, k)
-        Squared distances to them.
-    max_iter : int, default=100
-        Steps at most.
 
     Examples
     --------

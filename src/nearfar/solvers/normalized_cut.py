@@ -20,24 +20,11 @@ def normalized_cut(points: Matrix, n_clusters: int, random: np.random.RandomStat
     r"""The cluster of each point, numbered from 0.
 
     With affinities :math:`A_{ij} = \exp(-d_{ij}^2 / (s_i s_j))`, :math:`s_i` being the distance to
-    the seventh neighbour, the relaxed normalised cut: the leading eigenvectors of
-    :math:`D^{-1/2} A D^{-1/2}`, rows brought to unit length, then k-means.
+    the seventh neighbour, the relaxed normalised cut: the leading eigenvectors of :math:`D^{-1/2} A
+    D^{-1/2}`, rows brought to unit length, then k-means.
 
     Of more than 500 points a random sample is cut, and the others join their nearest neighbour in
     it. There may be fewer clusters than asked for, where points coincide.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, p)
-        Points.
-    n_clusters : int
-        How many, at most n.
-    random : RandomState
-        Draws the sample and starts k-means.
-
-    Returns
-    -------
-    ndarray of shape (n,)
     """
     n_clusters = min(n_clusters, len(np.unique(points[:: 1 + len(points) // _CUT], axis=0)))
     if n_clusters < 2:

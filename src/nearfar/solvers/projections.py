@@ -30,17 +30,6 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Matrix
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 
-__all__ = [
-    "Projected",
-    "alternating_projection",
-    "dykstra",
-    "gradient_alternating_projection",
-    "project_halfspace",
-    "project_hyperplane",
-    "project_psd",
-    "psd_factor",
-]
-
 Projection = Callable[[Matrix], Matrix]
 
 # Eigenvalues below this share of the largest are rounding, not rank.
@@ -48,19 +37,11 @@ _RANK_TOLERANCE = 1e-12
 
 
 class Projected(NamedTuple):
-    """Where an algorithm ended.
+    """Where an algorithm ended: at the last point, or the best one found.
 
-    Attributes
-    ----------
-    point : ndarray
-        The last point, or the best one found.
-    n_iter : int
-        Rounds made.
-    converged : bool
-        Whether it stopped by ``tol`` and not by ``max_iter``.
-    violation : float
-        The largest distance of ``point`` from one of the sets. Not small after many rounds: the
-        sets have perhaps no common point.
+    ``converged`` says whether it stopped by ``tol`` and not by ``max_iter``. ``violation`` is the
+    largest distance of the point from one of the sets; not small after many rounds, the sets have
+    perhaps no common point.
     """
 
     point: Matrix
@@ -70,19 +51,9 @@ class Projected(NamedTuple):
 
 
 def project_psd(M: ArrayLike) -> Matrix:
-    """The positive semi-definite matrix nearest to ``M`` in Frobenius norm.
+    """The positive semi-definite matrix nearest to ``M`` in Frobenius norm, exactly symmetric.
 
     Its eigenvalues are those of the symmetric part of ``M``, the negative ones set to 0.
-
-    Parameters
-    ----------
-    M : array-like of shape (p, p)
-        Any finite square matrix; only its symmetric part matters.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Exactly symmetric.
 
     Examples
     --------
@@ -99,16 +70,8 @@ def project_psd(M: ArrayLike) -> Matrix:
 def psd_factor(M: ArrayLike) -> Matrix:
     """L with ``L.T @ L`` the positive semi-definite matrix nearest to ``M``.
 
-    Parameters
-    ----------
-    M : array-like of shape (p, p)
-        A positive semi-definite matrix up to rounding.
-
-    Returns
-    -------
-    ndarray of shape (rank, p)
-        Orthogonal rows, the longest first: the eigenvectors times the square roots of their
-        eigenvalues. Eigenvalues below 1e-12 of the largest count as 0 and give no row.
+    Its rows are orthogonal, the longest first: the eigenvectors times the square roots of their
+    eigenvalues. Eigenvalues below 1e-12 of the largest count as 0 and give no row.
 
     Examples
     --------
@@ -123,16 +86,7 @@ def psd_factor(M: ArrayLike) -> Matrix:
 def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
     """The point of ``{x : w'x <= c}`` nearest to ``p``; ``p`` itself if it is one.
 
-    Parameters
-    ----------
-    p, w : array-like of the same shape
-        Vectors, or matrices with the product ``trace(w.T @ x)``.
-    c : float
-        The bound.
-
-    Returns
-    -------
-    ndarray of the shape of p
+    Of matrices the product is ``trace(w.T @ x)``.
 
     Examples
     --------
@@ -145,18 +99,7 @@ def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
 
 
 def project_hyperplane(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
-    """The point of ``{x : w'x = c}`` nearest to ``p``.
-
-    Parameters
-    ----------
-    p, w : array-like of the same shape
-        Vectors, or matrices with the product ``trace(w.T @ x)``.
-    c : float
-        The level.
-
-    Returns
-    -------
-    ndarray of the shape of p
+    """The point of ``{x : w'x = c}`` nearest to ``p``; products as in :func:`project_halfspace`.
 
     Examples
     --------
@@ -178,25 +121,6 @@ def alternating_projection(
     rounds settle into a cycle between their nearest points and move nothing. That case ends at
     ``max_iter``, with the ``violation`` that remains.
 
-    Parameters
-    ----------
-    p : array-like
-        Where to start.
-    projections : sequence of callables
-        ``P(p)`` returns the point of its set nearest to p.
-    tol : float, default=1e-10
-        Largest move in a round.
-    max_iter : int, default=1000
-        Most rounds.
-
-    Returns
-    -------
-    Projected
-
-    See Also
-    --------
-    dykstra : The common point nearest to ``p``.
-
     Examples
     --------
     >>> from functools import partial
@@ -215,23 +139,8 @@ def dykstra(
 
     As :func:`alternating_projection`, but before a set is projected onto again, what its last
     projection took away is given back. The rule for stopping is the same; here the move of a
-    projection is the change of its correction, and a round may stand still while corrections
-    still grow, which is no end either.
-
-    Parameters
-    ----------
-    p : array-like
-        The point to project.
-    projections : sequence of callables
-        ``P(p)`` returns the point of its set nearest to p.
-    tol : float, default=1e-10
-        Largest move in a round.
-    max_iter : int, default=1000
-        Most rounds.
-
-    Returns
-    -------
-    Projected
+    projection is the change of its correction, and a round may stand still while corrections still
+    grow, which is no end either.
 
     Examples
     --------
@@ -258,34 +167,14 @@ def gradient_alternating_projection(
 ) -> Projected:
     r"""Minimise a convex function over the intersection of convex sets.
 
-    A step against the gradient, then one round of projections, again and again. With a constant
-    step this only reaches a neighbourhood of the optimum, so step t has length
-    :math:`step / \sqrt t`.
+    A step against the gradient, or a subgradient, then one round of projections, again and again.
+    With a constant step this only reaches a neighbourhood of the optimum, so step t has length
+    :math:`step / \sqrt t`; the first is best about the inverse of the curvature. It ends when a
+    step and its round together move the point by at most ``tol``; within this distance of every set
+    a point counts as feasible.
 
-    Parameters
-    ----------
-    p : array-like
-        Where to start.
-    projections : sequence of callables
-        ``P(p)`` returns the point of its set nearest to p.
-    gradient : callable
-        ``gradient(p)``, or a subgradient, of the shape of p.
-    step : float
-        Factor of the first gradient step; about the inverse of the curvature.
-    tol : float, default=1e-8
-        It ends when a step and its round together move the point by at most this. A point within
-        this distance of every set counts as feasible.
-    max_iter : int, default=1000
-        Most rounds.
-    objective : callable, default=None
-        ``objective(p)``, the function to minimise. With it the best feasible point met is
-        returned, else the last.
-
-    Returns
-    -------
-    Projected
-        The last iterate has been projected onto the intersection, as the rounds in between only
-        approach it.
+    With an ``objective`` the best feasible point met is returned, else the last, which has been
+    projected onto the intersection, as the rounds in between only approach it.
 
     Examples
     --------

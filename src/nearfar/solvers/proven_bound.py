@@ -31,15 +31,9 @@ _LEAST_SHARE = 1e-4
 def mixed_bound(problem: Problem, weights: Vector) -> Bound:
     r"""A small bound among mixtures of the weights with equal ones; never infinite.
 
-    :math:`\lambda_2` is a concave function of weights, so that for each value it may reach there
-    is a least share of equal weights, which is sought.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of largest trace.
-    weights : ndarray of shape (n_edges,)
-        Any; for inequalities those below 0 count as 0. For L1 slack, up to its price.
+    For problems of largest trace; for inequalities weights below 0 count as 0. :math:`\lambda_2` is
+    a concave function of weights, so that for each value it may reach there is a least share of
+    equal weights, which is sought.
     """
     edges = problem.edges
     own = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights

@@ -29,20 +29,11 @@ _WIDTH, _FILL = 0.1, 150
 
 
 def all_shortest_paths(lengths: sparse.csr_array) -> tuple[Matrix, Indices]:
-    """Lengths of the shortest paths between all nodes, in an order of nodes.
+    """Lengths (n, n) of the shortest paths between all nodes, and the node of each row and column.
 
-    Parameters
-    ----------
-    lengths : csr_array of shape (n, n)
-        Symmetric; the stored entries are edges, those of length 0 too. None is negative.
-
-    Returns
-    -------
-    paths : ndarray of shape (n, n)
-        Symmetric but for rounding; ``inf`` where there is no path.
-    order : ndarray of shape (n,)
-        The node of each row and column. (To bring them into another order would take a second
-        array of that size.)
+    The stored entries of ``lengths``, which is symmetric, are edges, those of length 0 too. Paths
+    are symmetric but for rounding; ``inf`` where there is none. (To bring them into another order
+    would take a second array of that size.)
 
     Examples
     --------

@@ -152,21 +152,9 @@ def _estimated_share(K: Matrix) -> float:
 def smallest_eigenpairs(S: sparse.csr_array, n_smallest: int, null: Matrix) -> Eigenpairs:
     """The smallest eigenvalues, ascending, of a sparse positive semi-definite matrix.
 
-    Parameters
-    ----------
-    S : sparse array of shape (n, n)
-        Symmetric, of size about 1.
-    n_smallest : int
-        How many.
-    null : ndarray of shape (n,)
-        A unit vector with ``S @ null = 0``, which is left out.
-
-    Returns
-    -------
-    Eigenpairs
-        Of S on the complement of ``null``. By shift and invert, with a sparse LU factorisation
-        whose fill is small for graphs of low dimension; up to 300 rows, or where that fails, by a
-        dense solver.
+    Its size is about 1. The unit vector ``null``, with ``S @ null = 0``, is left out. By shift and
+    invert, with a sparse LU factorisation whose fill is small for graphs of low dimension; up to
+    300 rows, or where that fails, by a dense solver.
     """
     n = S.shape[0]
     if n > max(_SPARSE_FROM, 4 * n_smallest):

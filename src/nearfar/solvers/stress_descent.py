@@ -57,28 +57,12 @@ def descend(
     tol: float = 1e-7,
     report: Callable[[Matrix, dict[str, float]], None] | None = None,
 ) -> Descent:
-    r"""Descend from Y.
+    """Descend from Y, where squared lengths are of mean about 1: ``price`` is c, ``reward`` is ρ.
 
-    Parameters
-    ----------
-    edges : Edges
-        Squared lengths of mean about 1.
-    Y : ndarray of shape (n_points, r)
-        The start.
-    price : float
-        c.
-    reward : float, default=1.0
-        :math:`\rho`; 0 for mere stress.
-    one_sided : bool, default=False
-        Whether only edges that are too long cost.
-    fixed : ndarray of bool, shape (n_points,), optional
-        Points that stay where they are; Y is then not centred, and ``reward`` must be 0.
-    max_iter : int, default=300
-        Steps at most.
-    tol : float, default=1e-7
-        Stop when five steps together lower the objective by less than this part of it.
-    report : function, optional
-        Called after each step with the places, and its number and new entries of the history.
+    With ``one_sided`` only edges that are too long cost. Points that are ``fixed`` stay where they
+    are; Y is then not centred, and ``reward`` must be 0. It stops when five steps together lower
+    the objective by less than ``tol`` of it. ``report`` is called after each step with the places,
+    and with its number and the new entries of the history.
     """
     objective = _Objective(edges, price, reward, one_sided)
     if fixed is None:

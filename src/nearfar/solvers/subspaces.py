@@ -42,21 +42,11 @@ _FLAT = 1e-4
 
 @dataclass
 class SubspaceSearch:
-    """Where a search came to.
+    """Where a search came to: the best U, orthonormal unless it was told otherwise, and its value.
 
-    Parameters
-    ----------
-    U : ndarray of shape (p, q)
-        The best subspace so far, as orthonormal columns unless the search was told otherwise.
-    objective : float
-        Its value.
-    converged : bool
-        Whether the search stopped by itself.
-    history : dict of lists
-        For each iteration: "objective", "step" (distance of the projectors before and after) and
-        "seconds" since the start.
-    objectives : list of float
-        The value at the end of each start.
+    ``converged`` says whether it stopped by itself. The history has for each iteration the
+    objective, the step (the distance of the projectors before and after) and the seconds since the
+    start; ``objectives`` has the value at the end of each start.
     """
 
     U: Matrix
@@ -88,15 +78,7 @@ class SubspaceSearch:
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a search, with the best that was found before.
 
-    Parameters
-    ----------
-    found : SubspaceSearch
-        The best state so far.
-
-    Attributes
-    ----------
-    components : ndarray of shape (q, n_features) or None
-        The map that a learner makes of it; with it the learner is left fitted.
+    ``components`` is the map that a learner makes of it; with it the learner is left fitted.
     """
 
     def __init__(self, found: SubspaceSearch) -> None:
@@ -116,41 +98,17 @@ def search_subspace(
     polish: bool = True,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
-    """Follow an objective of U from a start to a stationary point, by L-BFGS.
+    """Follow an objective of U from a start of full rank to a stationary point, by L-BFGS.
 
-    It stops when the projector on the span moved by less than ``tol`` (Frobenius norm) in two
-    steps one after the other, or when no step along the gradient changes the value any more. As
-    the value hardly changes near an optimum, a few Newton steps on the gradient follow, so that
+    It stops when the projector on the span moved by less than ``tol`` (Frobenius norm) in two steps
+    one after the other, or when no step along the gradient changes the value any more. As the value
+    hardly changes near an optimum, a few Newton steps on the gradient follow (``polish``), so that
     equal problems give equal subspaces to many digits.
 
-    Parameters
-    ----------
-    objective : callable
-        From U (p, q) to its value and its gradient (p, q).
-    start : ndarray of shape (p, q)
-        Of rank q.
-    maximize : bool, default=True
-        False minimises.
-    orthonormalize : bool, default=True
-        Evaluate at orthonormal bases of the span. With False the objective is a function of the
-        matrix and sees it as it is; "step" is then the relative change of the matrix.
-    max_iter : int, default=500
-        Steps at most.
-    tol : float, default=1e-6
-        Distance between projectors that counts as no movement.
-    polish : bool, default=True
-        End with Newton steps.
-    report : callable, optional
-        Called after each step with what the history notes of it.
-
-    Returns
-    -------
-    SubspaceSearch
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C after the first step; it carries the best state.
+    With ``orthonormalize=False`` the objective is a function of the matrix and sees it as it is;
+    the "step" of the history is then the relative change of the matrix. ``report`` is called after
+    each step with what the history notes of it. Ctrl-C raises :class:`Interrupted` with the best
+    state.
     """
     sign = -1.0 if maximize else 1.0
     U = orthonormal(start) if orthonormalize else np.array(start, dtype=np.float64)
@@ -218,42 +176,14 @@ def climb_subspace(
 ) -> SubspaceSearch:
     """Gradient steps of one length, shortened whenever a step would be for the worse.
 
-    Parameters
-    ----------
-    objective : callable
-        From U (p, q) to its value and its gradient (p, q). A value that is not finite, or a
-        ``LinAlgError``, counts as a step for the worse.
-    start : ndarray of shape (p, q)
-        Of rank q.
-    maximize : bool, default=True
-        False minimises.
-    orthonormalize : bool, default=True
-        Orthonormalise after each step.
-    step : float, default=0.01
-        Length of the first step, or with ``normalise=False`` the factor of the gradient.
-    normalize : bool, default=True
-        Divide the gradient by its Frobenius norm.
-    shrink : float, default=1/1.618034
-        Factor of the step after one that was for the worse, which is undone. 1 takes every step as
-        it is, as the published loops do.
-    max_iter : int, default=100
-        Evaluations at most.
-    tol : float, default=1e-6
-        Stops when the relative change of the watched value is smaller (with ``shrink=1`` its
-        absolute change).
-    watched : callable, optional
-        Gives that value, of the point evaluated last; by default it is the objective.
-    report : callable, optional
-        Called after each step with what the history notes of it.
+    A value that is not finite, or a ``LinAlgError``, counts as a step for the worse, which is
+    undone and after which steps are ``shrink`` times as long; 1 takes every step as it is, as the
+    published loops do. With ``normalize=False`` ``step`` is the factor of the gradient and not a
+    length.
 
-    Returns
-    -------
-    SubspaceSearch
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C after the first evaluation; it carries the best state.
+    It stops when the relative change of what ``watched`` gives of the last point, by default the
+    objective, is at most ``tol`` (with ``shrink=1`` the absolute change), or after ``max_iter``
+    evaluations. ``report`` and Ctrl-C are as in :func:`search_subspace`.
     """
     sign = 1.0 if maximize else -1.0
     U = orthonormal(start) if orthonormalize else np.array(start, dtype=np.float64)
@@ -309,31 +239,9 @@ def best_of_starts(
 ) -> SubspaceSearch:
     """The best of several searches; ``objectives`` holds where each ended.
 
-    Only the best ends with Newton steps.
-
-    Parameters
-    ----------
-    objective : callable
-        From U (p, q) to its value and its gradient (p, q).
-    starts : iterable of ndarray of shape (p, q)
-        One or more.
-    maximize : bool, default=True
-        False minimises.
-    solver : callable, default=search_subspace
-        Or :func:`climb_subspace`.
-    judge : callable, optional
-        What is to be least for the best; by default the objective decides.
-    **options
-        For the solver.
-
-    Returns
-    -------
-    SubspaceSearch
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C; it carries the best state of all starts.
+    What ``judge`` gives is to be least for the best; by default the objective decides. Only the
+    best ends with Newton steps. On Ctrl-C, :class:`Interrupted` carries the best state of all
+    starts.
     """
     sign = 1.0 if maximize else -1.0
     best: SubspaceSearch | None = None

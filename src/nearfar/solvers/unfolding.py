@@ -45,19 +45,11 @@ _DENSE = 200
 
 @dataclass(frozen=True)
 class Edges:
-    r"""Pairs of points and the squared length of each.
+    r"""Pairs of points and the squared length D of each.
 
-    Parameters
-    ----------
-    n_points : int
-        How many points there are.
-    first, second : ndarray of shape (n_edges,)
-        The two points of each edge, ``first < second``, in order and without repetition.
-    squared : ndarray of shape (n_edges,)
-        Squared lengths D, at least 0.
-    masses : ndarray of shape (n_points,), optional
-        How many points each stands for; all 1 by default. "Trace" and "centred" count each point
-        so many times: :math:`\sum_i c_i \|y_i\|^2` and :math:`\sum_i c_i y_i = 0`.
+    In each pair ``first < second``; they are in order and without repetition. ``masses`` tell how
+    many points each stands for; all 1 by default. "Trace" and "centred" count each point so many
+    times: :math:`\sum_i c_i \|y_i\|^2` and :math:`\sum_i c_i y_i = 0`.
     """
 
     n_points: int
@@ -153,17 +145,9 @@ class Edges:
 class Problem:
     r"""What is to be maximised: :math:`\pm\mathrm{tr} K` less the price of slack.
 
-    Parameters
-    ----------
-    edges : Edges
-        Connected. The solvers expect squared lengths of mean 1, none of them 0.
-    constraints : {"inequality", "equality", "l1", "squared"}
-        :math:`\xi \le 0` for nothing; none; or any at the price
-        :math:`c \sum_e |\xi_e|` or :math:`c \sum_e \xi_e^2`.
-    objective : {"max", "min"}
-        The sign of the trace.
-    price : float
-        c, which is ω / (1 - ω).
+    Edges are connected, with squared lengths of mean 1, none of them 0, as solvers expect. The
+    constraints allow :math:`\xi \le 0` for nothing ("inequality"); none ("equality"); or any at the
+    price :math:`c \sum_e |\xi_e|` ("l1") or :math:`c \sum_e \xi_e^2` ("squared"), c = ω / (1 - ω).
     """
 
     edges: Edges
@@ -222,6 +206,36 @@ def least_price(edges: Edges) -> float:
     """
     values, _ = laplacian_eigenpairs(edges, np.ones(len(edges)), 1)
     return 1.0 / float(values[0])
+
+
+#: A step of a slack and of its multiplier.
+Move = tuple[Vector, Vector]
+
+
+@dataclass
+class Slack:
+    """A non-negative slack of each edge that counts ``sign · s`` beside its squared length.
+
+    Its multiplier is ``z``, with the dual constraint ``z = sign · w + price``.
+    """
+
+    sign: float
+    price: float
+    s: Vector
+    z: Vector
+
+    def excess(self, w: Vector) -> Vector:
+        """By how much the dual constraint is missed."""
+        return self.z - self.sign * w - self.price
+
+    def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
+        """Newton's step of s and z to s · z = aim, for a step of the weights."""
+        dz = self.sign * dw - excess
+        return (aim - correction - self.s * dz) / self.z - self.s, dz
+
+    def advance(self, primal: float, dual: float, move: Move) -> None:
+        """Take such parts of a step."""
+        self.s, self.z = self.s + primal * move[0], self.z + dual * move[1]
 
 
 # ---------------------------------------------------------------------- spectra
@@ -323,17 +337,8 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
     The dual is :math:`\min_w w^T D + \text{cost}(w)` subject to :math:`L_w \succeq \pm I` on
     centred vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost
     :math:`\|w\|^2 / 4c` for squared slack. The weights are scaled (for L1, mixed with equal ones)
-    until they satisfy it.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    weights : ndarray of shape (n_edges,)
-        Multipliers of the edges as a solver has them.
-    eigenvalue : float, optional
-        The smallest eigenvalue of their Laplacian on centred vectors, if known; these weights must
-        then need no clipping.
+    until they satisfy it. If the smallest ``eigenvalue`` of their Laplacian on centred vectors is
+    given, they must need no clipping.
     """
     D, c = problem.edges.squared, problem.price
     w = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights

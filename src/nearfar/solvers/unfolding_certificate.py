@@ -49,18 +49,10 @@ def certify(
 ) -> Certificate:
     """Repair a factor, bound the optimum with edge weights, and compare.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    Y : ndarray of shape (n_points, r)
-        A factor of the Gram matrix; need not be feasible.
-    weights : ndarray of shape (n_edges,)
-        Any edge weights; those of a solver give a close bound. Their Laplacian's eigenvalue is
-        proven by the signs of pivots. Where they prove little, they are mixed with equal ones.
-    feasible_value : float
-        The objective of a point that is known to be feasible, such as the data themselves. Where
-        equalities are not met to 1e-6 the factor proves nothing, and this counts.
+    Any weights will do; those of a solver give a close bound. Their Laplacian's eigenvalue is
+    proven by the signs of pivots, and where they prove little, they are mixed with equal ones.
+    Where equalities are not met to 1e-6 the factor proves nothing, and the objective of a point
+    that is known to be feasible, such as the data themselves, counts: ``feasible_value``.
     """
     Y = problem.edges.centered(Y)
     residual = problem.residual(Y)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.eigen import least_eigenvalue
-from nearfar.solvers.unfolding import Edges, Problem, Unfolding, UnfoldingInterrupted
+from nearfar.solvers.unfolding import Edges, Move, Problem, Slack, Unfolding, UnfoldingInterrupted
 
 #: What the history of a run holds, one number for each step.
 INTERIOR_HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
@@ -37,24 +36,11 @@ def interior_point(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve over all Gram matrices.
+    """Solve over all Gram matrices, to a relative gap and relative residuals of ``tol``.
 
-    Parameters
-    ----------
-    problem : Problem
-        Connected; squared lengths of mean about 1, none of them 0.
-    tol : float
-        Relative gap, and relative residuals, to reach.
-    max_iter : int
-        Limit on steps.
-    report : function, optional
-        Called at each step with the new entries of the history.
-
-    Returns
-    -------
-    Unfolding
-        A factor of all columns. Where rounding ends the path before ``tol``, as on problems without
-        a strictly feasible point, the best iterate.
+    The factor has all columns. Where rounding ends the path before ``tol``, as on problems without
+    a strictly feasible point, it is that of the best iterate. ``report`` is called at each step
+    with the new entries of the history.
     """
     began = time.perf_counter()
     at = _Path(problem)
@@ -145,16 +131,6 @@ class _Centered:
         return Y / self.root[:, None]
 
 
-@dataclass
-class _Slack:
-    """A non-negative slack of each edge, as ``sign · s`` beside its length; z = sign·y + price."""
-
-    sign: float
-    price: float
-    s: Vector
-    z: Vector
-
-
 class _Path:
     """The iterate X, y, Z and slacks."""
 
@@ -169,7 +145,7 @@ class _Path:
         self.y = np.zeros(m)
         signs = {"inequality": ((1.0, 0.0),), "l1": ((-1.0, problem.price), (1.0, problem.price))}
         self.slacks = [
-            _Slack(sign, price, np.full(m, a), np.full(m, 10.0))
+            Slack(sign, price, np.full(m, a), np.full(m, 10.0))
             for sign, price in signs.get(problem.constraints, ())
         ]
         # Squared slack is give · y.
@@ -185,7 +161,7 @@ class _Path:
         """Residuals, gap and μ at the iterate."""
         sign = self.problem.sign
         self.F = sign * self.identity + self.Z - self.space.laplacian(self.y)
-        self.f = [slack.z - slack.sign * self.y - slack.price for slack in self.slacks]
+        self.f = [slack.excess(self.y) for slack in self.slacks]
         self.short = self.D - self.space.lengths(self.X) + self.give * self.y
         for slack in self.slacks:
             self.short -= slack.sign * slack.s
@@ -220,8 +196,8 @@ class _Path:
             return False
         dX, dy, dZ, slack_moves = moves
         self.X, self.y, self.Z = self.X + primal * dX, self.y + dual * dy, self.Z + dual * dZ
-        for slack, (ds, dz) in zip(self.slacks, slack_moves, strict=True):
-            slack.s, slack.z = slack.s + primal * ds, slack.z + dual * dz
+        for slack, move in zip(self.slacks, slack_moves, strict=True):
+            slack.advance(primal, dual, move)
         self.step = min(primal, dual)
         return self.step > 1e-6
 
@@ -245,8 +221,8 @@ class _Path:
         raise linalg.LinAlgError("the Schur complement is not definite")
 
     def _direction(
-        self, aim: float, before: tuple[Matrix, Vector, Matrix, list[tuple[Vector, Vector]]] | None
-    ) -> tuple[Matrix, Vector, Matrix, list[tuple[Vector, Vector]]]:
+        self, aim: float, before: tuple[Matrix, Vector, Matrix, list[Move]] | None
+    ) -> tuple[Matrix, Vector, Matrix, list[Move]]:
         """Newton's step to X Z = aim · I, with second-order terms of the step before."""
         X, inverse = self.X, self.inverse
         target = aim * inverse + _symmetric(X @ self.F @ inverse)
@@ -267,15 +243,13 @@ class _Path:
         dX = aim * inverse - X - _symmetric(X @ dZ @ inverse)
         if quadratic is not None:
             dX -= quadratic
-        moves = []
-        for slack, f, correction in zip(self.slacks, self.f, corrections, strict=True):
-            dz = slack.sign * dy - f
-            moves.append(((aim - correction - slack.s * dz) / slack.z - slack.s, dz))
+        moves = [
+            slack.direction(aim, correction, f, dy)
+            for slack, f, correction in zip(self.slacks, self.f, corrections, strict=True)
+        ]
         return dX, dy, dZ, moves
 
-    def _steps(
-        self, dX: Matrix, dy: Vector, dZ: Matrix, moves: list[tuple[Vector, Vector]]
-    ) -> tuple[float, float]:
+    def _steps(self, dX: Matrix, dy: Vector, dZ: Matrix, moves: list[Move]) -> tuple[float, float]:
         """How far the primal and the dual step may go, at most 1 / share."""
         primal, dual = _to_boundary(self.X, dX), _to_boundary(self.Z, dZ)
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, sparse
@@ -30,7 +29,9 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
+    Move,
     Problem,
+    Slack,
     Unfolding,
     UnfoldingInterrupted,
     dual_bound,
@@ -71,33 +72,13 @@ def low_rank(
     max_iter: int = 200,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve for a factor of few columns.
+    """Solve for a factor of few columns, to a relative gap of ``tol``.
 
-    Parameters
-    ----------
-    problem : Problem
-        Connected; squared lengths of mean about 1, none of them 0.
-    n_columns : int, optional
-        Columns to begin with; where the way out of a saddle point needs more, there will be more.
-        By default as many as classical scaling of shortest paths asks for, and two.
-    start : ndarray of shape (n_points, r), optional
-        A factor to begin with; classical scaling of shortest paths by default.
-    tol : float
-        The relative gap to reach.
-    max_iter : int
-        Limit on steps.
-    report : function, optional
-        Called at each step with the new entries of the history.
-
-    Returns
-    -------
-    Unfolding
-        The best feasible factor and the weights of the best bound, each for itself.
-
-    Raises
-    ------
-    Interrupted
-        On Ctrl-C.
+    It begins with ``start``, by default classical scaling of shortest paths, and ``n_columns``, by
+    default as many as that asks for, and two; where the way out of a saddle point needs more, there
+    will be more. ``report`` is called at each step with the new entries of the history. The result,
+    also after Ctrl-C, has the best feasible factor and the weights of the best bound, each for
+    itself.
     """
     began = time.perf_counter()
     edges = problem.edges
@@ -179,22 +160,6 @@ class _Best:
 # ---------------------------------------------------------------------- the method
 
 
-@dataclass
-class _Slack:
-    """A non-negative slack of each edge that counts ``sign · s`` beside its squared length.
-
-    Its multiplier is ``z``, with the dual constraint ``z = sign · w + price``.
-    """
-
-    sign: float
-    price: float
-    s: Vector
-    z: Vector
-
-
-_Moves = list[tuple[Vector, Vector]]
-
-
 class _Iterate:
     """Factor, edge weights and slacks, and the steps from one to the next."""
 
@@ -207,17 +172,17 @@ class _Iterate:
         lengths = self.edges.squared_lengths(Y)
         typical = self.edges.trace(Y) / len(D)  # of w · D, which sums to the trace
         self.w = np.zeros(len(D))
-        self.slacks: list[_Slack] = []
+        self.slacks: list[Slack] = []
         # How far a unit of weight above the anchor stretches an edge beside its slacks.
         self.give, self.anchor = np.zeros(len(D)), np.zeros(len(D))
         if problem.constraints == "inequality":
             s = np.maximum(D - lengths, 0.1 * D)
-            self.slacks = [_Slack(1.0, 0.0, s, 0.1 * typical / s)]
+            self.slacks = [Slack(1.0, 0.0, s, 0.1 * typical / s)]
             self.w = self.slacks[0].z.copy()
         elif problem.constraints == "l1":
             for sign, part in ((-1.0, lengths - D), (1.0, D - lengths)):
                 s = np.maximum(part, 0) + 0.1 * D
-                self.slacks.append(_Slack(sign, problem.price, s, np.full(len(D), problem.price)))
+                self.slacks.append(Slack(sign, problem.price, s, np.full(len(D), problem.price)))
         elif problem.constraints == "squared":
             self.give += 0.5 / problem.price
         else:
@@ -280,9 +245,8 @@ class _Iterate:
             dual = primal
         self.Y = self.Y + primal * dY
         self.w = self.w + dual * dw
-        for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
-            slack.s = slack.s + primal * ds
-            slack.z = slack.z + dual * dz
+        for slack, move in zip(self.slacks, moves, strict=True):
+            slack.advance(primal, dual, move)
         self.step = min(primal, dual)
         if self.step > 0.5:
             self.reg = max(self.reg / 4, _REGULAR)
@@ -317,10 +281,12 @@ class _Iterate:
                     return True
             self.reg *= 8
 
-    def _direction(self, aim: float, corrections: list[Vector]) -> tuple[Matrix, Vector, _Moves]:
+    def _direction(
+        self, aim: float, corrections: list[Vector]
+    ) -> tuple[Matrix, Vector, list[Move]]:
         """Newton's step to slack times multiplier = aim: dY, dw, and (ds, dz) of each slack."""
         target = self.over.copy()
-        excess = [slack.z - slack.sign * self.w - slack.price for slack in self.slacks]
+        excess = [slack.excess(self.w) for slack in self.slacks]
         for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
             target += slack.sign * ((aim - correction + slack.s * f) / slack.z - slack.s)
         push = target / self.compliance
@@ -328,13 +294,13 @@ class _Iterate:
         dY = self.edges.centered(self.system.solve(self.factor, right))
         stretch = 2 * np.einsum("er,er->e", self.delta, self.edges.differences(dY))
         dw = push + stretch / self.compliance
-        moves = []
-        for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
-            dz = slack.sign * dw - f
-            moves.append(((aim - correction - slack.s * dz) / slack.z - slack.s, dz))
+        moves = [
+            slack.direction(aim, correction, f, dw)
+            for slack, correction, f in zip(self.slacks, corrections, excess, strict=True)
+        ]
         return dY, dw, moves
 
-    def _aim(self, moves: _Moves) -> float:
+    def _aim(self, moves: list[Move]) -> float:
         """Mehrotra's rule; complementarity must not run ahead of the residuals."""
         primal, dual = self._steps(moves, 1.0)
         now = after = 0.0
@@ -351,7 +317,7 @@ class _Iterate:
             centering = 1.0
         return centering * now / (len(self.w) * len(self.slacks))
 
-    def _steps(self, moves: _Moves, share: float) -> tuple[float, float]:
+    def _steps(self, moves: list[Move], share: float) -> tuple[float, float]:
         """The parts of a step that keep slacks, and that keep multipliers positive."""
         primal = dual = 1.0
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):

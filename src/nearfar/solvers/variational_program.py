@@ -59,20 +59,10 @@ class Unfolded(NamedTuple):
 def unfold_with_slack(
     rows: Matrix, squared: Vector, C: Matrix, price: float, tol: float = 1e-9
 ) -> Unfolded:
-    """Squared slack: Z for which trace less the price of slack is largest.
+    """Squared slack: Z for which trace less the price of slack is largest, to a relative gap.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_edges, m)
-        :math:`q_e`.
-    squared : ndarray of shape (n_edges,)
-        D, of mean about 1.
-    C : ndarray of shape (m, m)
-        Positive semi-definite; the identity for an orthonormal, centred basis.
-    price : float
-        c > 0.
-    tol : float, default=1e-9
-        Relative gap to stop at.
+    ``rows`` are the :math:`q_e`; D is of mean about 1; C is the identity for an orthonormal,
+    centred basis.
     """
     R, C_ = _balanced(rows, C)
     q = rows @ R
@@ -134,21 +124,9 @@ def unfold_with_inequalities(
 ) -> Unfolded:
     """Inequalities: Z of largest trace with no edge too long; edges join when they are violated.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_edges, m)
-        :math:`q_e`, spanning all directions.
-    squared : ndarray of shape (n_edges,)
-        D > 0.
-    C : ndarray of shape (m, m)
-        Positive semi-definite.
-    tol : float, default=1e-6
-        Relative gap, and relative violation of edges that took no part, to stop at.
-
-    Returns
-    -------
-    Unfolded
-        Z is feasible: what is left of violations is repaired by shrinking.
+    ``rows``, the :math:`q_e`, span all directions, and D > 0. It stops at a relative gap, and a
+    relative violation of edges that took no part, of ``tol``. Z is feasible: what is left of
+    violations is repaired by shrinking.
     """
     R, C_ = _balanced(rows, C)
     q = rows @ R

@@ -27,17 +27,10 @@ _SINGULAR = 1e-10
 class ClassGaussians:
     """The classes of a sample as Gaussians.
 
-    Parameters
-    ----------
-    basis : ndarray of shape (n_features, r)
-        T: a point x has the coordinates xT, in which the pooled within-class covariance is the
-        identity. A subspace U of these coordinates is TU in those of the features.
-    family : GaussianFamily
-        Means and covariances in these coordinates, in the order of the classes.
-    priors : ndarray of shape (c,)
-        Share of each class in the total weight.
-    shrinkage : float
-        The share of another matrix that was mixed into every covariance.
+    A point x has the coordinates xT, T being the ``basis``, in which the pooled within-class
+    covariance is the identity; a subspace U of these coordinates is TU in those of the features.
+    ``family`` is in these coordinates; ``priors`` are shares of the total weight; ``shrinkage`` is
+    the share of another matrix that was mixed into every covariance.
     """
 
     basis: Matrix
@@ -59,13 +52,9 @@ def class_gaussians(
     With ``shrinkage`` a number g the covariances are :math:`(1-g) \Sigma_i + g\,(tr\,S_w/p)\,I`.
     With "auto" they are used as they are if each of them is regular, with no eigenvalue below 0.001
     in units of :math:`S_w`; else g = 0.3 of :math:`S_w` is mixed into all, which no change of units
-    affects. A class of one row, or of copies of one, has no covariance: it gets the pooled one.
-    ``what`` is the word for a class in messages.
-
-    Raises
-    ------
-    ValueError
-        If a covariance is singular and ``shrinkage`` is 0: the divergence from it is infinite.
+    affects. With 0 a singular one raises: the divergence from it is infinite. A class of one row,
+    or of copies of one, has no covariance: it gets the pooled one. ``what`` is the word for a class
+    in messages.
     """
     B, image, _, W = regularized_within(statistics, shrinkage, standardize=True)
     if not W.size:

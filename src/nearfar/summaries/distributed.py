@@ -40,18 +40,7 @@ def is_dask(data: Any) -> bool:
 
 
 def without_rows(X: Any) -> ArrayLike:
-    """An array or frame like X but without its rows: what can be checked before they are there.
-
-    Parameters
-    ----------
-    X : dask array or dask dataframe
-        Rows.
-
-    Returns
-    -------
-    ndarray or pandas.DataFrame
-        With the columns and dtypes of X.
-    """
+    """An array or frame like X but without its rows: what can be checked before they are there."""
     if _is_frame(X) and X.ndim == 2:
         pandas = require("pandas", "dask")
         dtypes = X.dtypes
@@ -68,25 +57,9 @@ def statistics_of_blocks(
 ) -> ClassStatistics:
     """The statistics of all blocks of X, computed where dask computes and brought here.
 
-    Parameters
-    ----------
-    X : dask array or dask dataframe of shape (n_samples, n_features)
-        Rows. Of unknown chunk sizes, block k of X belongs to block k of y.
-    y : dask array, dask series or array-like of shape (n_samples,), optional
-        Labels; known chunk sizes need not be those of X. Without them all rows are of one class.
-    sample_weight : dask array, dask series or array-like of shape (n_samples,), optional
-        Non-negative weights of the rows.
-    pooled : bool, default=False
-        As in :class:`ClassStatistics`.
-
-    Returns
-    -------
-    ClassStatistics
-
-    Raises
-    ------
-    ValueError
-        Naming the block, when its rows, labels or weights are not as they should be.
+    Of unknown chunk sizes, block k of X belongs to block k of y; known ones need not be the same.
+    Without y all rows are of one class. What is wrong with rows, labels or weights is said with the
+    number of their block.
     """
     dask = require("dask", "dask")
     X, y, sample_weight = map(_whole_rows, (X, y, sample_weight))

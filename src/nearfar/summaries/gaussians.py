@@ -24,8 +24,6 @@ from nearfar.summaries.row_moments import moments_about
 from nearfar.summaries.sets import Sets, as_sets, checked_index, chosen_rows, first_axis
 from nearfar.words import count
 
-__all__ = ["Gaussians", "low_rank_pays"]
-
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 

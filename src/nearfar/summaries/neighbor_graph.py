@@ -18,8 +18,6 @@ from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbo
 from nearfar.state import Sizes, State
 from nearfar.words import count
 
-__all__ = ["NeighborGraph", "distinct_rows", "joined_rows", "linked_graph", "part_of_graph"]
-
 Mode = Literal["union", "mutual"]
 Disconnected = Literal["link", "raise"]
 
@@ -350,36 +348,13 @@ class NeighborGraph:
 def linked_graph(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
-    """The graph if it is connected; else with edges added that connect it.
+    """The graph of the rows of ``X`` if it is connected; else with edges added that connect it.
 
-    The edges are the shortest that do: every component but the largest is joined to the row that
-    is nearest to it outside, and so on until one component is left (Borůvka's minimum spanning
-    tree of the components). Both rows of such an edge list each other.
-
-    Parameters
-    ----------
-    graph : NeighborGraph
-        Of the rows of ``X``.
-    X : ndarray of shape (n_samples, n_features)
-        The rows; finite floats (not checked here).
-    on_disconnected : {"link", "raise"}, default="link"
-        Whether to link, with a warning that says how many edges were added and how long they are,
-        or to raise.
-
-    Returns
-    -------
-    NeighborGraph
-        Of one component. Its lists may have unequal lengths.
-
-    Raises
-    ------
-    ValueError
-        If the graph is not connected and ``on_disconnected`` is "raise".
-
-    Warns
-    -----
-    UserWarning
-        If edges were added.
+    The edges are the shortest that do: every component but the largest is joined to the row that is
+    nearest to it outside, and so on until one component is left (Borůvka's minimum spanning tree of
+    the components). Both rows of such an edge list each other, so that lists may have unequal
+    lengths. A warning says how many edges were added and how long they are; with
+    ``on_disconnected="raise"`` an error says that they are needed.
 
     Examples
     --------
@@ -482,24 +457,9 @@ def joined_rows(
 ) -> sparse.csr_array:
     """The rows to which new points would be joined in the undirected graph, by distance.
 
-    A query and a row are joined if the row is among the nearest of the query, or if the query is
-    no farther from the row than ``reach``, the distance of its last neighbour: the rule "union".
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        The rows of the graph; finite floats (not checked here).
-    queries : ndarray of shape (n_queries, n_features)
-        New points.
-    n_neighbors : int
-        How many neighbours each has.
-    reach : ndarray of shape (n_samples,)
-        How far the list of each row reaches.
-
-    Returns
-    -------
-    csr_array of shape (n_queries, n_samples)
-        Distances; those of 0 are stored.
+    A query and a row are joined if the row is among the nearest of the query, or if the query is no
+    farther from the row than ``reach``, the distance of its last neighbour: the rule "union".
+    Distances of 0 are stored.
 
     Examples
     --------

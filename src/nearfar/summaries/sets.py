@@ -16,9 +16,6 @@ from nearfar.extras import require
 from nearfar.summaries.immutable import Immutable
 from nearfar.words import count, did_you_mean, listed
 
-__all__ = ["Sets", "as_sets"]
-
-
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv")
 
@@ -593,6 +590,7 @@ def first_axis(key: Any, what: str) -> Any:
 
 
 def checked_index(k: int, n: int) -> int:
+    """An index from the end too, as one from the start."""
     if not -n <= k < n:
         raise IndexError(f"Index {k} is out of range: there are {n}.")
     return k % n

@@ -58,13 +58,7 @@ class _Supervision(Immutable):
         type(self)(**vars(self))
 
     def check_n_samples(self, n: int) -> None:
-        """Raise a ``ValueError`` unless the supervision was made for ``n`` rows.
-
-        Parameters
-        ----------
-        n : int
-            The number of rows of X.
-        """
+        """Raise a ``ValueError`` unless the supervision was made for ``n`` rows."""
         if n != self.n_samples:
             raise ValueError(
                 f"supervision was made for {self.n_samples} samples but X has {n} rows; "
@@ -621,16 +615,7 @@ class Chunklets(_Supervision):
 
 
 def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
-    """Take chunklets, or the integer vector that stands for them.
-
-    Parameters
-    ----------
-    supervision : Chunklets or array-like of int of shape (n_samples,)
-        In a vector, -1 marks a row in no chunklet.
-
-    Returns
-    -------
-    Chunklets
+    """Chunklets, or those of an integer vector in which -1 marks a row in no chunklet.
 
     Examples
     --------

@@ -14,7 +14,7 @@ import nearfar
 from nearfar import PCA, Isomap, compare
 from nearfar.app.cli import main
 from nearfar.app.compare.driver import answer
-from nearfar.app.compare.embeddings import MEASURED, neighbours_counted
+from nearfar.app.compare.embeddings import MEASURED, neighbors_counted
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.report import render
@@ -74,7 +74,7 @@ class Counts(Mine):
 
 @pytest.fixture(scope="module")
 def roll():
-    return make_swiss_roll(450, noise=0.05, random_state=1)
+    return make_swiss_roll(330, noise=0.05, random_state=1)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_a_lucky_draw_is_seen_and_not_recommended():
 
 
 def test_one_fold_is_no_guide(roll):
-    folds = [(np.arange(300), np.arange(300, 450))]
+    folds = [(np.arange(220), np.arange(220, 330))]
     result = compare(roll[0], methods="isomap", cv=folds, **QUICK)
     assert result.document["answer"]["verdict"] == "unsure"
     assert "one fold is no guide" in result.answer
@@ -251,8 +251,8 @@ def test_one_fold_is_no_guide(roll):
 
 
 def test_neighbours_counted_grow_with_the_rows():
-    assert [neighbours_counted(n)[0] for n in (16, 250, 500, 10_000)] == [5, 5, 10, 15]
-    assert all(max(neighbours_counted(n)[1]) < n for n in (7, 16, 60, 500))
+    assert [neighbors_counted(n)[0] for n in (16, 250, 500, 10_000)] == [5, 5, 10, 15]
+    assert all(max(neighbors_counted(n)[1]) < n for n in (7, 16, 60, 500))
 
 
 def test_equal_seeds_give_equal_numbers(roll):
@@ -283,7 +283,7 @@ def test_failures_are_rows(roll):
 def test_the_deadline_ends_what_hangs(roll):
     began = time.monotonic()
     result = compare(
-        roll[0][:60], methods={"slow": Sleeps()}, repeats=1, time_budget=4, verbose=False
+        roll[0][:60], methods={"slow": Sleeps()}, repeats=1, time_budget=3, verbose=False
     )
     assert time.monotonic() - began < 100  # it would sleep for 1000
     slow = by_name(result)["slow"]
@@ -377,7 +377,7 @@ def test_missing_values_are_filled_and_said(roll):
 
 def test_color_with_labels_is_refused(roll):
     with pytest.raises(ValueError, match="without labels"):
-        compare(roll[0], np.arange(450) % 2, color=roll[1], verbose=False)
+        compare(roll[0], np.arange(330) % 2, color=roll[1], verbose=False)
 
 
 def test_a_graph_in_pieces_is_said_in_words(roll):
@@ -412,7 +412,7 @@ def run_lines(code, **names):
 def test_lines_for_an_array_give_the_share_of_the_best(rolled, roll):
     share, embedding = run_lines(rolled.code, X=roll[0])
     assert share == pytest.approx(by_name(rolled)[rolled.best]["kept"], abs=1e-12)
-    assert embedding.shape == (450, 2)
+    assert embedding.shape == (330, 2)
 
 
 def test_lines_for_a_file_run_as_printed(tmp_path, monkeypatch):
@@ -461,7 +461,7 @@ def test_the_report_shows_leaderboard_pictures_spectra_and_lines(rolled):
     for word in ("which embedding?", "Leaderboard", "Fitted", "≤", "VariationalMVU", "Rings are"):
         assert word in page
     assert page.count('class="picture"') == 5
-    assert page.count("<circle") > 5 * 440
+    assert page.count("<circle") > 5 * 320
     assert rolled.code.splitlines()[-1].replace("'", "&#39;") in page
     assert "nothing is tuned" in page and "two axes" in page
     assert "<script src" not in page and "http" not in page.replace("http-equiv", "")

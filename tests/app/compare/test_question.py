@@ -127,6 +127,7 @@ def test_a_question_is_handed_through_few_modules_and_never_upward(tmp_path, mon
     sys.setprofile(watch)
     try:
         words = ["--repeats", "1", "--tuning", "k", "--in-process", "--methods", "lda"]
+        words.append("--no-context")
         assert main(["compare", "iris.npz", *words]) == 0
     finally:
         sys.setprofile(None)
@@ -150,7 +151,7 @@ def test_a_voter_is_tuned_as_a_learner_is():
     voter, learner = learners({"knn": KNNClassifier(), "lda": nearfar.LDA()})
     assert [s.scale for s in voter.settings][1] == "passthrough"
     assert [type(s.scale) for s in voter.settings] == [type(s.scale) for s in learner.settings]
-    assert voter.role == "learner" and all(s.votes and s.neighbours for s in voter.settings)
+    assert voter.role == "learner" and all(s.votes and s.neighbors for s in voter.settings)
 
 
 def test_a_voter_gets_the_k_of_the_plain_distances():

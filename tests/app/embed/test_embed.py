@@ -25,8 +25,8 @@ from nearfar import MVU, PCA, Isomap, VariationalMVU, load
 from nearfar.app.cli import main
 from nearfar.app.embed import embedding, methods, write_embedding
 from nearfar.app.embed import facts as embedding_facts
-from nearfar.app.embed.colors import colors
 from nearfar.app.progress import FitProgress, PlainFitProgress
+from nearfar.app.tables.colors import colors
 from nearfar.datasets import read_table
 from nearfar.evaluation import neighborhood_intersection
 

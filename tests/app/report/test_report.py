@@ -21,8 +21,8 @@ from nearfar import words
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.report import render, write
 from nearfar.app.report.charts import Scale, difference_scale
+from nearfar.app.report.classes import shade
 from nearfar.app.report.markup import script_json
-from nearfar.app.report.sections import shade
 from nearfar.app.report.words import p_value, percent, points, seconds
 from nearfar.app.tables.images import data_uri
 

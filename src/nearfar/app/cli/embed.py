@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.cli.files import check_ending, check_place, write_coordinates
-from nearfar.app.cli.options import (
-    DATA_HELP,
-    add_scale,
-    add_sets,
-    add_target,
-    number,
-    read_data,
-)
+from nearfar.app.cli.options import DATA_HELP, add_scale, add_sets, add_target, number, read_data
 
 
 def add_embed(commands: Any) -> None:

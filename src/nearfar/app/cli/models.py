@@ -14,14 +14,7 @@ from nearfar.app.cli.files import (
     write_coordinates,
     write_csv,
 )
-from nearfar.app.cli.options import (
-    DATA_HELP,
-    add_scale,
-    add_sets,
-    add_target,
-    number,
-    read_data,
-)
+from nearfar.app.cli.options import DATA_HELP, add_scale, add_sets, add_target, number, read_data
 
 
 def add_model_commands(commands: Any) -> None:
@@ -90,11 +83,7 @@ def _fit(options: argparse.Namespace) -> int:
     data = DataFile(options.data)
     kind_of(noun_of_file(data)).check_fit(options.data)
     table = read_table(
-        data,
-        target=options.target,
-        labels=options.labels,
-        groups=options.groups,
-        time=options.time,
+        data, target=options.target, labels=options.labels, groups=options.groups, time=options.time
     )
     chain, notes = fit_chain(
         table, options.method, scale=options.scale, keep=options.keep, drop=options.drop

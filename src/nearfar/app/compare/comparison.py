@@ -27,31 +27,11 @@ class Comparison:
     """
 
     # Keys of a method, and of its results, that the tables of pandas have.
-    _of_each_method: tuple[str, ...] = (
-        "label",
-        "role",
-        "status",
-        "error",
-        "interval",
-        "difference",
-        "difference_interval",
-        "p_holm",
-        "recommended",
-        "folds_done",
-        "fit_seconds",
-        "peak_mb",
-        "not_converged",
-        "reason",
+    _of_each_method = (
+        "label role status error interval difference difference_interval p_holm recommended "
+        "folds_done fit_seconds peak_mb not_converged reason"
     )
-    _of_each_fold: tuple[str, ...] = (
-        "error",
-        "inner_error",
-        "setting",
-        "k",
-        "fit_seconds",
-        "tune_seconds",
-        "peak_mb",
-    )
+    _of_each_fold = "error inner_error setting k fit_seconds tune_seconds peak_mb"
     # What ranks, the heads of the numbers with intervals, and the widest label that leaves room
     # for them in a narrow table.
     _measured, _heads, _label = "error", ("error %", "gain"), 25
@@ -91,7 +71,7 @@ class Comparison:
                     "method": method["name"],
                     "repeat": folds[result["fold"]]["repeat"],
                     "fold": folds[result["fold"]]["fold"],
-                    **{key: result[key] for key in self._of_each_fold},
+                    **{key: result[key] for key in self._of_each_fold.split()},
                 }
                 for method in self.document["methods"]
                 for result in method["results"]
@@ -134,8 +114,9 @@ class Comparison:
         return target
 
     def _rows(self) -> list[dict[str, Any]]:
+        columns = self._of_each_method.split()
         return [
-            {"method": method["name"], **{key: method[key] for key in self._of_each_method}}
+            {"method": method["name"], **{key: method[key] for key in columns}}
             for method in self.document["methods"]
         ]
 

@@ -21,8 +21,17 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.folds import map_through
-from nearfar.app.compare.methods import Method, Role, Scale, Setting, by_name, label_of, of_rows
+from nearfar.app.compare.folds import map_through, some_of, texts_of
+from nearfar.app.compare.methods import (
+    Method,
+    Role,
+    Scale,
+    Setting,
+    by_name,
+    label_of,
+    of_rows,
+    refuse_class,
+)
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
@@ -110,7 +119,7 @@ def embedding_methods(
             rows[f"{name} 2"] = found[name]
     result = [
         _method(one, estimator, scaler, "reference" if one == REFERENCE else "baseline")
-        for one, estimator in ((n, e) for n, (e,) in by_name(plain, made).items())
+        for one, (estimator,) in by_name(plain, made).items()
     ]
     for name, each in rows.items():
         if not isinstance(name, str) or not name.strip():
@@ -128,20 +137,12 @@ def embedding_methods(
 def _made(learner: type[Estimator], *, n_components: int, seed: int) -> tuple[Estimator]:
     """A learner that was only named; a tuple, to be told from one that was given."""
     known = signature(learner.__init__).parameters
-    parameters: dict[str, Any] = {}
-    if "n_components" in known:
-        parameters["n_components"] = n_components
-    if "random_state" in known:
-        parameters["random_state"] = seed
-    return (learner(**parameters),)
+    given = {"n_components": n_components, "random_state": seed}
+    return (learner(**{name: value for name, value in given.items() if name in known}),)
 
 
 def _method(name: str, estimator: Any, scaler: Any, role: Role) -> Method:
-    if isinstance(estimator, type):
-        raise ValueError(
-            f"methods[{name!r}] is the class {estimator.__name__}; give an object: "
-            f"{estimator.__name__}()."
-        )
+    refuse_class(name, estimator)
     if not hasattr(estimator, "fit") or not hasattr(estimator, "transform"):
         raise ValueError(
             f"methods[{name!r}] is {estimator!r}, which has no fit with a transform for new rows."
@@ -211,12 +212,12 @@ def choose_scaler(inputs: Matrix, scale: Scale, image: bool) -> tuple[Any, str]:
 # What is measured
 
 
-def neighbours_counted(n_train: int) -> tuple[int, tuple[int, ...]]:
+def neighbors_counted(n_train: int) -> tuple[int, tuple[int, ...]]:
     """How many neighbours rank, and how many are looked at besides.
 
     2 % of the training rows, from 5 to 15: more would reach beyond what is near in a small set.
 
-    >>> neighbours_counted(240), neighbours_counted(4000)
+    >>> neighbors_counted(240), neighbors_counted(4000)
     ((5, (5, 15)), (15, (5, 15, 50)))
     """
     counted = min(15, max(5, n_train // 50), n_train - 1)
@@ -258,8 +259,7 @@ class Embeddings:
     def pilot(self, method: Method, **task: Any) -> float:
         """Seconds of one fit and placing on so many rows."""
         train, test, size = task["train"], task["test"], task["size"]
-        random = np.random.default_rng(0)
-        some = train if size >= len(train) else np.sort(random.choice(train, size, replace=False))
+        some = some_of(train, size)
         known, new = self.inputs(some, test[: max(1, len(test) * len(some) // len(train))])
         began = perf_counter()
         place(method, known, new[:MEASURED])
@@ -302,13 +302,10 @@ def place(method: Method, known: Matrix, new: Matrix) -> Placed:
         fit_seconds = perf_counter() - began
         placed = fitted.transform(new)
         place_seconds = perf_counter() - began - fit_seconds
-    texts = {
-        f"{w.category.__name__}: {' '.join(str(w.message).split())[:300]}"
-        for w in caught
-        if not issubclass(w.category, DeprecationWarning | FutureWarning | ImportWarning)
-    }
+    idle = DeprecationWarning | FutureWarning | ImportWarning
+    texts = texts_of([w for w in caught if not issubclass(w.category, idle)])
     there, placed = _checked(there, known), _checked(placed, new)
-    return Placed(fitted, there, placed, fit_seconds, place_seconds, sorted(texts))
+    return Placed(fitted, there, placed, fit_seconds, place_seconds, texts)
 
 
 def _checked(points: Any, rows: Matrix) -> Matrix:

@@ -134,7 +134,7 @@ def predict_all_k(
         labels = problem.labels(train)
         largest = min(MAX_K, len(train))
         chain = Pipeline(steps) if steps else None
-        if chain is not None and setting.neighbours:
+        if chain is not None and setting.neighbors:
             chain.set_params(learner__n_neighbors=largest)
         if not setting.votes:
             assert chain is not None
@@ -152,7 +152,7 @@ def predict_all_k(
             )
         else:
             mapped = None
-            if setting.neighbours:
+            if setting.neighbors:
                 assert chain is not None
                 chain.fit(known, labels)
                 fit_seconds = perf_counter() - began
@@ -177,14 +177,20 @@ def predict_all_k(
                 perf_counter() - began - fit_seconds,
                 mapped,
             )
-    result.caught = sorted(
-        {
-            f"{w.category.__name__}: {' '.join(str(w.message).split())[:300]}"
-            for w in caught
-            if issubclass(w.category, ConvergenceWarning | RuntimeWarning)
-        }
+    result.caught = texts_of(
+        [w for w in caught if issubclass(w.category, ConvergenceWarning | RuntimeWarning)]
     )
     return result
+
+
+def texts_of(caught: list[warnings.WarningMessage]) -> list[str]:
+    """Warnings, each text once and on one line."""
+    return sorted({one_line(warning.category, warning.message) for warning in caught})
+
+
+def one_line(kind: type, text: Any) -> str:
+    """What was raised or warned of."""
+    return f"{kind.__name__}: {' '.join(str(text).split())[:300]}"
 
 
 def errors_by_k(problem: Problem, predictions: Predictions, test: Indices) -> NDArray[np.float64]:
@@ -242,7 +248,9 @@ def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Ch
             best = (float(means[column]), setting, ks[column])
     if best is None:
         raise failures[0][1]
-    notes = [f"Setting {one.label!r} failed: {_one_line(error)}" for one, error in failures]
+    notes = [
+        f"Setting {one.label!r} failed: {one_line(type(error), error)}" for one, error in failures
+    ]
     return Choice(best[1], best[2], 1.0 - best[0], (*notes, *sorted(caught)))
 
 
@@ -263,10 +271,6 @@ def _inner_scores(
         caught.update(predictions.caught)
     width = min(len(row) for row in scores)
     return np.average(np.array([row[:width] for row in scores]), axis=0), ks[0]
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def run_fold(
@@ -327,8 +331,7 @@ def run_fold(
 
 def pilot(problem: Problem, method: Method, train: Indices, test: Indices, size: int) -> float:
     """Seconds of one fit and prediction on so many rows, with the first setting that works."""
-    rng = np.random.default_rng(0)
-    some = train if size >= len(train) else np.sort(rng.choice(train, size, replace=False))
+    some = some_of(train, size)
     if len(np.unique(problem.codes[some])) < 2:
         some = train
     asked = max(1, len(test) * len(some) // len(train))
@@ -342,6 +345,12 @@ def pilot(problem: Problem, method: Method, train: Indices, test: Indices, size:
         else:
             return perf_counter() - began
     raise failures[0]
+
+
+def some_of(rows: Indices, size: int) -> Indices:
+    """A random choice of so many rows, or all."""
+    random = np.random.default_rng(0)
+    return rows if size >= len(rows) else np.sort(random.choice(rows, size, replace=False))
 
 
 def warm_up(problem: Problem) -> None:
@@ -439,16 +448,16 @@ def _flat_map(final: Predictions) -> dict[str, list[float]] | None:
         return None
     points, queries = (part.astype(np.float64) for part in final.mapped)
     queries = queries[shown_rows(len(queries))]
-    centre = points.mean(axis=0)
+    center = points.mean(axis=0)
     if points.shape[1] > 2:
         # Enough rows for two axes.
         sample = points[:: max(1, len(points) // 5000)]
-        axes = np.linalg.svd(sample - centre, full_matrices=False)[2][:2]
+        axes = np.linalg.svd(sample - center, full_matrices=False)[2][:2]
         # Signs by the largest entry, so that maps do not flip from run to run.
         axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-        flat = (queries - centre) @ axes.T
+        flat = (queries - center) @ axes.T
     else:
-        flat = queries - centre
+        flat = queries - center
     if flat.shape[1] == 1:
         flat = np.column_stack([flat, np.zeros(len(flat))])
     return {"x": flat[:, 0].tolist(), "y": flat[:, 1].tolist()}

@@ -52,7 +52,7 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
     settings = (
         method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
     )
-    votes = settings[0].votes and not settings[0].neighbours
+    votes = settings[0].votes and not settings[0].neighbors
     steps = [("scale", "'passthrough'"), ("learner", "'passthrough'")]
     prepare = problem.prepare
     if not isinstance(prepare, str):

@@ -53,14 +53,14 @@ class Setting:
     reduce: Any = "passthrough"
 
     @property
-    def neighbours(self) -> bool:
+    def neighbors(self) -> bool:
         """Whether those vote that the estimator finds, not those that are nearest after its map."""
         return isinstance(self.estimator, NeighborVoter) and self.estimator.votes
 
     @property
     def votes(self) -> bool:
         """Whether neighbours vote, and k is to be tuned."""
-        return self.neighbours or not hasattr(self.estimator, "predict")
+        return self.neighbors or not hasattr(self.estimator, "predict")
 
     def steps(self, prepare: Any) -> list[tuple[str, Any]]:
         """Named steps, unfitted, that do something."""
@@ -152,26 +152,14 @@ def context_methods(seed: int = 0) -> list[Method]:
     logistic = [
         (f"C={C:g}", LogisticRegression(C=C, max_iter=1000)) for C in (1.0, 0.1, 10.0, 0.01)
     ]
+    majority = Setting("", "passthrough", DummyClassifier(strategy="most_frequent"))
+    scaled = tuple(Setting(f"standardised, {w}", StandardScaler(), e) for w, e in logistic)
+    # One setting: they are slow, and here only to show what is possible.
+    trees = Setting("", "passthrough", HistGradientBoostingClassifier(random_state=seed))
     return [
-        Method(
-            "majority",
-            "Majority class",
-            "context",
-            (Setting("", "passthrough", DummyClassifier(strategy="most_frequent")),),
-        ),
-        Method(
-            "logistic",
-            "Logistic regression",
-            "context",
-            tuple(Setting(f"standardised, {w}", StandardScaler(), e) for w, e in logistic),
-        ),
-        Method(
-            "trees",
-            "Gradient-boosted trees",
-            "context",
-            # One setting: they are slow, and here only to show what is possible.
-            (Setting("", "passthrough", HistGradientBoostingClassifier(random_state=seed)),),
-        ),
+        Method("majority", "Majority class", "context", (majority,)),
+        Method("logistic", "Logistic regression", "context", scaled),
+        Method("trees", "Gradient-boosted trees", "context", (trees,)),
     ]
 
 
@@ -281,17 +269,20 @@ def check_estimators(name: str, estimators: list[Any]) -> None:
             "all methods have the same budget."
         )
     for estimator in estimators:
-        if isinstance(estimator, type):
-            raise ValueError(
-                f"methods[{name!r}] is the class {estimator.__name__}; give an object: "
-                f"{estimator.__name__}()."
-            )
+        refuse_class(name, estimator)
         if not hasattr(estimator, "fit") or not (
             hasattr(estimator, "transform") or hasattr(estimator, "predict")
         ):
             raise ValueError(
                 f"methods[{name!r}] is {estimator!r}, which has no fit with transform or predict."
             )
+
+
+def refuse_class(name: str, estimator: Any) -> None:
+    """Refuse a class where an object is needed."""
+    if isinstance(estimator, type):
+        called = estimator.__name__
+        raise ValueError(f"methods[{name!r}] is the class {called}; give an object: {called}().")
 
 
 def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
@@ -379,7 +370,5 @@ def known_estimators() -> dict[str, type[Estimator]]:
         try:
             found.setdefault(point.name, point.load())
         except Exception as error:  # another package's trouble must not become ours
-            warn(
-                f"The learner {point.name!r} of another package cannot be loaded: {error}",
-            )
+            warn(f"The learner {point.name!r} of another package cannot be loaded: {error}")
     return found

@@ -130,13 +130,7 @@ def _by_vectors(distance: Any) -> Callable[[int], list[tuple[str, Any]]]:
 SET_METHODS: dict[str, SetMethod] = {
     **{
         metric.replace("_", "-"): _dissimilarity(metric)
-        for metric in (
-            "bhattacharyya_riemann",
-            "bhattacharyya",
-            "hellinger",
-            "jeffreys",
-            "riemann",
-        )
+        for metric in ("bhattacharyya_riemann", "bhattacharyya", "hellinger", "jeffreys", "riemann")
     },
     "set-embedding": SetMethod(
         "SetEmbedding", "a vector for each set by d_BR (SetEmbedding), then k-NN", _embeddings

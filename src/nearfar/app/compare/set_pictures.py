@@ -15,7 +15,7 @@ from nearfar.summaries.sets import Sets
 from nearfar.words import count, percent
 
 #: Neighbours of a set whose ellipses are shown beside its own.
-SHOWN_NEIGHBOURS = 5
+SHOWN_NEIGHBORS = 5
 # Sets drawn by a comparison at most, and the seconds that all their pairs may take, roughly.
 _MOST_SETS, _FEW_SETS, _SECONDS = 1000, 150, 15.0
 # Vectors from which the plane is found at most.
@@ -157,9 +157,9 @@ def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any
         shares of the variance of all vectors along its two directions.
     """
     axes, shares = principal_plane(np.asarray(vectors.X, np.float64))
-    centre = np.asarray(vectors.X, np.float64).mean(axis=0)
+    center = np.asarray(vectors.X, np.float64).mean(axis=0)
     flat = np.empty((len(gaussians), 5))
-    flat[:, :2] = (gaussians.means - centre) @ axes
+    flat[:, :2] = (gaussians.means - center) @ axes
     if gaussians.factors is not None:
         assert gaussians.ridge is not None
         thin = np.einsum("npr,pk->nkr", gaussians.factors, axes)
@@ -171,7 +171,7 @@ def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any
     flat[:, 4] = covariances[:, 1, 1]
     others = D.copy()
     np.fill_diagonal(others, np.inf)
-    k = min(SHOWN_NEIGHBOURS, len(D) - 1)
+    k = min(SHOWN_NEIGHBORS, len(D) - 1)
     distances, neighbors = nearest(others, k)
     return {
         "ellipses": flat,
@@ -187,8 +187,8 @@ def principal_plane(rows: Matrix) -> tuple[Matrix, Matrix]:
     Of vectors with one feature the second direction is zero.
     """
     sample = rows[:: max(1, len(rows) // _PLANE_VECTORS)]
-    centred = sample - sample.mean(axis=0)
-    _, values, directions = np.linalg.svd(centred, full_matrices=False)
+    centered = sample - sample.mean(axis=0)
+    _, values, directions = np.linalg.svd(centered, full_matrices=False)
     axes = np.zeros((rows.shape[1], 2))
     shares = np.zeros(2)
     kept = min(2, len(directions))

@@ -45,11 +45,7 @@ class SharedEmbeddings:
         self._placed: dict[tuple[str, bytes, bytes], tuple[Floats, Floats]] = {}
 
     def after(
-        self,
-        setting: Setting,
-        X: Sets,
-        train: NDArray[np.intp],
-        test: NDArray[np.intp],
+        self, setting: Setting, X: Sets, train: NDArray[np.intp], test: NDArray[np.intp]
     ) -> tuple[Setting, Any, Any]:
         """What follows the embedding, and both parts embedded; all as it is where there is none."""
         first = _first(setting)

@@ -14,7 +14,7 @@ import numpy as np
 FORMAT = 1
 Method = dict[str, Any]
 # Neighbours of a row, and rows of each kind in the sample.
-NEIGHBOURS = 5
+NEIGHBORS = 5
 SAMPLE = 6  # rows of each kind
 POINTS = 4000  # in all maps together; the folds of the strips are counted apart
 MAPS = 12
@@ -86,21 +86,13 @@ _EMPTY: dict[str, Any] = {
 }
 _EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
 _EMPTY_METHOD: Method = {
+    **dict.fromkeys(("reason", "error", "interval", "difference", "difference_interval", "p_holm")),
+    **dict.fromkeys(("fit_seconds", "tune_seconds", "predict_seconds", "peak_mb")),
     "name": "",
     "label": "",
     "role": "learner",
     "status": "done",
-    "reason": None,
     "folds_done": 0,
-    "error": None,
-    "interval": None,
-    "difference": None,
-    "difference_interval": None,
-    "p_holm": None,
-    "fit_seconds": None,
-    "tune_seconds": None,
-    "predict_seconds": None,
-    "peak_mb": None,
     "not_converged": 0,
     "recommended": False,
     "results": [],
@@ -346,7 +338,7 @@ def by_kind(changes: list[Change]) -> dict[str, list[Change]]:
 
 def _with_labels(found: Any, labels: dict[int, int]) -> list[tuple[int, int]]:
     """Neighbours with their labels; none at all when one is unknown, which would mislead."""
-    rows = (found or [])[:NEIGHBOURS]
+    rows = (found or [])[:NEIGHBORS]
     return [(row, labels[row]) for row in rows] if all(row in labels for row in rows) else []
 
 

@@ -120,20 +120,10 @@ def make_scheme(
         place = np.zeros((n, 1)) if X is None else X
         splits = list(check_cv(cv, codes, classifier=True).split(place, codes, groups))
         size = _splits_a_repeat(cv, len(splits))
-        folds = [
-            Fold(i // size, i % size, np.asarray(a), np.asarray(b))
-            for i, (a, b) in enumerate(splits)
-        ]
-        scheme = Scheme(folds, size, f"the folds given ({len(folds)})", [], None)
+        scheme = Scheme(_folds(splits, size), size, f"the folds given ({len(splits)})", [], None)
     elif time is not None:
         folds = list(_time_folds(time, N_SPLITS if cv is None else int(cv), noun))
-        scheme = Scheme(
-            folds,
-            len(folds),
-            f"{len(folds)} folds in time: the past predicts what follows",
-            [],
-            None,
-        )
+        scheme = Scheme(folds, len(folds), _in_time(folds), [], None)
     else:
         wanted = N_SPLITS if cv is None else int(cv)
         scheme = _shuffled(codes, groups, wanted, repeats, seed, noun)
@@ -244,10 +234,7 @@ def make_unlabelled_scheme(
         splitter = RepeatedKFold(n_splits=size, n_repeats=repeats, random_state=seed)
         splits = list(splitter.split(np.zeros((n, 1))))
         words, code = f"{repeats} × {size}-fold, shuffled, seed {seed}", repr(splitter)
-    folds = [
-        Fold(i // size, i % size, np.asarray(a), np.asarray(b)) for i, (a, b) in enumerate(splits)
-    ]
-    scheme = Scheme(folds, size, words, [], code)
+    scheme = Scheme(_folds(splits, size), size, words, [], code)
     _check_rows(scheme, n, "row")
     return scheme
 
@@ -299,9 +286,17 @@ def _shuffled(
                 ).split(place, codes, groups)
             ]
             kind, code = "group-wise stratified", None
-    folds = [Fold(i // n_splits, i % n_splits, a, b) for i, (a, b) in enumerate(splits)]
     words = f"{repeats} × {n_splits}-fold, {kind}, shuffled, seed {seed}"
-    return Scheme(folds, n_splits, words, notes, code)
+    return Scheme(_folds(splits, n_splits), n_splits, words, notes, code)
+
+
+def _folds(splits: list[tuple[Any, Any]], size: int) -> list[Fold]:
+    """Splits by repeat and number; so many are a repeat."""
+    return [Fold(*divmod(i, size), *map(np.asarray, split)) for i, split in enumerate(splits)]
+
+
+def _in_time(folds: list[Fold]) -> str:
+    return f"{len(folds)} folds in time: the past predicts what follows"
 
 
 def _time_folds(time: NDArray[Any], n_splits: int, noun: str) -> Iterator[Fold]:
@@ -341,8 +336,7 @@ def _with_two_classes(scheme: Scheme, codes: Indices) -> Scheme:
     if not left_out:
         return scheme
     note = f"{left_out} of {len(scheme.folds)} folds left out: a single class in the past."
-    words = f"{len(folds)} folds in time: the past predicts what follows"
-    return Scheme(folds, len(folds), words, [*scheme.notes, note], None)
+    return Scheme(folds, len(folds), _in_time(folds), [*scheme.notes, note], None)
 
 
 def _check(scheme: Scheme, codes: Indices, n: int, noun: str) -> None:

@@ -20,12 +20,12 @@ from nearfar.app.compare.document import versions
 from nearfar.app.compare.lines import code_of
 from nearfar.app.compare.shown import FORMAT
 from nearfar.app.embed import facts
-from nearfar.app.embed.colors import colors, colors_of
 from nearfar.app.embed.kinds.choice import kind_of
 from nearfar.app.embed.kinds.kind import Kind, Ready, Wishes
 from nearfar.app.embed.methods import in_options
 from nearfar.app.progress import FitProgress
 from nearfar.app.report.embedding import write_embedding_document
+from nearfar.app.tables.colors import colors, colors_of
 from nearfar.base import Learner
 from nearfar.datasets.tables import Table
 from nearfar.summaries.sets import Sets
@@ -194,12 +194,7 @@ def write_embedding(
 
 
 def fit_watched(
-    learner: Learner,
-    X: Any,
-    progress: FitProgress,
-    *,
-    asked: int | None = None,
-    noun: str = "row",
+    learner: Learner, X: Any, progress: FitProgress, *, asked: int | None = None, noun: str = "row"
 ) -> tuple[list[str], bool]:
     """Fit; what was warned of, and whether Ctrl-C ended it with something to show."""
     stopped = False

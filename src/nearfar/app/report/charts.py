@@ -225,13 +225,13 @@ SHAPES = (
     "m0 3.6 3.4-6.2h-6.8z",
     "m-1.1-3.4h2.2v2.3h2.3v2.2h-2.3v2.3h-2.2v-2.3h-2.3v-2.2h2.3z",
 )
-COLOURS = 10
+COLORS = 10
 
 
 def marker(code: int, x: float, y: float, index: int | None = None, wrong: bool = False) -> Markup:
     """The mark of a class: its colour, and after ten classes another shape."""
-    shape = SHAPES[code // COLOURS % len(SHAPES)]
-    name = f"c{code % COLOURS}{' wrong' if wrong else ''}"
+    shape = SHAPES[code // COLORS % len(SHAPES)]
+    name = f"c{code % COLORS}{' wrong' if wrong else ''}"
     if not shape:
         return tag("circle", class_=name, cx=round(x, 1), cy=round(y, 1), r=3, data_i=index)
     return tag("path", class_=name, d=f"M{x:.1f} {y:.1f}{shape}", data_i=index)

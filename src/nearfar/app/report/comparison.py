@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nearfar.app.compare.shown import Document
-from nearfar.app.report.words import cut, number
+from nearfar.app.report.words import cut, interval, number, pair, percent
 
 Method = dict[str, Any]
 # Nothing else may become the address of a picture.
@@ -34,6 +35,23 @@ class Comparison(Document):
     def sense(self) -> int:
         """1 where larger numbers are better, as shares kept are; -1 for errors."""
         return 1 if self.document["kind"] == "embeddings" else -1
+
+    @property
+    def inside(self) -> str:
+        """Where the method is chosen."""
+        return f"the training {self.noun}s" if self.fixed else "each fold"
+
+    def said_interval(self, ends: Any, write: Callable[[Any], str] = percent) -> str:
+        """An interval with its level."""
+        text = interval(ends, write)
+        return f"{self.confidence} interval {text}" if text else "no interval yet"
+
+    def kind(self, method: Method) -> str:
+        """What the interval of a difference says: better, worse or unclear."""
+        ends = pair(method["difference_interval"])
+        if ends is None or ends[0] <= 0 <= ends[1]:
+            return "unclear"
+        return "better" if ends[0] * self.sense > 0 else "worse"
 
     def label(self, name: str) -> str:
         """How a method is called in the report."""

@@ -77,10 +77,7 @@ def _page(document: dict[str, Any]) -> dict[str, Any]:
         "certificate": _certificate(document["certificate"]),
         "quality": _quality(document["quality"]),
         "spectrum": _spectrum(document["spectrum"], document["coordinates"].shape[1]),
-        "data": {
-            "facts": _facts(document),
-            "messages": cut_list(document["messages"], 30),
-        },
+        "data": {"facts": _facts(document), "messages": cut_list(document["messages"], 30)},
         "warnings": cut_list(document["warnings"], 12, 600),
         "repeat": {
             "command": cut_lines(document["command"], 2000),
@@ -203,7 +200,7 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
         "legend": legend,
         "ramp": ramp,
         "unknown": bool((codes == UNKNOWN).any()) and color is not None,
-        "cycled": len(legend) > charts.COLOURS,
+        "cycled": len(legend) > charts.COLORS,
         "n_edges": 0 if edges is None else len(edges),
         "n_neighbors": document["n_neighbors"],
         "shown": n,
@@ -266,12 +263,8 @@ def _marks(
 
 
 def _ramp(ends: list[str]) -> Markup:
-    cells = [
-        tag(
-            "rect", class_=f"n{i}", x=float(i * 10), y=0, width=10.5, height=12, fill="currentColor"
-        )
-        for i in range(SHADES)
-    ]
+    size = {"y": 0, "width": 10.5, "height": 12, "fill": "currentColor"}
+    cells = [tag("rect", class_=f"n{i}", x=float(i * 10), **size) for i in range(SHADES)]
     return tag(
         "svg",
         *cells,
@@ -289,10 +282,7 @@ def mark_size(n: int) -> float:
 
 
 def _static(
-    places: NDArray[np.float64],
-    codes: NDArray[np.uint8],
-    color: dict[str, Any] | None,
-    label: str,
+    places: NDArray[np.float64], codes: NDArray[np.uint8], color: dict[str, Any] | None, label: str
 ) -> Markup:
     """The picture without script: one path for each colour, so that thousands of points are few."""
     if places.shape[1] == 3:
@@ -309,7 +299,7 @@ def _static(
     for code in np.unique(codes).tolist():
         spots = np.round(at[codes == code], 1).tolist()
         name = "unknown" if code == UNKNOWN else f"n{code}" if numbers else f"s{code % 10}"
-        shape = charts.SHAPES[code // charts.COLOURS % len(charts.SHAPES)]
+        shape = charts.SHAPES[code // charts.COLORS % len(charts.SHAPES)]
         if numbers or code == UNKNOWN or not shape:
             d = "".join(f"M{x:g} {y:g}h0" for x, y in spots)
             paths.append(tag("path", class_=f"dot {name}", d=d, stroke_width=2 * size))

@@ -6,18 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.app.report import charts, sections
+from nearfar.app.report import charts
+from nearfar.app.report.answer import answer_view, difference_figure
+from nearfar.app.report.board import LEARNERS, METHODS, board, sort_keys
 from nearfar.app.report.comparison import Comparison, Method
+from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.markup import Markup, tag
 from nearfar.app.report.page import figure
-from nearfar.app.report.words import (
-    NONE,
-    cut,
-    listed,
-    number,
-    pair,
-    percent,
-)
+from nearfar.app.report.words import NONE, cut, listed, number, pair, percent
 
 View = dict[str, Any]
 
@@ -27,18 +23,14 @@ SIZE = 240.0
 STEPS = 9
 SPECTRA = 6
 
-VERDICTS = {
-    "use": "Use this embedding",
-    "keep": "Keep PCA",
-    "unsure": "Cannot tell",
-}
+VERDICTS = {"use": "Use this embedding", "keep": "Keep PCA", "unsure": "Cannot tell"}
 
 
 def embeddings_view(comparison: Comparison) -> View:
     """Everything the template of embeddings asks for."""
     return {
         "answer": _answer(comparison),
-        "data": sections.data_view(comparison),
+        "data": data_view(comparison),
         "scaling": cut(comparison.protocol["scaling"], 300),
         "leaderboard": leaderboard_view(comparison),
         "pictures": pictures_view(comparison),
@@ -49,7 +41,7 @@ def embeddings_view(comparison: Comparison) -> View:
 
 
 def _answer(comparison: Comparison) -> View:
-    view = sections.answer_view(comparison)
+    view = answer_view(comparison)
     return view | {"word": VERDICTS[view["verdict"]], "figures": _figures(comparison)}
 
 
@@ -61,13 +53,13 @@ def _figures(comparison: Comparison) -> list[View]:
         figure(
             f"{comparison.label(method['name'])} keeps",
             percent(method["kept"]),
-            sections.said_interval(comparison, method["interval"]),
+            comparison.said_interval(method["interval"]),
         )
         for method in ((named,) if named is reference else (named, reference))
         if method is not None and number(method.get("kept")) is not None
     ]
     if named is not reference:
-        figures += sections.difference_figure(comparison, named)
+        figures += difference_figure(comparison, named)
     chance = comparison.protocol["chance"]
     if number(chance) is not None:
         note = "what rows thrown at random would keep"
@@ -79,8 +71,8 @@ def leaderboard_view(comparison: Comparison) -> View:
     """All methods, finished or not, what keeps most first."""
     if not comparison.methods:
         return {"empty": "No method was run."}
-    shown = comparison.methods[: sections.METHODS]
-    return sections.board(comparison, _cells, ticks=3, note=600) | {
+    shown = comparison.methods[:METHODS]
+    return board(comparison, _cells, ticks=3, note=600) | {
         "certified": any(number(m.get("gap")) is not None for m in shown),
         "neighbours": comparison.protocol["n_neighbors"],
     }
@@ -96,7 +88,7 @@ def _cells(method: Method) -> View:
         "unstretched": _decimals(method.get("continuity_without_stretched")),
         "ranks": _decimals(method.get("rank_trust")),
         "gap": _gap(number(method.get("gap"))),
-        "sort": sections.sort_keys(
+        "sort": sort_keys(
             method, "kept", "kept_fitted", "trust", "continuity", "rank_trust", "gap"
         ),
     }
@@ -123,9 +115,9 @@ def pictures_view(comparison: Comparison) -> View:
     names = [m["name"] for m in comparison.methods if m["name"] in found["methods"]][:PICTURES]
     if not names:
         return {"empty": "There is no picture: no method placed the rows of the first fold."}
-    colour = comparison["colour"]
+    color = comparison["colour"]
     n_rows = len(found["rows"])
-    codes = (list(colour["codes"]) + [None] * n_rows)[:n_rows]
+    codes = (list(color["codes"]) + [None] * n_rows)[:n_rows]
     first: Any = None
     pictures = []
     for name in names:
@@ -142,7 +134,7 @@ def pictures_view(comparison: Comparison) -> View:
                 "role": method["role"],
                 "recommended": bool(method["recommended"]),
                 "kept": percent(method.get("kept")),
-                "svg": _picture(turned, codes, colour["kind"], n_rows - found["held_out"], label),
+                "svg": _picture(turned, codes, color["kind"], n_rows - found["held_out"], label),
             }
         )
     return {
@@ -153,10 +145,10 @@ def pictures_view(comparison: Comparison) -> View:
         "held_out": found["held_out"],
         "total": comparison.data["n_rows"],
         "flat": comparison.protocol["n_components"] in (None, 1, 2),
-        "colour": cut(colour["name"], 40),
-        "legend": _legend(colour),
-        "scale": colour["kind"] == "scale",
-        "ends": [f"{end:.4g}" for end in pair(colour["ends"]) or ()],
+        "colour": cut(color["name"], 40),
+        "legend": _legend(color),
+        "scale": color["kind"] == "scale",
+        "ends": [f"{end:.4g}" for end in pair(color["ends"]) or ()],
     }
 
 
@@ -178,10 +170,11 @@ def _turned(spots: Any, model: Any) -> Any:
 def _picture(spots: Any, codes: list[Any], kind: str, n_fitted: int, label: str) -> Markup:
     spots = charts.fitted(spots, SIZE)
     radius = 2.4 if len(spots) > 200 else 3.2
+    prefix, wheel = ("q", STEPS) if kind == "scale" else ("c", charts.COLORS)
     marks = []
     for i, (x, y) in enumerate(spots.tolist()):
         code = codes[i]
-        name = "none" if not isinstance(code, int) else f"{_prefix(kind)}{code % _wheel(kind)}"
+        name = "none" if not isinstance(code, int) else f"{prefix}{code % wheel}"
         held = " held" if i >= n_fitted else ""
         marks.append(tag("circle", class_=name + held, cx=round(x, 1), cy=round(y, 1), r=radius))
     said = f"{label}: where it places {len(spots):,} rows"
@@ -195,20 +188,12 @@ def _picture(spots: Any, codes: list[Any], kind: str, n_fitted: int, label: str)
     )
 
 
-def _prefix(kind: str) -> str:
-    return "q" if kind == "scale" else "c"
-
-
-def _wheel(kind: str) -> int:
-    return STEPS if kind == "scale" else charts.COLOURS
-
-
-def _legend(colour: View) -> list[View]:
-    if colour["kind"] == "scale":
+def _legend(color: View) -> list[View]:
+    if color["kind"] == "scale":
         return []
     return [
-        {"name": cut(name, 30) or "(empty)", "swatch": charts.swatch(code % charts.COLOURS)}
-        for code, name in enumerate(colour["names"][:LEGEND])
+        {"name": cut(name, 30) or "(empty)", "swatch": charts.swatch(code % charts.COLORS)}
+        for code, name in enumerate(color["names"][:LEGEND])
     ]
 
 
@@ -232,17 +217,15 @@ def counts_view(comparison: Comparison) -> View:
                 "cells": [
                     {
                         "value": percent(m["by_neighbors"].get(c)),
-                        "best": (m["by_neighbors"].get(c) or 0.0) >= best[c],
+                        "best": (share := number(m["by_neighbors"].get(c)) or 0.0) >= best[c],
                         "bar": charts.bar(
-                            number(m["by_neighbors"].get(c)) or 0.0,
-                            1.0,
-                            f"{comparison.label(m['name'])}, {c} neighbours",
+                            share, 1.0, f"{comparison.label(m['name'])}, {c} neighbours"
                         ),
                     }
                     for c in counts
                 ],
             }
-            for m in methods[: sections.LEARNERS]
+            for m in methods[:LEARNERS]
         ],
     }
 
@@ -279,7 +262,7 @@ def spectra_view(comparison: Comparison) -> View:
 
 
 def _protocol(comparison: Comparison) -> View:
-    view = sections.protocol_view(comparison)
+    view = protocol_view(comparison)
     gain = number(comparison.protocol["min_gain"])
     settings = [
         f"{comparison.label(m['name'])} {m['setting']}"

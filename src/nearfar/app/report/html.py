@@ -6,13 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nearfar.app.report import sections
+from nearfar.app.report.answer import answer_view
+from nearfar.app.report.board import cost_view, leaderboard_view
+from nearfar.app.report.classes import classes_view
 from nearfar.app.report.comparison import Comparison
+from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.embeddings import embeddings_view
 from nearfar.app.report.maps import maps_view
-from nearfar.app.report.neighbours import neighbours_view
+from nearfar.app.report.neighbors import neighbors_view
 from nearfar.app.report.page import frame, render_page, write_page
+from nearfar.app.report.paired import paired_view
 from nearfar.app.report.picture import kind_picture
+from nearfar.app.report.weights import weights_view
 
 
 def render(document: dict[str, Any]) -> str:
@@ -89,15 +94,15 @@ def _report(comparison: Comparison) -> dict[str, Any]:
     picture = kind_picture(comparison)
     return {
         "noun": comparison.noun,
-        "answer": sections.answer_view(comparison),
-        "data": sections.data_view(comparison),
-        "leaderboard": sections.leaderboard_view(comparison),
-        "paired": sections.paired_view(comparison),
-        "neighbours": neighbours_view(comparison),
-        "classes": sections.classes_view(comparison),
+        "answer": answer_view(comparison),
+        "data": data_view(comparison),
+        "leaderboard": leaderboard_view(comparison),
+        "paired": paired_view(comparison),
+        "neighbours": neighbors_view(comparison),
+        "classes": classes_view(comparison),
         "maps": {} if picture else maps_view(comparison),
         "picture": picture,
-        "weights": sections.weights_view(comparison),
-        "cost": sections.cost_view(comparison),
-        "protocol": sections.protocol_view(comparison),
+        "weights": weights_view(comparison),
+        "cost": cost_view(comparison),
+        "protocol": protocol_view(comparison),
     }

@@ -68,7 +68,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         "legend_more": max(0, len(order) - LEGEND),
         "shown": len(chosen),
         "total": len(rows),
-        "cycled": max((_code(code) for code in order), default=0) >= charts.COLOURS,
+        "cycled": max((_code(code) for code in order), default=0) >= charts.COLORS,
         "predictions": any(predicted.values()),
         "hidden": not comparison.shows_rows,
         "hover": _hover(comparison, [rows[i] for i in chosen], codes, classes, hover_maps),
@@ -76,11 +76,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
 
 
 def _marks(
-    places: dict[str, Any],
-    chosen: list[int],
-    classes: list[Any],
-    guesses: list[Any],
-    size: float,
+    places: dict[str, Any], chosen: list[int], classes: list[Any], guesses: list[Any], size: float
 ) -> list[Markup]:
     """One mark a point."""
     xs, ys = places.get("x") or [], places.get("y") or []

@@ -94,6 +94,12 @@ def seconds(value: Any) -> str:
     return NONE if found is None else words.seconds_text(found).removesuffix(" s")
 
 
+def whole(value: Any) -> str:
+    """A whole number."""
+    found = number(value)
+    return NONE if found is None else f"{found:,.0f}"
+
+
 def megabytes(value: Any) -> str:
     """Whole megabytes, one decimal below ten."""
     found = number(value)

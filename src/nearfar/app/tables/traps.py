@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -238,9 +239,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
             found.append((columns.names[column], accuracy))
     if not found:
         return []
-    named = ", ".join(f"'{name}' ({100 * accuracy:.3g} %)" for name, accuracy in found[:5])
-    if len(found) > 5:
-        named += f" and {len(found) - 5} more"
+    named = _first([f"'{name}' ({100 * accuracy:.3g} %)" for name, accuracy in found], 5)
     start = f"Column {named} alone predicts" if len(found) == 1 else f"Each of {named} predicts"
     text = (
         f"{start} the target (balanced accuracy of a decision tree on nothing else, "
@@ -279,11 +278,8 @@ def small_classes(
     small = [(c, int(m)) for c, m in zip(classes, counts, strict=True) if m < n_splits]
     if not small:
         return []
-    named = ", ".join(f"'{c}' ({m} {noun}{'' if m == 1 else 's'})" for c, m in small[:10])
-    if len(small) > 10:
-        named += f" and {len(small) - 10} more"
-    start = "Class" if len(small) == 1 else f"{len(small)} classes:"
-    verb = "has" if len(small) == 1 else "have"
+    named = _first([f"'{c}' ({m} {noun}{'s' * (m != 1)})" for c, m in small], 10)
+    start, verb = ("Class", "has") if len(small) == 1 else (f"{len(small)} classes:", "have")
     text = (
         f"{start} {named} {verb} fewer {noun}s than the {n_splits} folds: some folds test none of "
         f"them, and their errors rest on very few {noun}s. Collect more, merge classes or leave "
@@ -323,20 +319,16 @@ def untrained_classes(
     >>> untrained_classes(["a", "b", "c"], np.array([0, 1, 2, 0]), folds)[0].text[:54]
     "Class 'c' is tested where no row of it is trained on ("
     """
-    lost: dict[int, int] = {}
+    lost: Counter[int] = Counter()
     n_tested = 0
     for train, test in folds:
         n_tested += len(test)
-        unknown, rows = np.unique(
-            codes[test][~np.isin(codes[test], codes[train])], return_counts=True
-        )
-        for code, count in zip(unknown.tolist(), rows.tolist(), strict=True):
-            lost[code] = lost.get(code, 0) + count
+        lost.update(codes[test][~np.isin(codes[test], codes[train])].tolist())
     if not lost:
         return []
     named = listed([str(classes[code]) for code in sorted(lost)], limit=5)
-    start, them = ("Class", "it") if len(lost) == 1 else ("Classes", "them")
-    verb = "is" if len(lost) == 1 else "are"
+    one = len(lost) == 1
+    start, verb, them = ("Class", "is", "it") if one else ("Classes", "are", "them")
     text = (
         f"{start} {named} {verb} tested where no {noun} of {them} is trained on "
         f"({sum(lost.values()):,} of {n_tested:,} tests): every method is wrong there. Are the "
@@ -387,6 +379,11 @@ def id_like(X: NDArray[Any], feature_names: Sequence[str] | None = None) -> list
         f"ID. If so, leave {it} out: --drop '{names[0]}'."
     )
     return [Trap("id", text)]
+
+
+def _first(named: list[str], most: int) -> str:
+    more = f" and {len(named) - most} more" if len(named) > most else ""
+    return ", ".join(named[:most]) + more
 
 
 # Targets

@@ -17,7 +17,7 @@ from nearfar.app.compare.embeddings import (
     Embeddings,
     choose_scaler,
     embedding_methods,
-    neighbours_counted,
+    neighbors_counted,
 )
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import embedding_lines
@@ -26,7 +26,7 @@ from nearfar.app.compare.ranking import Ranking
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import Scheme, make_unlabelled_scheme
 from nearfar.app.tables import traps
-from nearfar.app.tables.colours import colour_column, colours, set_aside
+from nearfar.app.tables.colors import color_column, set_aside, step_colors
 from nearfar.app.tables.columns import Columns, choose_columns
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Matrix
@@ -59,10 +59,10 @@ class EmbeddingKind(Kind):
         asked, table = self.question, self.table
         self.keep, self.drop = list(asked.keep), list(asked.drop)
         self.messages = list(table.messages)
-        self.values, self.colour, self.aside = colour_column(table, asked.color)
+        self.values, self.color, self.aside = color_column(table, asked.color)
         if self.aside is None and asked.color is None:
             found = set_aside(table, self.keep, self.drop, self.messages)
-            self.values, self.colour, self.aside = found
+            self.values, self.color, self.aside = found
         self.drop += [self.aside] if self.aside is not None else []
         columns = choose_columns(
             table.X,
@@ -106,7 +106,7 @@ class EmbeddingKind(Kind):
             )
         image = self.table.image_shape is not None
         scaler, self.scaled = choose_scaler(self.inputs, asked.scale, image)
-        counted, looked_at = neighbours_counted(self.n_train)
+        counted, looked_at = neighbors_counted(self.n_train)
         prepare = self.columns.preprocessor()
         self.problem = Embeddings(self.rows, prepare, scaler, counted, looked_at)
         compared = embedding_methods(
@@ -236,8 +236,8 @@ class EmbeddingKind(Kind):
     def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
         """What colours the pictures."""
         rows, show_values = document["pictures"]["rows"], self.question.show_rows
-        colour = colours(self.values, self.colour, rows, self.inputs, show_values=show_values)
-        return {"kind": "embeddings", "colour": colour}
+        color = step_colors(self.values, self.color, rows, self.inputs, show_values=show_values)
+        return {"kind": "embeddings", "colour": color}
 
 
 def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:

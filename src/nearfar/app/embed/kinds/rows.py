@@ -15,8 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
 from nearfar.app.embed import facts
-from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors, is_known
 from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
+from nearfar.app.tables.colors import (
+    FEW_NUMBERS,
+    MOST_CLASSES,
+    check_colors,
+    colors,
+    column_at,
+    column_names,
+    is_known,
+)
 from nearfar.app.tables.columns import Columns, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
 from nearfar.base import Learner
@@ -270,19 +278,13 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
     if column in sides and sides[column][0] is not None:
         values, names, few = sides[column]
         return colors(values, column, names, few=few)
-    if hasattr(table.X, "iloc"):
-        known = [str(name) for name in table.X.columns]
-        if column in known:
-            return colors(table.X.iloc[:, known.index(column)].to_numpy(), column)
-        if known[0] == "column 0" and column.isdigit() and int(column) < len(known):
-            return colors(table.X.iloc[:, int(column)].to_numpy(), f"column {column}")
-    else:
-        p = table.X.shape[1]
-        known = table.feature_names or [f"column {i}" for i in range(p)]
-        if column in known:
-            return colors(table.X[:, known.index(column)], column)
-        if column.isdigit() and int(column) < p:
-            return colors(table.X[:, int(column)], known[int(column)])
+    known = column_names(table) or [f"column {i}" for i in range(table.X.shape[1])]
+    if column in known:
+        return colors(column_at(table, known.index(column)), column)
+    # By its number: any of an array, and of a table without names.
+    plain = not hasattr(table.X, "iloc") or known[0] == "column 0"
+    if plain and column.isdigit() and int(column) < len(known):
+        return colors(column_at(table, int(column)), known[int(column)])
     every = [*(str(name) for name in sides if name is not None), *known]
     raise ValueError(
         f"--color {column}: {table.name} has no such column.{did_you_mean(column, every)} "

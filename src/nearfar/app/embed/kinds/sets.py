@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
 from nearfar.app.compare.set_pictures import ellipses_of, panel_words, symmetric_pairs
-from nearfar.app.embed.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
 from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.report.ellipses import pairs_of
+from nearfar.app.tables.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
 from nearfar.app.tables.reading import refuse_for_sets
 from nearfar.datasets.tables import Table
 from nearfar.distributions.set_embedding import SetEmbedding

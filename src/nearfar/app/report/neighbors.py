@@ -13,7 +13,7 @@ from nearfar.words import count
 COLUMNS = 3
 
 
-def neighbours_view(comparison: Comparison) -> dict[str, Any]:
+def neighbors_view(comparison: Comparison) -> dict[str, Any]:
     """Totals of rows that improved and worsened, and a sample of both."""
     reference, best, noun = comparison.reference, comparison.best, comparison.noun
     if reference is None or best is None:

@@ -1,0 +1,213 @@
+"""All methods in a table: what they reach, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from nearfar.app.report import charts
+from nearfar.app.report.comparison import Comparison, Method
+from nearfar.app.report.words import (
+    NONE,
+    cut,
+    interval,
+    listed,
+    megabytes,
+    number,
+    p_value,
+    pair,
+    percent,
+    points,
+    seconds,
+    significant,
+)
+from nearfar.words import count
+
+View = dict[str, Any]
+
+METHODS = 60  # rows of a table
+LEARNERS = 20  # in charts
+
+# Keys of a method by the columns that show them.
+_KEYS = {
+    "p": "p_holm",
+    "folds": "folds_done",
+    "tune": "tune_seconds",
+    "fit": "fit_seconds",
+    "predict": "predict_seconds",
+    "mb": "peak_mb",
+}
+
+
+def leaderboard_view(comparison: Comparison) -> View:
+    """All methods, finished or not."""
+    if not comparison.methods:
+        return {"empty": "No method was run."}
+    nested, methods = comparison["nested"], comparison.methods[:METHODS]
+    return board(comparison, _leaderboard_cells, ticks=4, note=400) | {
+        "measure": comparison.measure,
+        "nested": None if not nested else _nested(comparison, nested),
+        "inside": comparison.inside,
+        "any_context": any(m["role"] == "context" for m in methods),
+    }
+
+
+def _leaderboard_cells(method: Method) -> View:
+    return {
+        "setting": _usual_setting(method) if method["role"] == "reference" else "",
+        "error": percent(method["error"]),
+        "p": p_value(method["p_holm"]),
+        "sort": sort_keys(method, "error", "p"),
+    }
+
+
+def _usual_setting(method: Method) -> str:
+    settings = Counter(cut(r["setting"], 60) for r in method["results"] if r.get("setting"))
+    total = sum(settings.values())
+    return listed([f"{text} in {n} of {total}" for text, n in settings.most_common()], 3)
+
+
+def _nested(comparison: Comparison, nested: View) -> View:
+    chosen = sorted((nested.get("chosen") or {}).items(), key=lambda item: -item[1])
+    return {
+        "error": percent(nested.get("error")),
+        "interval": interval(nested.get("interval")),
+        "chosen": listed([f"{comparison.label(name)} {count(n, 'time')}" for name, n in chosen]),
+    }
+
+
+def board(
+    comparison: Comparison, cells: Callable[[Method], View], *, ticks: int, note: int
+) -> View:
+    """A leaderboard: what those of all comparisons have, and the cells of one's own."""
+    compared = [m for m in comparison.methods if m["role"] != "context"]
+    scale = _difference_scale([m for m in compared if m["role"] == "learner"] or compared)
+    threshold = _smallest_gain(comparison)
+    shown = comparison.methods[:METHODS]
+    rows = []
+    for method in shown:
+        row, own = _board_row(comparison, method, scale, threshold), cells(method)
+        rows.append(row | own | {"sort": row["sort"] | own["sort"]})
+    return {
+        "rows": rows,
+        "more": len(comparison.methods) - len(shown),
+        "axis": charts.axis(scale, ticks),
+        "measure_note": cut(comparison.protocol["measure_note"], note),
+        "confidence": comparison.confidence,
+        "threshold": None if threshold is None else points(threshold, unit=True),
+    }
+
+
+def _board_row(
+    comparison: Comparison, method: Method, scale: charts.Scale, threshold: float | None
+) -> View:
+    label, kind = comparison.label(method["name"]), comparison.kind(method)
+    value, ends = number(method["difference"]), pair(method["difference_interval"])
+    forest = None
+    if method["role"] == "reference":
+        forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
+    elif value is not None and method["status"] != "failed":
+        said = f"{label}: {points(value, unit=True)}, interval {interval(ends, points)}"
+        forest = charts.forest(scale, value, ends, kind, said, threshold)
+    planned = len(comparison["folds"]) or method["folds_done"]
+    return {
+        "label": label,
+        "role": method["role"],
+        "status": method["status"],
+        "reason": cut(method["reason"], 400),
+        "recommended": bool(method["recommended"]),
+        "interval": interval(method["interval"]),
+        "difference": points(value),
+        "difference_interval": interval(ends, points),
+        "kind": kind,
+        "forest": forest,
+        "folds": f"{method['folds_done']:,} of {planned:,}",
+        "fit": seconds(method["fit_seconds"]),
+        "mb": megabytes(method["peak_mb"]),
+        "not_converged": method["not_converged"] or 0,
+        "sort": {"label": label.casefold()} | sort_keys(method, "difference", "folds", "fit", "mb"),
+    }
+
+
+def _difference_scale(methods: list[Method]) -> charts.Scale:
+    values = [end for method in methods for end in pair(method["difference_interval"]) or ()]
+    means = [number(method["difference"]) for method in methods]
+    return charts.difference_scale(values + [mean for mean in means if mean is not None])
+
+
+def _smallest_gain(comparison: Comparison) -> float | None:
+    """The difference that a recommendation needs: relative to the reference's error."""
+    reference, gain = comparison.reference, number(comparison.protocol["min_gain"])
+    error = number(reference["error"]) if reference else None
+    return None if gain is None or error is None else comparison.sense * gain * error
+
+
+def sort_keys(method: Method, *names: str) -> dict[str, str]:
+    """Numbers of columns for the script that sorts; empty ones go last."""
+    found = {name: number(method.get(_KEYS.get(name, name))) for name in names}
+    return {name: "" if value is None else repr(value) for name, value in found.items()}
+
+
+# Cost
+
+
+def cost_view(comparison: Comparison) -> View:
+    """Seconds, memory, warnings, the settings chosen and how objectives went down."""
+    ran = [m for m in comparison.methods if m["status"] in ("done", "unfinished")][:METHODS]
+    found = [_curve(comparison.label(name), h) for name, h in comparison["histories"].items()]
+    curves = [curve for curve in found if curve is not None][:LEARNERS]
+    if not ran and not curves:
+        return {"empty": "No method finished a fold, so there are no costs."}
+    return {
+        "rows": [_cost_row(comparison, method) for method in ran],
+        "curves": curves,
+        "total": seconds(comparison["seconds"]).replace(NONE, ""),
+    }
+
+
+def _curve(label: str, history: View | None) -> View | None:
+    """How an objective went down; None where that is not known."""
+    values, times = (
+        [v for v in map(number, (history or {}).get(key) or []) if v is not None]
+        for key in ("objective", "seconds")
+    )
+    if len(values) < 2:
+        return None
+    wide = min(values) > 0 and max(values) > 50 * min(values)
+    first, last = significant(values[0]), significant(values[-1])
+    drawn = [math.log(value) for value in values] if wide else values
+    return {
+        "label": label,
+        "first": first,
+        "last": last,
+        "steps": f"{len(values) - 1:,}",
+        "seconds": seconds(times[-1]) if times else "",
+        "log": wide,
+        "chart": charts.sparkline(drawn, f"{label}: objective from {first} to {last}"),
+    }
+
+
+def _cost_row(comparison: Comparison, method: Method) -> View:
+    results, label = method["results"], comparison.label(method["name"])
+    settings = Counter(cut(r["setting"], 120) for r in results if r.get("setting"))
+    ks = [r["k"] for r in results if number(r.get("k")) is not None]
+    warned = Counter(cut(text, 240) for r in results for text in r.get("warnings") or [])
+    return {
+        "label": label,
+        "role": method["role"],
+        **{key: seconds(method[_KEYS[key]]) for key in ("tune", "fit", "predict")},
+        "mb": megabytes(method["peak_mb"]),
+        "k": " to ".join(dict.fromkeys(str(end) for end in (min(ks), max(ks)))) if ks else NONE,
+        "settings": _counted(settings),
+        "warnings": _counted(warned),
+        "sort": {"label": label.casefold()} | sort_keys(method, "tune", "fit", "predict", "mb"),
+    }
+
+
+def _counted(found: Counter[str], limit: int = 3) -> list[View]:
+    lines = [{"text": text, "times": times} for text, times in found.most_common(limit)]
+    if len(found) > limit:
+        lines.append({"text": f"… and {count(len(found) - limit, 'other')}", "times": None})
+    return lines
