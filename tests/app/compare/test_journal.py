@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from nearfar import LDA, compare
 from nearfar.app.compare.journal import Journal, claim, in_use, traits, unclaim
+from nearfar.app.compare.plan import Plan
 
 
 def result_of(fold, error=0.25):
@@ -23,7 +24,7 @@ def result_of(fold, error=0.25):
 @pytest.fixture
 def path(tmp_path):
     journal = Journal(tmp_path / "a.journal", "mine")
-    journal.begin("k")
+    journal.begin(Plan("k", 1))
     for fold in range(4):
         journal.add("lda", result_of(fold))
     journal.close()
@@ -39,7 +40,7 @@ def reread(path, fingerprint="mine"):
 def test_what_was_written_comes_back(path):
     journal = reread(path)
     assert journal.results == {"lda": {fold: result_of(fold) for fold in range(4)}}
-    assert journal.tuning == "k" and not journal.notes
+    assert journal.plan == Plan("k", 1) and not journal.notes
 
 
 @pytest.mark.parametrize(
@@ -63,9 +64,14 @@ def test_a_damaged_line_costs_its_fold_only(path, damage):
     journal = reread(path)
     assert sorted(journal.results["lda"]) == [0, 1, 3]
     assert journal.notes == ["a.journal: damaged lines left out: 1; what they held is run again."]
-    journal.begin("k")
+    journal.begin(Plan("k", 1))
     journal.close()
     assert not reread(path).notes  # written anew without it
+
+
+def _header(changed):
+    plan = Plan("k", 1, 4000, ("lmnn",)).kept() | changed
+    return json.dumps({"nearfar_journal": 2, "fingerprint": "mine", "plan": plan}).encode()
 
 
 @pytest.mark.parametrize(
@@ -76,10 +82,15 @@ def test_a_damaged_line_costs_its_fold_only(path, damage):
         (b"[]", "not a journal"),
         (b'{"nearfar_journal": 1}', "not a journal"),
         (b"[" * 100_000, "not a journal"),
-        (b'{"nearfar_journal": 2, "fingerprint": "mine", "tuning": "k"}', "another version"),
-        (b'{"nearfar_journal": 1, "fingerprint": "x", "tuning": "k"}', "another comparison"),
-        (b'{"nearfar_journal": 1, "fingerprint": "mine", "tuning": ["k"]}', "tuning"),
-        (b'{"nearfar_journal": 1, "fingerprint": "mine", "tuning": "deep"}', "tuning 'deep'"),
+        (b'{"nearfar_journal": 1, "fingerprint": "mine", "tuning": "k"}', "another version"),
+        (b'{"nearfar_journal": 2, "fingerprint": "x", "plan": {}}', "another comparison"),
+        (b'{"nearfar_journal": 2, "fingerprint": "mine"}', "plan that cannot be read"),
+        (_header({"tuning": ["k"]}), "plan that cannot be read"),
+        (_header({"tuning": "deep"}), "plan that cannot be read: .*deep"),
+        (_header({"repeats": 0}), "plan that cannot be read"),
+        (_header({"rows": "all"}), "plan that cannot be read"),
+        (_header({"left_out": [1]}), "plan that cannot be read"),
+        (_header({"more": 1}), "plan that cannot be read"),
     ],
 )
 def test_a_file_that_is_no_journal_of_ours_is_refused(path, header, message):
@@ -91,10 +102,12 @@ def test_a_file_that_is_no_journal_of_ours_is_refused(path, header, message):
 
 def test_results_of_one_tuning_do_not_go_on_with_another(path):
     journal = reread(path)
-    assert journal.agreed(None) == journal.agreed("k") == "k"
+    journal.agree({"tuning": None, "rows": None})
+    journal.agree({"tuning": "k"})
     with pytest.raises(ValueError, match="tuning 'k'; they cannot go on with 'full'"):
-        journal.agreed("full")
-    assert Journal(path, "mine").agreed("full") == "full"
+        journal.agree({"tuning": "full"})
+    with pytest.raises(ValueError, match="rows None; they cannot go on with 500"):
+        journal.agree({"tuning": None, "rows": 500})
 
 
 def test_a_name_is_claimed_once_and_given_back_if_unused(tmp_path):
@@ -141,7 +154,7 @@ def test_going_on_keeps_memory_and_ignores_folds_that_are_not_planned(tmp_path, 
     header, *lines = path.read_text().splitlines()
     assert len(lines) == 12
     journal = Journal(path, json.loads(header)["fingerprint"]).read()
-    journal.begin("k")
+    journal.begin(Plan("k", 1))
     journal.add("lda", result_of(99) | {"peak_mb": 1.0})
     journal.add("nobody", result_of(0))
     journal.close()

@@ -56,6 +56,7 @@ def answer(
     )
     try:
         schedule.run()
+        kind.drawn = None if schedule.plan is None else schedule.plan.rows
         found = kind.answer(schedule)
         found.confirm(confirm(schedule, found.finalists()))
     finally:

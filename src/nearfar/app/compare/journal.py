@@ -73,9 +73,7 @@ class Journal:
     def _read_header(self, line: bytes) -> None:
         try:
             header = json.loads(line)
-            format_, fingerprint, plan = (
-                header[key] for key in ("nearfar_journal", "fingerprint", "plan")
-            )
+            format_, fingerprint = header["nearfar_journal"], header["fingerprint"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{self.path} is not a journal of nearfar compare, or its first line is damaged. "
@@ -88,11 +86,11 @@ class Journal:
                 f"{self.path} is of another comparison: the data, the methods or the settings "
                 "differ. Start anew with another --out, or with --force."
             )
-        self.plan = self._read_plan(plan)
+        self.plan = self._read_plan(header.get("plan"))
 
     def _read_plan(self, given: Any) -> Plan:
         try:
-            plan = Plan(**given | {"left_out": tuple(given["left_out"])})
+            plan = Plan(**dict(given) | {"left_out": tuple(given["left_out"])})
             sound = (
                 plan.tuning in INNER_SPLITS
                 and type(plan.repeats) is int

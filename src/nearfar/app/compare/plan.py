@@ -28,7 +28,8 @@ class Plan:
 
     def kept(self) -> dict[str, Any]:
         """What the journal and the document keep of it."""
-        return {name: value for name, value in asdict(self).items() if name != "lines"}
+        kept = asdict(self) | {"left_out": list(self.left_out)}
+        return {name: value for name, value in kept.items() if name != "lines"}
 
     def options(self) -> str:
         """Options of the command line that ask for the same plan.

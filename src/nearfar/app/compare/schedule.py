@@ -282,7 +282,9 @@ class Schedule:
     def _make_plan(self) -> None:
         agreed = None if self.journal is None else self.journal.plan
         plan = self._choose_plan() if agreed is None else agreed
-        if self.repeats is None:  # what was begun before is gone on with
+        if self.repeats is not None:
+            plan = replace(plan, repeats=self.repeats)
+        else:  # what was begun before is gone on with
             last = max((max(run.results, default=0) for run in self.runs.values()), default=0)
             begun = min(self.max_repeats, last // self.scheme.n_splits + 1)
             plan = replace(plan, repeats=max(plan.repeats, begun))

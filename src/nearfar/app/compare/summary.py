@@ -230,7 +230,7 @@ class Summary(Answer):
             found = self._cannot_tell(
                 "not even the plain distances were", self._of_role("baseline")
             )
-            return found | {"notes": caution}
+            return found | {"notes": [*caution, *self._unjudged_notes(self._of_role("learner"))]}
         nested = self.nested()
         judgement = self.judgement
         gone = judgement.verdict == "unsure" and self._gain_on_all_rows() <= 0
