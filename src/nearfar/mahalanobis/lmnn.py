@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -34,7 +35,6 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
 from nearfar.summaries.whitening import within_whitener
-
 
 #: With fewer rows for each feature than this, a full map overfits unless it is stopped early.
 FEW_ROWS = 20
