@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.folds import map_through
+from nearfar.app.compare.folds import PILOT_ROWS, map_through
 from nearfar.app.compare.methods import Method, Role, Scale, Setting, by_name, label_of, of_rows
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
@@ -232,6 +232,7 @@ class Embeddings:
     n_neighbors: int
     looked_at: tuple[int, ...]
     noun: str = "row"
+    pilot_rows: int = PILOT_ROWS
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
@@ -270,6 +271,9 @@ class Embeddings:
             there, placed = known[:, :2], new[:, :2]
             held_out_quality(known, there, new, placed, n_neighbors=self.n_neighbors)
             shares_kept(known, there, self.looked_at, some)
+
+    def share_in(self, folder: str) -> None:
+        """Nothing is shared."""
 
 
 @dataclass

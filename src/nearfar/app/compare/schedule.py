@@ -12,7 +12,7 @@ import numpy as np
 
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.journal import Journal
-from nearfar.app.compare.methods import Method
+from nearfar.app.compare.methods import OWN_SHARE, Method, total_seconds
 from nearfar.app.compare.pool import LocalPool, ProcessPool
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.splits import INNER_SPLITS, Scheme, Tuning
@@ -22,7 +22,6 @@ from nearfar.words import seconds_text
 Status = Literal["done", "unfinished", "failed"]
 #: Share of the budget that the pilot may take.
 PILOT_SHARE = 0.4
-PILOT_ROWS = 1000
 MAX_REPEATS = 5
 
 
@@ -254,7 +253,8 @@ class Schedule:
 
     def _pilot_sizes(self) -> list[int]:
         n = len(self.scheme.folds[0].train)
-        return [n] if n <= PILOT_ROWS else [PILOT_ROWS // 2, PILOT_ROWS]
+        most = self.problem.pilot_rows
+        return [n] if n <= most else [most // 2, most]
 
     def _pilot_end(self) -> float:
         assert self.budget is not None
@@ -338,10 +338,11 @@ class Schedule:
 
     def _rounds(self, runs: list[Run], tuning: Tuning, capacity: float, left: float) -> float:
         """How many repeats there is time for."""
-        costs = [self._round(run, tuning) for run in runs]
+        costs = [(run.method.shares, self._round(run, tuning)) for run in runs]
         if not costs:
             return 0.0
-        return min(capacity / max(sum(costs), 1e-9), left / max(*costs, 1e-9))
+        slowest = max(seconds for _, seconds in costs)
+        return min(capacity / max(total_seconds(costs), 1e-9), left / max(slowest, 1e-9))
 
     def _n_alive(self) -> int:
         return sum(run.alive for run in self.runs.values())
@@ -353,6 +354,9 @@ class Schedule:
         settings = run.method.settings[:1] if tuning == "k" else run.method.settings
         tuned = len(settings) > 1 or settings[0].votes
         fits = 1 + 0.8 * INNER_SPLITS[tuning] * len(settings) * tuned
+        if run.method.shares is not None:  # the pilot has split inside, and was alone
+            parts = 1 if tuning == "k" else run.method.n_parts
+            fits = parts + OWN_SHARE * (fits - parts)
         return fits * run.fit_seconds * self.scheme.n_splits
 
     def _plan_lines(self, tuning: Tuning) -> list[str]:
