@@ -176,10 +176,10 @@ def _given_lines(problem: Problem, scheme: Scheme) -> list[str]:
     if _own_folds(scheme):
         lines.append("# cv: the folds that were given")
     if problem.pairs is not None:
-        lines.append(
-            "# Inside, scale and ridge of Gaussians come from the inner part here, but from the whole"
-        )
-        lines.append("# training fold in the comparison: a close choice may fall otherwise.")
+        lines += [
+            "# Inside, scale and ridge of Gaussians come from the inner part here, from the whole",
+            "# training fold in the comparison: a close choice may fall otherwise.",
+        ]
     return lines
 
 
