@@ -13,7 +13,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from nearfar import SetEmbedding, SetKNeighborsClassifier, Sets
+from nearfar import BagOfWords, SetEmbedding, SetKNeighborsClassifier, Sets
 from nearfar.app.compare import pair_shelf, shared_pairs
 from nearfar.app.compare.folds import Problem, pilot, predict_all_k, run_fold, tune
 from nearfar.app.compare.methods import Method, Setting
@@ -165,6 +165,22 @@ def test_pairs_are_computed_once_for_all_methods(sets, monkeypatch):
     assert all(call in (["riemann"], ["log_mean", "quad_mean"]) for call in calls)
     shared = [n for n in made if n == len(TRAIN)]
     assert len(shared) <= 4 + 10  # and once for each method alone
+
+
+def test_a_codebook_is_found_once_for_all_classifiers_behind_it(sets, monkeypatch):
+    fits = []
+    fit = BagOfWords.fit
+    monkeypatch.setattr(
+        BagOfWords, "fit", lambda self, X, y=None: (fits.append(self.n_words), fit(self, X))[1]
+    )
+    method = set_learners("bag-of-words")[0]
+    found, alone = (
+        run_fold(problem_of(sets, shared), method, TRAIN, TEST, "full") for shared in (True, False)
+    )
+    assert len(fits) == (3 * 3 + 1) + (3 * 4 + 1)
+    same = ("error", "inner_error", "setting")
+    assert [found[key] for key in same] == [alone[key] for key in same]
+    assert found["fit_seconds"] > 0.5 * alone["fit_seconds"]
 
 
 def test_only_what_a_named_method_needs_is_computed(sets):

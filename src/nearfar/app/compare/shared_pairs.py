@@ -6,7 +6,8 @@ the terms of all training sets with one another and of test sets with training s
 once, by whichever processes need them, and read by all.
 
 Scale and ridge of a fold are those of its training sets, so what is said of the test sets is to the
-last digit what each method would say alone. The splits inside, which choose k and settings, see the
+last digit what each method would say alone (but for rounding, where covariances are of low rank, or
+so different that singular values must do). The splits inside, which choose k and settings, see the
 same scale and ridge: they come from the whole training fold, not from its part. No label has a hand
 in either.
 """
@@ -21,11 +22,13 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Setting
 from nearfar.app.compare.pair_shelf import MAX_BYTES, Block, FolderShelf, MemoryShelf, Shelf
 from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.dissimilarities import (
     METRICS,
     CostlyPairs,
@@ -163,6 +166,7 @@ class FoldPairs:
                 if int(first.n_components) > int(widest.n_components):
                     self._widest[_key(first)] = first
         self._placed: dict[tuple[str, bytes, bytes], tuple[Floats, Floats]] = {}
+        self._counts: dict[tuple[str, bytes, bytes], tuple[Floats, Floats, float, float]] = {}
         self._last: tuple[Any, Matrix] | None = None
         #: Seconds that each shared part took whoever computed it,
         self.charged: dict[Any, float] = {}
@@ -172,10 +176,14 @@ class FoldPairs:
     def given(self, setting: Setting, train: Indices, test: Indices) -> Given:
         """What a setting needs of a split: of the fold itself, or of one inside its training sets.
 
-        A setting that does not begin with Gaussians gets the sets.
+        A setting that begins with a codebook gets the histograms, and one that begins with neither
+        gets the sets.
         """
         first = _first(setting)
         if first is None:
+            words = _words(setting)
+            if words is not None:
+                return self._counted(setting, words, train, test)
             return Given(setting, self._X[train], self._X[test])
         outer = np.array_equal(train, self._train) and np.array_equal(test, self._test)
         began, passed = perf_counter(), self.passed
@@ -192,6 +200,21 @@ class FoldPairs:
         if isinstance(first, SetEmbedding):
             found.fit_seconds += self._seconds(way, first.metric, "train")
         return found
+
+    def _counted(self, setting: Setting, words: BagOfWords, train: Indices, test: Indices) -> Given:
+        """Histograms over a codebook, which is found once for all classifiers behind it."""
+        split = (repr(words.get_params()), train.tobytes(), test.tobytes())
+        if split not in self._counts:
+            began = perf_counter()
+            known, new = self._X[train], self._X[test]
+            learner = clone(words)
+            counts = learner.fit_transform(known)
+            fitted = perf_counter() - began
+            new = learner.transform(new)
+            self._counts[split] = (counts, new, fitted, perf_counter() - began - fitted)
+        counts, new, fitted, placed = self._counts[split]
+        rest = replace(setting, estimator=_rest(setting.estimator))
+        return Given(rest, counts, new, None, fitted, placed)
 
     def _seconds(self, way: Way, metric: str, side: str) -> float:
         """Seconds of the shared parts of a matrix."""
@@ -350,6 +373,16 @@ def _first(setting: Setting) -> SetKNeighborsClassifier | SetEmbedding | None:
     if first.metric not in METRICS:
         return None
     return first
+
+
+def _words(setting: Setting) -> BagOfWords | None:
+    """The codebook that a setting begins with, if another gets the same from the same seed."""
+    first = setting.estimator
+    if not isinstance(first, Pipeline) or not isinstance(setting.scale, str):
+        return None
+    first = first.steps[0][1]
+    fixed = type(first) is BagOfWords and isinstance(first.random_state, Integral)
+    return first if fixed else None
 
 
 def _nests(embedding: SetEmbedding) -> bool:
