@@ -11,6 +11,7 @@ import mmap
 import os
 import pickle
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,39 +52,42 @@ class MemoryShelf:
 
     def __init__(self) -> None:
         self._boxes: dict[str, dict[str, tuple[Any, float]]] = {}
+        self._sizes: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_boxes": {}}  # not for other processes
+        return vars(MemoryShelf())  # not for other processes
 
     def once(self, box: str, make: Callable[[], Made]) -> tuple[Made, float]:
         """As in :class:`Shelf`."""
-        inside = self._boxes.setdefault(box, {})
-        if "" not in inside:
-            began = perf_counter()
-            made = make()
-            inside[""] = (made, perf_counter() - began)
-        return inside[""]
+        if "" not in self._boxes.get(box, {}):
+            made = _timed(make)
+            self._keep(box, "", made, len(pickle.dumps(made[0])))
+        return self._boxes[box][""]
 
     def blocks(
         self, box: str, name: str, shape: tuple[int, ...], blocks: list[Block], work: Work
     ) -> tuple[Any, float]:
         """As in :class:`Shelf`."""
-        if name not in self._boxes.get(box, {}):
-            self._make_room(box, 8 * int(np.prod(shape)))
-            began = perf_counter()
+
+        def fill() -> Matrix:
             found = np.zeros(shape)
             for rows, first in blocks:
                 for array, part in zip(found, work(rows), strict=True):
                     array[rows, first:] = part
-            self._boxes.setdefault(box, {})[name] = (found, perf_counter() - began)
+            return found
+
+        if name not in self._boxes.get(box, {}):
+            self._keep(box, name, _timed(fill), 8 * int(np.prod(shape)))
         return self._boxes[box][name]
 
-    def _make_room(self, box: str, size: int) -> None:
+    def _keep(self, box: str, name: str, made: tuple[Any, float], size: int) -> None:
+        """Put something into a box; the oldest others go if there is no room for it."""
+        self._boxes.setdefault(box, {})[name] = made
+        self._sizes[box] += size
         for oldest in [other for other in self._boxes if other != box]:
-            stacks = [kept[0] for inside in self._boxes.values() for kept in inside.values()]
-            if size + sum(s.nbytes for s in stacks if isinstance(s, np.ndarray)) <= MAX_BYTES:
+            if self._sizes.total() <= MAX_BYTES:
                 return
-            del self._boxes[oldest]
+            del self._boxes[oldest], self._sizes[oldest]
 
 
 class FolderShelf:
@@ -108,7 +112,7 @@ class FolderShelf:
         try:
             with self._opened(box, "lock") as lock, _claimed(lock, 0):
                 if not path.exists():
-                    found = self._own.once(box, make)
+                    found = _timed(make)
                     # Under another name until it is whole: who is killed leaves nothing.
                     path.with_suffix(".part").write_bytes(pickle.dumps(found))
                     path.with_suffix(".part").replace(path)
@@ -151,9 +155,11 @@ class FolderShelf:
                             _put(file, work(rows), rows.start, first, shape)
                             spent = np.float64(perf_counter() - began)
                             os.pwrite(file, spent.tobytes(), size + 8 * number)  # done
-            seconds = sum(seconds_of(number) for number in range(len(blocks)))
+            every = [seconds_of(number) for number in range(len(blocks))]
+            if not all(every):
+                raise OSError("blocks could not be claimed")
             mapped = mmap.mmap(file, size, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, np.float64).reshape(shape), seconds
+        return np.frombuffer(mapped, np.float64).reshape(shape), sum(every)
 
     @contextmanager
     def _opened(self, box: str, name: str) -> Iterator[int]:
@@ -180,6 +186,12 @@ class FolderShelf:
             if other.name != box:
                 total -= sizes[other][1]
                 shutil.rmtree(other, ignore_errors=True)
+
+
+def _timed(make: Callable[[], Made]) -> tuple[Made, float]:
+    began = perf_counter()
+    made = make()
+    return made, perf_counter() - began
 
 
 @contextmanager

@@ -111,7 +111,9 @@ class SharedPairs:
 
     def fold(self, train: Indices, test: Indices, settings: Iterable[Setting]) -> FoldPairs | None:
         """The pairs of a fold; None where they would take too much room."""
-        if 8 * 3 * len(train) * (len(train) + len(test)) > MAX_BYTES:
+        n, p = len(train) + len(test), self._X.n_features
+        numbers = 3 * n * len(train) + n * p * min(p, int(self._X.sizes.max()))
+        if 8 * numbers > MAX_BYTES:
             return None
         return FoldPairs(self._X, self._shelf, self._equals(), train, test, settings)
 
