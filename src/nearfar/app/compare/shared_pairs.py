@@ -348,7 +348,7 @@ def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
     """Rows, and the first of the columns, in parts of some :data:`_PAIRS` pairs.
 
     >>> [(rows.start, rows.stop, first) for rows, first in _blocks((300, 300), True)]
-    [(0, 60, 0), (60, 135, 60), (135, 300, 135)]
+    [(0, 60, 0), (60, 141, 60), (141, 300, 141)]
     """
     n, m = shape
     found: list[Block] = []
