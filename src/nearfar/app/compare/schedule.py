@@ -326,7 +326,7 @@ class Schedule:
         left = 0.9 * (self.began + self.budget - monotonic())
         least = levels[-1]
         # A method that cannot finish whatever is done must not lower the standard for the others.
-        able = [r for r in self.runs.values() if r.alive and self._round(r, least) <= left]
+        able = [r for r in self.runs.values() if r.alive and self._wall(r, least) <= left]
         capacity = left * max(1, self.n_jobs - (len(able) < self._n_alive()))
         rounds = {level: self._rounds(able, level, capacity, left) for level in levels}
         # The interval is two thirds as long with three repeats as with one: they come first.
@@ -341,7 +341,7 @@ class Schedule:
         costs = [(run.method.shares, self._round(run, tuning)) for run in runs]
         if not costs:
             return 0.0
-        slowest = max(seconds for _, seconds in costs)
+        slowest = max(self._wall(run, tuning) for run in runs)
         return min(capacity / max(total_seconds(costs), 1e-9), left / max(slowest, 1e-9))
 
     def _n_alive(self) -> int:
@@ -358,6 +358,11 @@ class Schedule:
             parts = 1 if tuning == "k" else run.method.n_parts
             fits = parts + OWN_SHARE * (fits - parts)
         return fits * run.fit_seconds * self.scheme.n_splits
+
+    def _wall(self, run: Run, tuning: Tuning) -> float:
+        """The same on the clock: what is shared is done on all cores."""
+        together = 0.0 if run.method.shares is None else (1 - OWN_SHARE) * (1 - 1 / self.n_jobs)
+        return (1 - together) * self._round(run, tuning)
 
     def _plan_lines(self, tuning: Tuning) -> list[str]:
         folds = len(self.scheme.folds)
@@ -380,7 +385,7 @@ class Schedule:
             )
         for run in self.runs.values():
             left = math.inf if self.budget is None else self.began + self.budget - monotonic()
-            run.late = bool(known) and run.alive and rounds * self._round(run, tuning) > left
+            run.late = bool(known) and run.alive and rounds * self._wall(run, tuning) > left
         late = [run.method.label for run in self.runs.values() if run.late]
         if late:
             lines.append(f"Will hardly finish in time: {', '.join(late)}.")
