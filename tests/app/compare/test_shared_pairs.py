@@ -170,6 +170,31 @@ def test_pairs_are_computed_once_for_all_methods(sets, monkeypatch):
     assert len(shared) <= 4 + 10  # and once for each method alone
 
 
+def test_of_one_split_neighbours_need_no_more_pairs_than_it_has(sets):
+    """Unless what is embedded needs all of them, with the same scale and ridge, anyway."""
+    names = {}
+    for together in ("riemann", "riemann,embedding-svm"):
+        problem, methods = problem_of(sets), set_learners(together)
+        problem.pairs.expect(methods)
+        found = run_fold(problem, methods[0], TRAIN, TEST, "holdout")
+        boxes = problem.pairs._shelf._boxes.values()
+        names[together] = sorted(
+            name.split("-")[0] for box in boxes for name in box if name.startswith(("in", "tr"))
+        )
+        names[together].append((found["error"], found["inner_error"], found["setting"], found["k"]))
+    alone, beside = names.values()
+    assert alone[:-1] == 4 * ["inside"] and beside[:-1] == [*(3 * ["inside"]), "train"]
+    assert alone[-1] == beside[-1]
+
+
+def test_what_is_wrong_is_said_as_ever(sets):
+    for bad in (SetKNeighborsClassifier(ridge=[1]), SetKNeighborsClassifier(metric="none")):
+        method = set_learners({"bad": bad})[0]
+        assert method.shares is None
+        with pytest.raises(ValueError, match=r"ridge|metric"):
+            run_fold(problem_of(sets), method, TRAIN, TEST, "k")
+
+
 def test_a_codebook_is_found_once_for_all_classifiers_behind_it(sets, monkeypatch):
     fits = []
     fit = BagOfWords.fit

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
-from nearfar.app.compare.splits import Tuning, inner_splits
+from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
 from nearfar.arrays import Indices
 from nearfar.base.voter import nearest as nearest_columns
 from nearfar.base.voter import vote, vote_shares
@@ -314,7 +314,9 @@ def run_fold(
         Keep a map of held-out points and the history of the fit.
     """
     began = perf_counter()
-    shared = None if problem.pairs is None else problem.pairs.fold(train, test, method.settings)
+    shared = None
+    if problem.pairs is not None:
+        shared = problem.pairs.fold(train, test, method.settings, INNER_SPLITS[tuning])
     choice = tune(problem, method, train, tuning, shared)
     tuned = perf_counter() - began
     if shared is not None:  # as if all had been done for this method alone

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from numbers import Integral
+from numbers import Integral, Real
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.methods import Setting
+from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.pair_shelf import MAX_BYTES, Block, FolderShelf, MemoryShelf, Shelf
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.distributions.bag_of_words import BagOfWords
@@ -77,6 +77,20 @@ def shares_pairs(settings: Iterable[Setting]) -> bool:
     return first is not None and bool(costly_terms(first.metric))
 
 
+class Side(NamedTuple):
+    """Rows and columns of a matrix, as numbers of sets; ``same`` if they are the same sets."""
+
+    name: str
+    rows: Indices
+    columns: Indices
+    same: bool = False
+
+    @property
+    def turned(self) -> bool:
+        """Whether terms are those of columns and rows."""
+        return not self.same and is_turned(len(self.rows), len(self.columns))
+
+
 @dataclass
 class Given:
     """What a setting gets in place of sets, and the seconds it would have taken for it alone."""
@@ -103,23 +117,44 @@ class SharedPairs:
         self._X = X
         self._shelf: Shelf = MemoryShelf()
         self._firsts: Indices | None = None
+        self._whole: frozenset[Way | None] = frozenset()
+
+    def expect(self, methods: Iterable[Method]) -> None:
+        """Say what will be compared: what is embedded needs all pairs of training sets."""
+        settings = [setting for method in methods for setting in method.settings]
+        embedded = [s for s in settings if isinstance(_first(s), SetEmbedding)]
+        self._whole = frozenset(map(way_of, embedded))
 
     def share_in(self, folder: str) -> None:
         """Share with other processes, through files in a folder."""
         if FolderShelf.possible:
             self._shelf = FolderShelf(folder)
 
-    def fold(self, train: Indices, test: Indices, settings: Iterable[Setting]) -> FoldPairs | None:
-        """The pairs of a fold; None where they would take too much room."""
+    def fold(
+        self, train: Indices, test: Indices, settings: Iterable[Setting], n_splits: int = 3
+    ) -> FoldPairs | None:
+        """The pairs of a fold, split so often inside; None where they would take too much room."""
         n, p = len(train) + len(test), self._X.n_features
         numbers = 3 * n * len(train) + n * p * min(p, int(self._X.sizes.max()))
         if 8 * numbers > MAX_BYTES:
             return None
-        return FoldPairs(self._X, self._shelf, self._equals(), train, test, settings)
+        return self._made(self._shelf, train, test, settings, n_splits)
 
     def alone(self, train: Indices, test: Indices, settings: Iterable[Setting]) -> FoldPairs:
-        """The same with nothing of what others have done."""
-        return FoldPairs(self._X, MemoryShelf(), self._equals(), train, test, settings)
+        """The same with nothing of what others have done, for one split inside."""
+        return self._made(MemoryShelf(), train, test, settings, 1)
+
+    def _made(
+        self,
+        shelf: Shelf,
+        train: Indices,
+        test: Indices,
+        settings: Iterable[Setting],
+        n_splits: int,
+    ) -> FoldPairs:
+        # Of one split inside, neighbours need the pairs of held-out sets with the others alone.
+        whole = None if n_splits > 1 else self._whole
+        return FoldPairs(self._X, shelf, self._equals(), train, test, settings, whole)
 
     def _equals(self) -> Indices:
         """For each set the first that is equal to it."""
@@ -144,6 +179,8 @@ class FoldPairs:
         The sets of the fold.
     settings : iterable of Setting
         Those to be tried: of embeddings that differ in their dimension only the widest is made.
+    whole : set of Way, default=None
+        Of what Gaussians all pairs of training sets are needed anyway; None means of all.
     """
 
     def __init__(
@@ -154,10 +191,12 @@ class FoldPairs:
         train: Indices,
         test: Indices,
         settings: Iterable[Setting],
+        whole: frozenset[Way | None] | None = None,
     ) -> None:
-        self._X, self._shelf, self._firsts = X, shelf, firsts
+        self._X, self._shelf, self._firsts, self._whole = X, shelf, firsts, whole
+        self._among, self._asked = Side("train", train, train, True), Side("test", test, train)
         self._train, self._test = train, test
-        self._name = blake2b(train.tobytes() + b"|" + test.tobytes(), digest_size=8).hexdigest()
+        self._name = _digest(train, test)
         self._places = np.full(len(X), -1, dtype=np.intp)
         self._places[train] = np.arange(len(train))
         self._widest: dict[str, SetEmbedding] = {}
@@ -190,7 +229,8 @@ class FoldPairs:
         outer = np.array_equal(train, self._train) and np.array_equal(test, self._test)
         began, passed = perf_counter(), self.passed
         if isinstance(first, SetKNeighborsClassifier):
-            found = Given(setting, None, None, self._between(first, outer, train, test))
+            apart = self._whole is not None and way_of(setting) not in self._whole
+            found = Given(setting, None, None, self._between(first, outer, train, test, apart))
             fitted = 0.0
         else:
             known, new, fitted = self._embedded(first, outer, train, test)
@@ -226,12 +266,16 @@ class FoldPairs:
 
     # ------------------------------------------------------------------ distances and coordinates
 
-    def _between(self, first: Any, outer: bool, train: Indices, test: Indices) -> Matrix:
-        """Dissimilarities of test sets (rows) to training sets."""
+    def _between(
+        self, first: Any, outer: bool, train: Indices, test: Indices, apart: bool = False
+    ) -> Matrix:
+        """Dissimilarities of test sets (rows) to training sets; ``apart``, of no more sets."""
         if outer:
-            return self._whole(first, "test")
+            return self._matrix(first, self._asked)
+        if apart:
+            return self._matrix(first, Side(f"inside-{_digest(train, test)}", test, train))
         rows, columns = self._places[test], self._places[train]
-        return self._whole(first, "train")[np.ix_(rows, columns)]
+        return self._matrix(first, self._among)[np.ix_(rows, columns)]
 
     def _embedded(
         self, first: SetEmbedding, outer: bool, train: Indices, test: Indices
@@ -246,7 +290,7 @@ class FoldPairs:
             kind = self._widest.get(split[0], first) if nests else first
             learner = kind._embedder().set_params(metric="precomputed")
             places = self._places[train]
-            among = self._whole(first, "train")
+            among = self._matrix(first, self._among)
             if not outer:
                 among = among[np.ix_(places, places)]
             began = perf_counter()
@@ -262,39 +306,33 @@ class FoldPairs:
             known, new = known[:, :q], new[:, :q]
         return known, new, fitted
 
-    def _whole(self, first: Any, side: str) -> Matrix:
-        """All dissimilarities of training sets, or of test sets to them; read-only."""
+    def _matrix(self, first: Any, side: Side) -> Matrix:
+        """All dissimilarities of a side; read-only."""
         way, metric = Way(first.standardize, first.ridge, first.shrinkage), first.metric
-        if self._last is not None and self._last[0] == (way, metric, side):
+        if self._last is not None and self._last[0] == (way, metric, side.name):
             return self._last[1]
         self._last = None
-        same, wanted = side == "train", costly_terms(metric)
+        wanted = costly_terms(metric)
         if wanted:
-            n, m = self._shape(side)
-            turned = not same and is_turned(n, m)
-            D = from_costly(metric, self._terms(way, side, wanted), same=same, turned=turned)
+            terms = self._terms(way, side, wanted)
+            D = from_costly(metric, terms, same=side.same, turned=side.turned)
         else:
-            known, new = self._gaussians(way)
-            D = dissimilarity(known if same else new, None if same else known, metric)
-        self._zero_equals(D, self._train if same else self._test)
+            D = dissimilarity(*self._gaussians(way, side), metric)
+        self._zero_equals(D, side)
         D.flags.writeable = False
-        self._last = ((way, metric, side), D)
+        self._last = ((way, metric, side.name), D)
         return D
 
-    def _zero_equals(self, D: Matrix, rows: Indices) -> None:
+    def _zero_equals(self, D: Matrix, side: Side) -> None:
         """Of equal sets exactly, whatever rounding says."""
-        mine, theirs = self._firsts[rows], self._firsts[self._train]
-        twice = np.flatnonzero(np.bincount(self._firsts) > 1)
-        for first in twice:
+        mine, theirs = self._firsts[side.rows], self._firsts[side.columns]
+        for first in np.flatnonzero(np.bincount(self._firsts) > 1):
             D[np.ix_(np.flatnonzero(mine == first), np.flatnonzero(theirs == first))] = 0.0
 
     # ------------------------------------------------------------------ what is shared
 
-    def _shape(self, side: str) -> tuple[int, int]:
-        return len(self._train if side == "train" else self._test), len(self._train)
-
-    def _gaussians(self, way: Way) -> tuple[Gaussians, Gaussians]:
-        """Of training sets and of test sets, made as the classifier makes them."""
+    def _gaussians(self, way: Way, side: Side) -> tuple[Gaussians, Gaussians | None]:
+        """Of the rows and columns of a side, made as the classifier makes them."""
 
         def make() -> tuple[Gaussians, Gaussians]:
             maker = SetKNeighborsClassifier(1, **way._asdict())
@@ -306,13 +344,17 @@ class FoldPairs:
         found: tuple[Gaussians, Gaussians]
         found, self.charged[way, "gaussians"] = self._shelf.once(self._box(way), make)
         self.passed += perf_counter() - began
-        return found
+        known, new = found
+        if side.same:
+            return known, None
+        if side is self._asked:
+            return new, known
+        return known[self._places[side.rows]], known[self._places[side.columns]]
 
-    def _terms(self, way: Way, side: str, wanted: frozenset[str]) -> dict[str, Matrix]:
+    def _terms(self, way: Way, side: Side, wanted: frozenset[str]) -> dict[str, Matrix]:
         """The terms of all pairs of a side, as far as they are wanted."""
-        n, m = self._shape(side)
-        same = side == "train"
-        shape = (m, n) if not same and is_turned(n, m) else (n, m)
+        shape = (len(side.rows), len(side.columns))
+        shape = shape[::-1] if side.turned else shape
         pairs: list[CostlyPairs] = []
         found: dict[str, Matrix] = {}
         for group in _GROUPS:
@@ -320,28 +362,31 @@ class FoldPairs:
                 continue
 
             if (way, "gaussians") not in self.charged:
-                self._gaussians(way)
+                self._gaussians(way, side)
 
             def work(rows: slice, group: tuple[str, ...] = group) -> list[Matrix]:
                 if not pairs:  # only who has work to do needs them
-                    known, new = self._gaussians(way)
-                    pairs.append(CostlyPairs(known) if same else CostlyPairs(new, known))
+                    pairs.append(CostlyPairs(*self._gaussians(way, side)))
                 terms = pairs[0].terms(rows, frozenset(group))
                 return [terms[name] for name in group]
 
             began, passed = perf_counter(), self.passed
-            name = f"{side}-{group[0]}"
+            name, blocks = f"{side.name}-{group[0]}", _blocks(shape, side.same)
             arrays, seconds = self._shelf.blocks(
-                self._box(way), name, (len(group), *shape), _blocks(shape, same), work
+                self._box(way), name, (len(group), *shape), blocks, work
             )
             # Gaussians that were made on the way have counted themselves.
             self.passed = passed + perf_counter() - began
-            self.charged[way, side, group] = seconds
+            self.charged[way, side.name, group] = seconds
             found |= dict(zip(group, arrays, strict=True))
         return found
 
     def _box(self, way: Way) -> str:
         return f"{self._name}-{blake2b(repr(way).encode(), digest_size=8).hexdigest()}"
+
+
+def _digest(train: Indices, test: Indices) -> str:
+    return blake2b(train.tobytes() + b"|" + test.tobytes(), digest_size=8).hexdigest()
 
 
 def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
@@ -372,8 +417,9 @@ def _first(setting: Setting) -> SetKNeighborsClassifier | SetEmbedding | None:
         return None
     if type(first) is not SetKNeighborsClassifier and type(first) is not SetEmbedding:
         return None
-    if first.metric not in METRICS:
-        return None
+    given = (first.standardize, first.ridge, first.shrinkage)
+    if first.metric not in METRICS or not all(isinstance(v, str | Real | None) for v in given):
+        return None  # for it to refuse by itself
     return first
 
 

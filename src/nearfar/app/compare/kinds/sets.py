@@ -87,6 +87,8 @@ class SetKind(RowKind):
         """Neighbours by the means, what sees more, and the majority class."""
         asked, seed = self.question, self.question.random_state
         found = set_learners(asked.methods, asked.scale, seed)
+        if self.problem.pairs is not None:
+            self.problem.pairs.expect(found)
         return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
