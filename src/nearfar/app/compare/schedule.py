@@ -12,7 +12,7 @@ import numpy as np
 
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.journal import Journal
-from nearfar.app.compare.methods import Method
+from nearfar.app.compare.methods import OWN_SHARE, Method
 from nearfar.app.compare.plan import Plan, choose_plan, foretell, row_steps
 from nearfar.app.compare.pool import LocalPool, ProcessPool
 from nearfar.app.compare.question import Question
@@ -382,6 +382,9 @@ class Schedule:
         settings = run.method.tried(tuning)
         tuned = len(settings) > 1 or settings[0].votes
         fits = 1 + 0.8 * INNER_SPLITS[tuning] * len(settings) * tuned
+        if run.method.shares is not None:  # the pilot has split inside, and was alone
+            parts = 1 if tuning == "k" else run.method.n_parts
+            fits = parts + OWN_SHARE * (fits - parts)
         return fits * self.seconds(run, n_train) * self.scheme.n_splits
 
     def _for_all_rows(self) -> float:

@@ -100,7 +100,9 @@ def _load_problem(paths: dict[str, Any]) -> Any:
     sys.path[:] = paths["sys_path"]
     from nearfar.app.compare import folds  # noqa: F401  all that is needed, before any task
 
-    return pickle.loads(Path(paths["problem"]).read_bytes())
+    problem = pickle.loads(Path(paths["problem"]).read_bytes())
+    problem.share_in(paths["folder"])
+    return problem
 
 
 def _be_template(control: socket.socket) -> None:
