@@ -18,11 +18,8 @@ from nearfar.app.compare import pair_shelf, shared_pairs
 from nearfar.app.compare.folds import Problem, pilot, predict_all_k, run_fold, tune
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.pair_shelf import FolderShelf, MemoryShelf
-from nearfar.app.compare.question import Question
-from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.set_methods import set_baselines, set_learners
 from nearfar.app.compare.shared_pairs import SharedPairs
-from nearfar.app.compare.splits import make_scheme
 from nearfar.datasets import make_sets
 from nearfar.distributions.dissimilarities import (
     METRICS,
@@ -249,33 +246,6 @@ def test_methods_that_share_say_so():
     assert found["jeffreys"] == found["bag-of-words"] == (None, 1)
     mine = set_learners({"mine": [SetEmbedding(3), SetEmbedding(3, ridge=0.1)]})[0]
     assert (mine.shares, mine.n_parts) == ("pairs", 2)
-
-
-@pytest.mark.parametrize(("shares", "repeats"), [("pairs", 3), (None, 1)])
-def test_the_plan_counts_what_is_shared_once(sets, shares, repeats):
-    """Ten methods of 2 s a fold on one core: in 90 s there is time for all of it three times, if
-    most of it is done once."""
-    problem = problem_of(sets)
-    settings = set_learners("riemann")[0].settings
-    methods = [Method(str(i), "", "learner", settings, shares, 4) for i in range(10)]
-    schedule = Schedule(
-        problem,
-        methods,
-        lambda repeats: make_scheme(problem.codes, repeats=repeats),
-        Question(X=sets, y=sets.labels, time_budget=100.0, isolate=False),
-        tuning=None,
-        began=time.monotonic(),
-        journal=None,
-        progress=None,
-    )
-    for run in schedule.runs.values():
-        run.fit_seconds = 2.0
-    assert schedule._fit_into_budget() == ("k", repeats)
-    schedule.n_jobs = 4
-    first = schedule.runs["0"]
-    assert (schedule._wall(first, "k") < 0.5 * schedule._round(first, "k")) == (shares == "pairs")
-    problem.pilot_rows = 30
-    assert schedule._pilot_sizes() == [15, 30]
 
 
 def test_too_many_sets_are_not_shared(sets, monkeypatch):

@@ -318,7 +318,7 @@ def run_fold(
         Three folds inside the training rows and all settings; one split and all settings; one
         split and the first setting. k is always tuned.
     details : bool
-        Keep predictions and neighbours.
+        Keep neighbours too.
     draw : bool
         Keep a map of held-out points and the history of the fit.
     fixed : (str, int or None), optional
@@ -350,10 +350,9 @@ def run_fold(
         "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
         "weights": _weights(problem, final, train),
     }
-    if details:
-        result["predicted"] = final.codes[:, column].tolist()
-        if final.neighbors is not None:
-            result["neighbors"] = final.neighbors.tolist()
+    result["predicted"] = final.codes[:, column].tolist()
+    if details and final.neighbors is not None:
+        result["neighbors"] = final.neighbors.tolist()
     if draw:
         result["map"] = _flat_map(final)
         result["history"] = _history(final)

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.app.compare.answer import Answer, Results, Row, bounds
 from nearfar.app.compare.folds import Problem, shown_rows
-from nearfar.app.compare.judgement import Judgement, context_notes, judge, sentence
+from nearfar.app.compare.judgement import (
+    Judgement,
+    context_notes,
+    judge,
+    most_gain,
+    sentence,
+)
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
@@ -21,6 +27,8 @@ from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estim
 from nearfar.words import percent, points
 
 REFERENCE = "reference"
+#: Of fewer folds nothing is said by their rows.
+LEAST_FOLDS = 3
 
 
 class Summary(Answer):
@@ -135,7 +143,40 @@ class Summary(Answer):
             min_gain=self.min_gain,
             confidence=self.confidence,
             strict=self.fixed,
-            plain_error=self._plain()[1] if self.untuned else np.inf,
+            most={row.method.name: self._most_gain(row) for row in learners},
+            beats={row.method.name for row in learners if self._beats_all(row)}
+            if self.untuned
+            else None,
+        )
+
+    def _most_gain(self, row: Row) -> float:
+        """The largest gain over the reference that is not excluded.
+
+        By the rows, each with its losses averaged over repeats, where they are independent and
+        an error is a mean over them: folds alone would need ten times as many rows.
+        """
+        reference = self.rows[REFERENCE]
+        folds, measure = self.common, self.problem.measure
+        alone = self.problem.groups is None and self.problem.time is None
+        if not (alone and measure.by_rows) or len(folds) < LEAST_FOLDS:
+            return most_gain(self._estimate([row, reference], folds), self.confidence)
+        tested = np.concatenate([self.scheme.folds[fold].test for fold in folds])
+        losses = np.concatenate(
+            [self._losses(row, fold) - self._losses(reference, fold) for fold in folds]
+        )
+        rows, place = np.unique(tested, return_inverse=True)
+        each = np.bincount(place, losses) / np.bincount(place)
+        balanced = measure.scoring == "balanced_accuracy"
+        strata = self.problem.codes[rows] if balanced else None
+        return most_gain(row_estimate(each, strata), self.confidence)
+
+    def _beats_all(self, row: Row) -> bool:
+        """Whether it does clearly better than each plain distance by itself."""
+        plain = [one for one in self._of_role("baseline") if one.status != "failed"]
+        return all(
+            set(self.common) <= set(one.results)
+            and self._estimate([row, one], self.common).interval(self.confidence)[1] < 0
+            for one in plain
         )
 
     def _plain(self) -> tuple[str, float]:
