@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -55,6 +56,11 @@ class Ends(LDA):
             time.sleep(60)
         if self.way == "mute":
             raise Mute
+        if self.way in ("boast", "stutter"):
+            for number in range(3, 100):  # one of these is the way to those who wait
+                with suppress(OSError):
+                    os.write(number, b"\xff" * 8 if self.way == "boast" else b"\x09")
+            time.sleep(600)
         os.kill(os.getpid(), getattr(signal, self.way))
 
 
@@ -118,6 +124,18 @@ def test_a_worker_that_can_no_longer_be_heard_is_not_called_killed(pool, monkeyp
     monkeypatch.setattr(pools, "_LAST_WORDS", 0.2)
     event = answer(pool, Ends("deaf"))
     assert event["reason"] == "its process closed the connection"
+
+
+def test_an_answer_of_absurd_length_is_refused(pool):
+    event = answer(pool, Ends("boast"))
+    assert event["kind"] == "died"
+    assert event["reason"].startswith("its answer cannot be read: a message of 18,446,")
+
+
+def test_nobody_waits_for_ever_for_the_rest_of_an_answer(pool, monkeypatch):
+    monkeypatch.setattr(pools, "_WHOLE_ANSWER", 0.2)
+    event = answer(pool, Ends("stutter"))
+    assert event == {"kind": "died", "reason": "its answer stopped in the middle"}
 
 
 class Stateless(TransformerMixin, BaseEstimator):

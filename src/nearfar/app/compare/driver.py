@@ -64,7 +64,7 @@ def answer(
         seconds=monotonic() - began,
         argv=argv,
     )
-    complete = all(run.status != "unfinished" for run in schedule.runs.values())
+    complete = not any(run.status == "unfinished" or run.lost for run in schedule.runs.values())
     return kind.result(document, complete=complete)
 
 

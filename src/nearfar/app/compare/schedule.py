@@ -24,6 +24,8 @@ Status = Literal["done", "unfinished", "failed"]
 PILOT_SHARE = 0.4
 PILOT_ROWS = 1000
 MAX_REPEATS = 5
+#: How often a process may be killed at one task before its method is given up.
+MOST_DEATHS = 1
 
 
 @dataclass
@@ -42,6 +44,10 @@ class Run:
     fold: int | None = None
     #: Foretold not to finish in time.
     late: bool = False
+    #: How often its process died since it last finished something.
+    deaths: int = 0
+    #: Given up because its process died: another try may do better.
+    lost: bool = False
 
     @property
     def alive(self) -> bool:
@@ -223,18 +229,33 @@ class Schedule:
         kind = event["kind"]
         if event.get("peak") is not None:
             run.peak = max(run.peak or 0.0, event["peak"])
-        if kind in ("failed", "died"):
+        if kind == "failed":
             self._end(run, "failed", event["reason"])
+        elif kind == "died":
+            self._bury(run, event)
         elif kind == "ready":
             run.stage = "ready"
         elif run.stage == "pilot":
             assert run.fold is not None
             run.pilots.append((run.fold, event["value"]))
-            run.stage = "ready"
+            run.stage, run.deaths = "ready", 0
         else:
             assert run.fold is not None
             self._record(run, run.fold, event["value"])
-            run.stage = "ready"
+            run.stage, run.deaths = "ready", 0
+
+    def _bury(self, run: Run, event: dict[str, Any]) -> None:
+        """Run what a killed process was at once more in a fresh one; twice is enough."""
+        run.deaths += not event.get("orphan", False)
+        if run.deaths > MOST_DEATHS:
+            run.lost = True
+            self._end(run, "failed", f"{event['reason']} (tried twice)")
+            if self.status == "complete":
+                self.status = "a worker died"
+            return
+        peak = self.pool.stop(run.method.name)
+        run.peak = run.peak if peak is None else max(run.peak or 0.0, peak)
+        run.stage = "waiting"
 
     def _record(self, run: Run, fold: int, value: dict[str, Any]) -> None:
         result = {"fold": fold, **value, "peak_mb": run.peak}
