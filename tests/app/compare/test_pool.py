@@ -211,6 +211,19 @@ def test_ctrl_c_in_this_process_is_still_heard():
         local.give("it", "fold", FOLD)
 
 
+def test_an_interrupt_that_a_learner_makes_the_best_of_ends_the_comparison():
+    class Content(LDA):
+        def fit(self, X, y=None):
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().fit(X, y)
+
+    options = {"repeats": 2, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+    result = compare(X, Y, methods={"it": Content()}, **options)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert result.document["status"] == "interrupted" and not result.complete
+
+
 def test_a_reason_needs_no_words():
     assert reason(Mute()) == "Mute: its message cannot be shown"
     assert reason(ValueError("a\n  b")) == "ValueError: a b" and reason(KeyError()) == "KeyError"

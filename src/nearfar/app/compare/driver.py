@@ -10,6 +10,7 @@ import joblib
 
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.document import make_document, versions
+from nearfar.app.compare.interrupts import Interrupts
 from nearfar.app.compare.journal import Journal, identity, traits
 from nearfar.app.compare.kinds.choice import kind_of
 from nearfar.app.compare.kinds.kind import Kind
@@ -26,8 +27,17 @@ def answer(
     progress: Progress | None = None,
     began: float | None = None,
     argv: Sequence[str] | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Comparison:
-    """All steps of a comparison, in their order, whatever is compared."""
+    """All steps of a comparison, in their order, whatever is compared.
+
+    ``interrupts`` are those of a caller who still has to write what is returned.
+    """
+    if interrupts is None:
+        with Interrupts() as interrupts:
+            return answer(
+                question, progress=progress, began=began, argv=argv, interrupts=interrupts
+            )
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
     kind = kind_of(question)
@@ -51,6 +61,7 @@ def answer(
         began=began,
         journal=book,
         progress=progress,
+        interrupts=interrupts,
     )
     schedule.run()
     progress.close()
@@ -81,4 +92,5 @@ def _journal(kind: Kind, methods: list[Method], scheme: Scheme) -> Journal | Non
     settings = (asked.scale, traits(asked.scoring), asked.random_state, cuts)
     compared = [identity(method) for method in methods]
     fingerprint = joblib.hash((kind.identity(), settings, compared, versions()))
-    return Journal(Path(asked.journal), str(fingerprint)).read()
+    names = {method.name for method in methods}
+    return Journal(Path(asked.journal), str(fingerprint)).read(names)

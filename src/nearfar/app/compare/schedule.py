@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nearfar.app.compare.folds import Work
+from nearfar.app.compare.interrupts import Interrupts
 from nearfar.app.compare.journal import Journal
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.pool import LocalPool, ProcessPool
@@ -89,6 +90,7 @@ class Schedule:
         began: float,
         journal: Journal | None,
         progress: Progress,
+        interrupts: Interrupts | None = None,
     ) -> None:
         self.problem, self.scheme_for = problem, scheme_for
         self.runs = {method.name: Run(method) for method in methods}
@@ -102,6 +104,7 @@ class Schedule:
         pool = ProcessPool if question.isolate else LocalPool
         self.pool: ProcessPool | LocalPool = pool(problem)
         self.journal, self.progress = journal, progress
+        self.interrupts = Interrupts() if interrupts is None else interrupts
         if journal is not None:
             for name, run in self.runs.items():
                 run.results = dict(journal.results.get(name, {}))
@@ -123,7 +126,9 @@ class Schedule:
     def _run(self) -> None:
         try:
             self._loop()
+            self.interrupts.ignore()
         except KeyboardInterrupt:
+            self.interrupts.ignore()
             self.status = "interrupted"
         finally:
             for run in self.runs.values():
@@ -145,6 +150,8 @@ class Schedule:
             if left is not None and left <= 0:
                 self.status = "time budget reached"
                 return
+            if self.interrupts.heard:  # by a learner in this process that made the best of it
+                raise KeyboardInterrupt
             event = self.pool.next_event(self._patience(left))
             if event is not None:
                 self._take(*event)
@@ -309,7 +316,7 @@ class Schedule:
             run.results = {i: r for i, r in run.results.items() if i < len(self.scheme.folds)}
         self.plan = Plan(tuning, repeats, tuple(self._plan_lines(tuning)))
         if self.journal is not None:
-            self.journal.begin(tuning)
+            self.journal.begin({"tuning": tuning, "repeats": repeats})
         for line in self.plan.lines:
             self.progress.say(line)
         self._planned = monotonic()
