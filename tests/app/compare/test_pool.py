@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import suppress
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from nearfar import LDA, compare
 from nearfar.app.compare import pool as pools
@@ -222,6 +224,33 @@ def test_an_interrupt_that_a_learner_makes_the_best_of_ends_the_comparison():
     result = compare(X, Y, methods={"it": Content()}, **options)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert result.document["status"] == "interrupted" and not result.complete
+
+
+def test_in_this_process_a_learner_has_one_thread_as_in_a_worker():
+    seen = []
+
+    class Looks(LDA):
+        def fit(self, X, y=None):
+            seen.append({pool["num_threads"] for pool in threadpool_info()})
+            return super().fit(X, y)
+
+    options = {"repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+    with threadpool_limits(2):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        compare(X, Y, methods={"it": Looks()}, **options)
+        assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == before
+    assert seen and set.union(*seen) == {1}
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_what_scikit_learn_warns_of_is_not_shown_as_it_is(isolate):
+    labels = np.repeat(np.arange(40), 2)
+    rows = np.random.default_rng(0).normal(size=(80, 3)) + labels[:, None]
+    options = {"repeats": 1, "tuning": "full", "isolate": isolate, "n_jobs": 1, "verbose": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compare(rows, labels, methods=["lda"], context=False, **options)
+    assert not [str(warning) for warning in caught if "sklearn" in warning.filename]
 
 
 def test_a_reason_needs_no_words():

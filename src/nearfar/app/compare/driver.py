@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
@@ -38,6 +39,19 @@ def answer(
             return answer(
                 question, progress=progress, began=began, argv=argv, interrupts=interrupts
             )
+    with warnings.catch_warnings():
+        # What scikit-learn warns of when it splits rows is said in words of ours, or not at all.
+        warnings.filterwarnings("ignore", module=r"sklearn\.")
+        return _answer(question, progress, began, argv, interrupts)
+
+
+def _answer(
+    question: Question,
+    progress: Progress | None,
+    began: float | None,
+    argv: Sequence[str] | None,
+    interrupts: Interrupts,
+) -> Comparison:
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
     kind = kind_of(question)

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.handing import Parcel, pack
 from nearfar.app.compare.methods import Method
@@ -242,7 +244,8 @@ class LocalPool:
         """Do the task now."""
         work = self._problem.pilot if kind == "pilot" else self._problem.run_fold
         try:
-            value = work(self._methods[name], **arguments)
+            with threadpool_limits(1):  # as in a worker
+                value = work(self._methods[name], **arguments)
             event: dict[str, Any] = {"kind": "done", "value": value, "peak": None}
         except KeyboardInterrupt:
             raise
