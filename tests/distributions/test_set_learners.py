@@ -213,6 +213,17 @@ def test_components_by_number_share_or_all():
     np.testing.assert_allclose(padded.transform(TRAIN), padded.embedding_, atol=1e-8)
 
 
+@pytest.mark.parametrize("kind", [EuclideanEmbedding, LaplacianEmbedding, SetEmbedding])
+def test_more_dimensions_than_memory_can_hold_are_refused(kind):
+    rng = np.random.default_rng(0)
+    sets = Sets(rng.normal(size=(35, 2)), np.arange(8) * 5)
+    with pytest.raises(ValueError, match="n_components=1,000,000,000 is far more than 7 objects"):
+        kind(n_components=10**9).fit(sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert kind(n_components=20).fit(sets).embedding_.shape == (7, 20)
+
+
 def test_shift_makes_all_eigenvalues_positive_and_keeps_the_rest():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="jeffreys")
     H = centering(40)

@@ -129,10 +129,14 @@ class Summary(Answer):
         true = self.problem.codes[self.scheme.folds[fold].test]
         return (np.asarray(row.results[fold]["predicted"]) != true).astype(np.float64)
 
+    def lost_plain(self) -> list[Row]:
+        """Plain distances whose process died: without them there is no reference."""
+        return [row for row in self._of_role("baseline") if row.lost]
+
     def _judge(self) -> Judgement:
         reference = self.rows[REFERENCE]
         learners = [row for row in self.ranked if row.method.role == "learner"]
-        if not self.common:
+        if not self.common or self.lost_plain():
             return Judgement("unsure", None, float("nan"))
         errors = {row.method.name: self._error(row) for row in learners}
         differences = {r.method.name: self._estimate([r, reference], self.common) for r in learners}
@@ -191,7 +195,7 @@ class Summary(Answer):
     def nested(self) -> dict[str, Any] | None:
         """The error when the method too is chosen inside each training fold."""
         rows = [row for row in self.ranked if row.method.role in ("reference", "learner")]
-        if len(self.common) < 1 or len(rows) < 2:
+        if len(self.common) < 1 or len(rows) < 2 or self.lost_plain():
             return None
         errors, chosen = [], {row.method.name: 0 for row in rows}
         for fold in self.common:
@@ -267,6 +271,9 @@ class Summary(Answer):
         caution = []
         if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
             caution = ["See the warnings first: if they are right, every error above is too low."]
+        if self.lost_plain():
+            found = self._lost("a plain distance", self.lost_plain())
+            return found | {"notes": [*caution, *found["notes"]]}
         if not self.common:
             found = self._cannot_tell(
                 "not even the plain distances were", self._of_role("baseline")
