@@ -158,15 +158,15 @@ def test_what_was_known_is_on_the_disk_at_every_moment(path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(f"os.{name}", fail)
             with pytest.raises(OSError, match="full"):
-                journal.begin({"tuning": "k", "repeats": 3})
+                journal.begin(Plan("k", 3))
         assert path.read_bytes() == before and in_use(path)
-    journal.begin({"tuning": "k", "repeats": 3})
+    journal.begin(Plan("k", 3))
     assert in_use(path)  # the new file is held as the old one was
     journal.add("lda", result_of(4))
-    journal.begin({"tuning": "k", "repeats": 4})  # the plan grew
+    journal.begin(Plan("k", 4))  # the plan grew
     journal.close()
     found = reread(path)
-    assert sorted(found.results["lda"]) == [0, 1, 2, 3, 4] and found.plan["repeats"] == 4
+    assert sorted(found.results["lda"]) == [0, 1, 2, 3, 4] and found.plan.repeats == 4
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
@@ -180,7 +180,7 @@ def test_a_name_taken_anew_keeps_the_old_journal_until_there_is_a_new_one(path):
     assert claim(path, anew=True)
     journal = Journal(path, "another").read()
     assert not journal.results and in_use(path) and path.read_bytes() == before
-    journal.begin({"tuning": "k"})
+    journal.begin(Plan("k", 1))
     journal.close()
     assert not reread(path, "another").results
 

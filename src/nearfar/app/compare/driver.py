@@ -109,7 +109,7 @@ def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
             raise ValueError(f"without={name!r}: that is none of what is compared.{hint}")
     gone = {str(name).lower() for name in names}
     left = [one for one in methods if one.name.lower() not in gone]
-    if not any(one.role == "learner" for one in left):
+    if gone and not any(one.role == "learner" for one in left):
         raise ValueError("Without these nothing is left to compare with the plain distances.")
     return left
 

@@ -203,9 +203,9 @@ class ProcessPool:
         if code is None and process.orphaned:
             return {"reason": _NO_TEMPLATE, "orphan": True}
         process.wait(_LAST_WORDS)
-        return {
-            "reason": "its process closed the connection" if code is None else _death(code, log)
-        }
+        if code is None:
+            return {"reason": "its process closed the connection"}
+        return {"reason": _death(code, log), "ended_itself": code >= 0}
 
 
 class _Deadline:

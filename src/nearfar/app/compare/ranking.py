@@ -84,12 +84,15 @@ class Ranking(Answer):
         if self.reference is None:
             return Judgement("unsure", None, float("nan"))
         others = [row for row in self.judged if row is not self.reference]
+        found = {r.method.name: self._estimate(r, self.reference, self.common) for r in others}
         return judge(
             self._error(self.reference),
             {row.method.name: self._error(row) for row in others},
-            {r.method.name: self._estimate(r, self.reference, self.common) for r in others},
+            found,
             min_gain=self.min_gain,
             confidence=self.confidence,
+            # Each fold counts thousands of neighbours: what is not seen is not there.
+            most={name: -difference.mean for name, difference in found.items()},
         )
 
     def _decide(self) -> tuple[str, str | None]:

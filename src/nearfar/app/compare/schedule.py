@@ -263,9 +263,10 @@ class Schedule:
         """Run what a killed process was at once more in a fresh one; twice is enough."""
         run.deaths += not event.get("orphan", False)
         if run.deaths > MOST_DEATHS:
-            run.lost = True
+            # One that ends itself will do so again; one that was killed may come further.
+            run.lost = not event.get("ended_itself", False)
             self._end(run, "failed", f"{event['reason']} (tried twice)")
-            if self.status == "complete":
+            if run.lost and self.status == "complete":
                 self.status = "a worker died"
             return
         peak = self.pool.stop(run.method.name)
