@@ -60,7 +60,7 @@ def test_answer_and_leaderboard_are_read(browser):
     rows = [row.text for row in find(driver, "#board tbody tr")]
     assert rows[0].startswith("LMNN")
     assert "1.3 %" in rows[0]
-    assert "−2.8" in rows[0]
+    assert "+2.8" in rows[0]
     assert any("MCML" in row and "failed" in row and "singular" in row for row in rows)
     # Nothing was asked of any network.
     loaded = "return performance.getEntriesByType('resource').map(entry => entry.name)"

@@ -64,12 +64,15 @@ _EMPTY: dict[str, Any] = {
         "scaling": "",
         "time_budget": None,
         "plan": [],
+        "n_rows_used": None,
         "notes": [],
     },
     "folds": [],
     "common_folds": [],
     "methods": [],
     "nested": None,
+    "all_rows": None,
+    "next": [],
     "answer": {"verdict": "unsure", "method": None, "text": "", "notes": []},
     "best": None,
     "code": "",
@@ -87,6 +90,7 @@ _EMPTY: dict[str, Any] = {
 _EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
 _EMPTY_METHOD: Method = {
     **dict.fromkeys(("reason", "error", "interval", "difference", "difference_interval", "p_holm")),
+    **dict.fromkeys(("gain", "gain_interval", "folds_used")),
     **dict.fromkeys(("fit_seconds", "tune_seconds", "predict_seconds", "peak_mb")),
     "name": "",
     "label": "",
@@ -122,8 +126,10 @@ class Document:
         self.document = _filled(document, _EMPTY)
         if self.document["rows"] is not None:
             self.document["rows"] = _filled(self.document["rows"], _EMPTY_ROWS)
+        higher_is_better = self.document["kind"] == "embeddings"
         self.methods: list[Method] = [
-            _filled(method, _EMPTY_METHOD) for method in self.document["methods"]
+            _with_gain(_filled(method, _EMPTY_METHOD), higher_is_better)
+            for method in self.document["methods"]
         ]
         self.by_name = {method["name"]: method for method in self.methods}
 
@@ -348,6 +354,17 @@ def _rows_of(change: Change) -> list[int]:
 
 def _has_results(method: Method) -> bool:
     return method["status"] in ("done", "unfinished") and bool(method["results"])
+
+
+def _with_gain(method: Method, higher_is_better: bool) -> Method:
+    """The method with its gain and the folds used, also where an older document lacks them."""
+    if method["folds_used"] is None:
+        method["folds_used"] = method["folds_done"]
+    if method["gain"] is None and method["difference"] is not None:
+        ends, sign = method["difference_interval"], 1 if higher_is_better else -1
+        method["gain"] = sign * method["difference"]
+        method["gain_interval"] = None if ends is None else sorted(sign * end for end in ends)
+    return method
 
 
 def _filled(value: Any, default: Any) -> Any:

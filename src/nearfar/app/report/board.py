@@ -33,7 +33,7 @@ LEARNERS = 20  # in charts
 # Keys of a method by the columns that show them.
 _KEYS = {
     "p": "p_holm",
-    "folds": "folds_done",
+    "folds": "folds_used",
     "tune": "tune_seconds",
     "fit": "fit_seconds",
     "predict": "predict_seconds",
@@ -83,7 +83,7 @@ def board(
 ) -> View:
     """A leaderboard: what those of all comparisons have, and the cells of one's own."""
     compared = [m for m in comparison.methods if m["role"] != "context"]
-    scale = _difference_scale([m for m in compared if m["role"] == "learner"] or compared)
+    scale = _gain_scale([m for m in compared if m["role"] == "learner"] or compared)
     threshold = _smallest_gain(comparison)
     shown = comparison.methods[:METHODS]
     rows = []
@@ -97,6 +97,11 @@ def board(
         "measure_note": cut(comparison.protocol["measure_note"], note),
         "confidence": comparison.confidence,
         "threshold": None if threshold is None else points(threshold, unit=True),
+        "left_out": [
+            (comparison.label(method["name"]), cut(method["reason"], 300))
+            for method in comparison.methods
+            if method["status"] == "left out"
+        ],
     }
 
 
@@ -104,14 +109,14 @@ def _board_row(
     comparison: Comparison, method: Method, scale: charts.Scale, threshold: float | None
 ) -> View:
     label, kind = comparison.label(method["name"]), comparison.kind(method)
-    value, ends = number(method["difference"]), pair(method["difference_interval"])
+    value, ends = number(method["gain"]), pair(method["gain_interval"])
     forest = None
     if method["role"] == "reference":
         forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
     elif value is not None and method["status"] != "failed":
-        said = f"{label}: {points(value, unit=True)}, interval {interval(ends, points)}"
+        within = f", interval {interval(ends, points)}" if ends else ""
+        said = f"{label}: gain {points(value, unit=True)}{within}"
         forest = charts.forest(scale, value, ends, kind, said, threshold)
-    planned = len(comparison["folds"]) or method["folds_done"]
     return {
         "label": label,
         "role": method["role"],
@@ -119,29 +124,29 @@ def _board_row(
         "reason": cut(method["reason"], 400),
         "recommended": bool(method["recommended"]),
         "interval": interval(method["interval"]),
-        "difference": points(value),
-        "difference_interval": interval(ends, points),
+        "gain": points(value),
+        "gain_interval": interval(ends, points),
         "kind": kind,
         "forest": forest,
-        "folds": f"{method['folds_done']:,} of {planned:,}",
+        "folds": comparison.folds_said(method),
         "fit": seconds(method["fit_seconds"]),
         "mb": megabytes(method["peak_mb"]),
         "not_converged": method["not_converged"] or 0,
-        "sort": {"label": label.casefold()} | sort_keys(method, "difference", "folds", "fit", "mb"),
+        "sort": {"label": label.casefold()} | sort_keys(method, "gain", "folds", "fit", "mb"),
     }
 
 
-def _difference_scale(methods: list[Method]) -> charts.Scale:
-    values = [end for method in methods for end in pair(method["difference_interval"]) or ()]
-    means = [number(method["difference"]) for method in methods]
+def _gain_scale(methods: list[Method]) -> charts.Scale:
+    values = [end for method in methods for end in pair(method["gain_interval"]) or ()]
+    means = [number(method["gain"]) for method in methods]
     return charts.difference_scale(values + [mean for mean in means if mean is not None])
 
 
 def _smallest_gain(comparison: Comparison) -> float | None:
-    """The difference that a recommendation needs: relative to the reference's error."""
+    """The gain that a recommendation needs: relative to the reference's error."""
     reference, gain = comparison.reference, number(comparison.protocol["min_gain"])
     error = number(reference["error"]) if reference else None
-    return None if gain is None or error is None else comparison.sense * gain * error
+    return None if gain is None or error is None else gain * error
 
 
 def sort_keys(method: Method, *names: str) -> dict[str, str]:

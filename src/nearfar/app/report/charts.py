@@ -86,7 +86,7 @@ def forest(
     label: str,
     threshold: float | None = None,
 ) -> Markup:
-    """One difference with its interval; zero, and the gain that would count."""
+    """One gain with its interval; zero, and the gain that would count."""
     middle = 13.0
     # The lines reach beyond the chart; the cell cuts them, so that they join from row to row.
     pieces = [_vertical(scale, 0.0, "zero", -80, 106)]
@@ -121,7 +121,7 @@ def strip(
     kind: str,
     label: str,
 ) -> Markup:
-    """Fold differences, one line of dots per repeat; above them the mean and its interval."""
+    """Gains of folds, one line of dots per repeat; above them the mean and its interval."""
     top, lane_height = 18.0, 11.0
     height = top + lanes * lane_height + 2
     pieces = [
@@ -131,7 +131,7 @@ def strip(
     pieces.append(_vertical(scale, 0.0, "zero", 0, height))
     for dot in dots:
         y = top + (dot.lane + 0.5) * lane_height
-        side = "better" if dot.value < 0 else "worse" if dot.value > 0 else "even"
+        side = "better" if dot.value > 0 else "worse" if dot.value < 0 else "even"
         where = "" if scale.holds(dot.value) else " outside"
         pieces.append(
             tag(
