@@ -112,6 +112,8 @@ class Predictions:
     fit_seconds: float = 0.0
     predict_seconds: float = 0.0
     mapped: tuple[NDArray[Any], NDArray[Any]] | None = None
+    #: Codes of the neighbours of each test row, nearest first.
+    voters: Indices | None = None
     caught: list[str] = field(default_factory=list)
 
 
@@ -176,6 +178,7 @@ def predict_all_k(
                 fit_seconds,
                 perf_counter() - began - fit_seconds,
                 mapped,
+                voters,
             )
     result.caught = texts_of(
         [w for w in caught if issubclass(w.category, ConvergenceWarning | RuntimeWarning)]
@@ -209,6 +212,25 @@ def errors_by_k(problem: Problem, predictions: Predictions, test: Indices) -> ND
             )
             for column in range(predictions.codes.shape[1])
         ]
+    )
+
+
+def plain_vote_error(
+    problem: Problem, predictions: Predictions, test: Indices, k: int | None
+) -> float | None:
+    """The error if of classes with as many votes the first won, as in scikit-learn."""
+    if predictions.voters is None or k is None:
+        return None
+    voters, n_classes = predictions.voters[:, :k], len(problem.classes)
+    X = None if problem.measure.by_rows else problem.rows(test)
+    return float(
+        problem.measure.error(
+            problem.classes,
+            problem.codes[test],
+            vote(voters, n_classes, "first"),
+            lambda: vote_shares(voters, n_classes, "first"),
+            X,
+        )
     )
 
 
@@ -310,6 +332,7 @@ def run_fold(
     errors = errors_by_k(problem, final, test)
     result: dict[str, Any] = {
         "error": float(errors[column]),
+        "error_plain_vote": plain_vote_error(problem, final, test, final.ks[column]),
         "inner_error": choice.error,
         "setting": choice.setting.label,
         "k": final.ks[column],
