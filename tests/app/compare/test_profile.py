@@ -34,7 +34,7 @@ def test_numbers_have_counts_range_and_what_is_missing():
     assert found["size"]["missing"] == pytest.approx(10 / 200)
     assert sum(found["size"]["counts"]) == 190
     assert found["size"]["range"] == [X["size"].min(), X["size"].max()]
-    assert found["size"]["treated"] == "missing: the median of the training rows"
+    assert found["size"]["treated"] == "filled with the median of the training rows"
     edges = np.linspace(*found["size"]["range"], len(found["size"]["counts"]) + 1)
     assert found["size"]["counts"] == np.histogram(X["size"].dropna(), edges)[0].tolist()
     # Nothing is missing here, so nothing is filled in.
@@ -48,7 +48,7 @@ def test_levels_are_the_largest_and_the_others_are_counted():
     assert color["levels"][0] == "red" and color["counts"][0] == 55
     assert color["n_levels"] == 8 and len(color["levels"]) == 6
     assert sum(color["counts"]) + color["others"] == 195
-    assert "each of 9 levels, missing is one of them" in color["treated"]
+    assert color["treated"] == "9 columns of zeros and ones, one of them for missing"
 
 
 def test_where_rows_are_not_shown_no_value_is_kept():

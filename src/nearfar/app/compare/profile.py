@@ -61,14 +61,14 @@ def profile(rows: Any, columns: Columns, *, show_values: bool, seed: int = 0) ->
         one: dict[str, Any] = {"name": str(name), "missing": missing}
         if numeric:
             one |= _of_numbers(part.astype(np.float64), show_values)
-            one["treated"] = "missing: the median of the training rows" if missing else ""
+            one["treated"] = "filled with the median of the training rows" if missing else ""
         else:
             one |= _of_levels(part, show_values)
             # Of all rows: a rare level need not be among those drawn.
             one["n_levels"] = len(set(values[known].tolist()))
             levels = one["n_levels"] + bool(missing)
-            one["treated"] = f"one column of zeros and ones for each of {count(levels, 'level')}"
-            one["treated"] += ", missing is one of them" if missing else ""
+            one["treated"] = f"{count(levels, 'column')} of zeros and ones"
+            one["treated"] += ", one of them for missing" if missing else ""
         found.append(one)
     return {
         "columns": found,

@@ -18,6 +18,8 @@ NEIGHBORS = 5
 SAMPLE = 6  # rows of each kind
 POINTS = 4000  # in all maps together; the folds of the strips are counted apart
 MAPS = 12
+PAIRS = 12  # of classes that are confused
+PAIR_ROWS = 8  # of each of them
 
 _EMPTY: dict[str, Any] = {
     "kind": "distances",
@@ -249,7 +251,8 @@ def rows_to_show(found: dict[str, Any]) -> list[int]:
     document = Document(found)
     rows = document["maps"]["rows"]
     drawn = [rows[i] for i in chosen_points(document)]
-    return list(dict.fromkeys([*sampled_rows(document), *drawn]))
+    confused = [row for pair in confused_pairs(document) for row in pair.rows[:PAIR_ROWS]]
+    return list(dict.fromkeys([*sampled_rows(document), *drawn, *confused]))
 
 
 # Maps
@@ -342,6 +345,28 @@ def by_kind(changes: list[Change]) -> dict[str, list[Change]]:
         kind = "improved" if gain > 1e-9 else "worsened" if gain < -1e-9 else "same"
         kinds[kind].append(change)
     return kinds
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A class, what the best learner took it for, and the held-out rows of which that is so."""
+
+    label: int
+    taken_for: int
+    rows: list[int]
+
+
+def confused_pairs(document: Document) -> list[Pair]:
+    """The classes that the best learner confuses most often."""
+    if document.best is None:
+        return []
+    found: dict[tuple[int, int], list[int]] = {}
+    labels = document.labels
+    for row, guess in document.predicted(document.best["name"]).items():
+        if isinstance(guess, int) and isinstance(labels.get(row), int) and guess != labels[row]:
+            found.setdefault((labels[row], guess), []).append(row)
+    largest = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:PAIRS]
+    return [Pair(*classes, sorted(rows)) for classes, rows in largest]
 
 
 def _with_labels(found: Any, labels: dict[int, int]) -> list[tuple[int, int]]:

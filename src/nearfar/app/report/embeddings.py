@@ -78,7 +78,7 @@ def leaderboard_view(comparison: Comparison) -> View:
     }
 
 
-def _cells(method: Method) -> View:
+def _cells(comparison: Comparison, method: Method) -> View:
     return {
         "setting": cut(method.get("setting"), 80),
         "kept": percent(method.get("kept")),
