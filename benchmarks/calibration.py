@@ -2,7 +2,8 @@
 
     python benchmarks/calibration.py --runs 200 --jobs 2
 
-Whole comparisons, 5 × 5 folds with full tuning, on simulated data of 500 rows:
+Whole comparisons, 5 × 5 folds with full tuning unless asked otherwise (``--repeats``, ``--folds``,
+``--tuning``, ``--rows``, ``--sample``), on simulated data of 500 rows:
 
 * ``labels``: labels drawn at random, LDA and RCA: nothing can be learned;
 * ``learners``: two Gaussian classes, about 20 % error, and three simulated learners that only
@@ -54,17 +55,19 @@ def two_classes(rng, n_rows, n_noise, separation):
     return X, y
 
 
-def one_run(scenario, seed):
-    """What came of one comparison."""
+def one_run(scenario, seed, n_rows=N_ROWS, n_folds=None, **options):
+    """What came of one comparison; of ``n_folds`` only the first are run."""
+    from sklearn.model_selection import StratifiedKFold
+
     from nearfar import compare
 
     rng = np.random.default_rng([seed, 7])
     n_noise, separation = NOISE, SEPARATION
     if scenario == "labels":
-        X, y = rng.normal(size=(N_ROWS, N_FEATURES)), rng.integers(0, 2, N_ROWS)
+        X, y = rng.normal(size=(n_rows, N_FEATURES)), rng.integers(0, 2, n_rows)
         methods = ["lda", "rca"]
     else:
-        X, y = two_classes(rng, N_ROWS, n_noise, separation)
+        X, y = two_classes(rng, n_rows, n_noise, separation)
         good = partial(Scales, spread=0.0, noise_scale=GOOD_SCALE, n_noise=n_noise)
         # Cosine distance is the best plain one here: the simulated learners start from it.
         methods = {
@@ -72,20 +75,25 @@ def one_run(scenario, seed):
         }
         if scenario == "gain":
             methods["jiggle2"] = good()
+    if n_folds is not None:
+        folds = StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y)
+        options = options | {"cv": list(folds)[:n_folds]}
+    given = {"repeats": 5, "tuning": "full"} | options
     result = compare(
         X,
         y,
         methods=methods,
         scale="auto" if scenario == "labels" else "none",
-        repeats=5,
-        tuning="full",
         context=False,
         isolate=False,
         verbose=False,
+        **given,
     )
     rows = {row["name"]: row for row in result.document["methods"]}
     return {
+        "verdict": result.document["answer"]["verdict"],
         "used": result.document["answer"]["verdict"] == "use",
+        "kept": result.document["answer"]["verdict"] == "keep",
         "holm": any(row["recommended"] and row["p_holm"] <= 0.05 for row in rows.values()),
         "reference": rows["reference"]["error"],
         "learner": rows["jiggle2"]["error"] if "jiggle2" in rows else np.nan,
@@ -125,10 +133,10 @@ def true_errors(n_train=400, n_test=20000, draws=20):
     return np.mean(found, axis=0)
 
 
-def rates(scenario, runs, jobs=1, start=0):
+def rates(scenario, runs, jobs=1, start=0, **options):
     """Share of runs with a recommendation, and all runs' outcomes."""
     found = Parallel(n_jobs=jobs)(
-        delayed(one_run)(scenario, seed) for seed in range(start, start + runs)
+        delayed(one_run)(scenario, seed, **options) for seed in range(start, start + runs)
     )
     return float(np.mean([run["used"] for run in found])), found
 
@@ -139,16 +147,26 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", help="where the outcomes of all runs go")
     parser.add_argument("--scenario", choices=("labels", "learners", "gain"))
+    parser.add_argument("--rows", type=int, default=N_ROWS)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tuning", default="full")
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--folds", type=int, help="only the first so many of five")
     options = parser.parse_args()
+    asked = {"n_rows": options.rows, "repeats": options.repeats, "tuning": options.tuning}
+    asked |= {"sample": options.sample} if options.sample else {}
+    asked |= {"n_folds": options.folds} if options.folds else {}
     print("true errors, raw, cosine and with the good learner:", true_errors().round(4))
     for scenario in [options.scenario] if options.scenario else ["labels", "learners", "gain"]:
-        rate, found = rates(scenario, options.runs, options.jobs)
+        rate, found = rates(scenario, options.runs, options.jobs, **asked)
+        kept = float(np.mean([run["kept"] for run in found]))
         holm, reference, learner = (
             float(np.mean([run[key] for run in found])) for key in ("holm", "reference", "learner")
         )
         print(
             f"{scenario}: recommended in {rate:.1%} of {options.runs} runs (Holm's p below 5 % "
-            f"in {holm:.1%}); mean error {reference:.3f} plain, {learner:.3f} learner"
+            f"in {holm:.1%}), plain distance kept in {kept:.1%}; mean error {reference:.3f} plain, "
+            f"{learner:.3f} learner"
         )
         if options.json:
             with open(f"{options.json}-{scenario}.json", "w") as file:

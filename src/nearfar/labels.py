@@ -19,7 +19,7 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     """Return the sorted distinct labels and the code of each row.
 
     Strings, booleans, integers, pandas categoricals and nullable columns are taken; missing or
-    continuous labels raise a ``ValueError``.
+    continuous labels, dates and integers beyond 64 bits raise a ``ValueError``.
 
     >>> classes, codes = encode_labels(["cat", "dog", "cat"])
     >>> classes.tolist(), codes.tolist()
@@ -68,7 +68,15 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
         bad = np.fromiter((is_na(label) for label in labels), bool, labels.size)
         if bad.any():
             raise ValueError(_missing(name, int(np.argmax(bad))))
-        labels = _unify(labels)
+        labels = _unify(labels, name)
+    dates = labels.dtype.kind in "mM" or (
+        labels.dtype.kind == "O" and labels.size > 0 and hasattr(labels[0], "isoformat")
+    )
+    if dates:
+        raise ValueError(
+            f"{name} holds dates, and labels must be classes. Make classes of them first, such as "
+            "the year or the day of the week; or make them text to take each date for a class."
+        )
     if labels.dtype.kind == "c":
         raise ValueError(f"{name} holds complex numbers; labels must be classes.")
     if labels.dtype.kind == "f":
@@ -100,13 +108,32 @@ def _missing(name: str, row: int) -> str:
     return f"Input {name} contains NaN or a missing value (row {row}); every row needs a label."
 
 
-def _unify(labels: NDArray[Any]) -> NDArray[Any]:
+def label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:
+    """Labels as an array; whole numbers stay whole, which NumPy may turn into floats.
+
+    >>> label_array([5, 2**63 + 1]).dtype, label_array([5, -1]).dtype
+    (dtype('uint64'), dtype('int64'))
+    """
+    if not all(type(label) is int for label in labels) or not labels:
+        return np.array(labels)
+    low, high = min(labels), max(labels)
+    for kind in (np.int64, np.uint64):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return np.array(labels, dtype=kind)
+    far = high if high > np.iinfo(np.int64).max else low
+    raise ValueError(
+        f"{name} holds whole numbers that do not fit into 64 bits together, {far} for one; make "
+        f"them text to use them as names of classes: [str(label) for label in {name}]."
+    )
+
+
+def _unify(labels: NDArray[Any], name: str) -> NDArray[Any]:
     """Objects of one kind become an array of that kind, so that they sort and compare fast."""
     kinds = {type(label) for label in labels.tolist()}
     if kinds <= {bool}:
         return labels.astype(bool)
     if kinds <= {int, bool}:
-        return labels.astype(np.int64)
+        return label_array([int(label) for label in labels.tolist()], name)
     if kinds <= {int, float, bool}:
         return labels.astype(np.float64)
     if kinds <= {str}:

@@ -104,6 +104,8 @@ def _array(
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return False
+        if kinds == "f" and value.dtype.itemsize < 4:  # half floats: no solver takes them
+            return False
         same = value.ndim == len(sizes) and all(map(agrees, value.shape, sizes, repeat(known)))
         return same and bool(also(value, known))
 

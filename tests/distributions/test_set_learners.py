@@ -10,6 +10,7 @@ from scipy import linalg
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, mahalanobis, pdist, squareform
 from scipy.stats import spearmanr
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_moons
 from sklearn.exceptions import NotFittedError
@@ -210,6 +211,17 @@ def test_components_by_number_share_or_all():
         padded = EuclideanEmbedding(60).fit(TRAIN)
     assert padded.embedding_.shape == (40, 60)
     np.testing.assert_allclose(padded.transform(TRAIN), padded.embedding_, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [EuclideanEmbedding, LaplacianEmbedding, SetEmbedding])
+def test_more_dimensions_than_memory_can_hold_are_refused(kind):
+    rng = np.random.default_rng(0)
+    sets = Sets(rng.normal(size=(35, 2)), np.arange(8) * 5)
+    with pytest.raises(ValueError, match="n_components=1,000,000,000 is far more than 7 objects"):
+        kind(n_components=10**9).fit(sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert kind(n_components=20).fit(sets).embedding_.shape == (7, 20)
 
 
 def test_shift_makes_all_eigenvalues_positive_and_keeps_the_rest():
@@ -829,6 +841,24 @@ def test_many_features_by_factors_give_what_covariances_give():
     u = X[:, None] - X[None]
     one = np.sqrt(np.einsum("ijk,ikl,ijl->ij", u, inverses, u))
     np.testing.assert_allclose(found.distances(X), (one + one.T) / 2, rtol=1e-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_features", [3, 60])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_errors_of_all_ridges_are_those_of_each(symmetric, n_features):
+    """Taken together along common axes or one by one, in blocks or at once."""
+    random = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = random.normal(size=(90, n_features)) * np.geomspace(1, 30, n_features) + 0.8 * y[:, None]
+    found = MVEMClassifier(symmetric=symmetric).fit(X, y)
+    assert len(found.errors_) == 15 and len(set(found.errors_[:, 2])) > 2
+    for size, ridge, error in found.errors_:
+        alone = MVEMClassifier(neighborhood=int(size), ridge=ridge, symmetric=symmetric).fit(X, y)
+        assert alone.errors_[0, 2] == pytest.approx(error, abs=1e-12)
+        assert alone.leave_one_out_error() == pytest.approx(error, abs=1e-12)
+    with config_context(working_memory=0.05):
+        again = MVEMClassifier(symmetric=symmetric, n_jobs=2).fit(X, y)
+    assert np.array_equal(found.errors_, again.errors_)
 
 
 def test_size_and_ridge_are_found_by_leaving_one_out():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nearfar.app.compare.judgement import judge, sentence
+from nearfar.app.compare.judgement import gain_that_matters, judge, sentence
 from nearfar.evaluation.inference import (
     Estimate,
     corrected_estimate,
@@ -155,9 +155,31 @@ def test_a_gain_within_noise_cannot_be_told():
     assert (found.verdict, found.method) == ("unsure", "a")
 
 
-def test_a_learner_that_is_worse_keeps_the_plain_distance():
-    found = verdict(noisy(0.20, 0, 0.05), {"a": noisy(0.22, 1, 0.05)})
+def test_a_learner_that_is_surely_no_better_keeps_the_plain_distance():
+    found = verdict(noisy(0.20, 0), {"a": noisy(0.22, 1)})
     assert found.verdict == "keep"
+
+
+def test_what_is_not_seen_to_be_better_may_still_be():
+    found = verdict(noisy(0.20, 0, 0.05), {"a": noisy(0.22, 1, 0.05)})
+    assert found.verdict == "unsure"
+    text = words(found)
+    assert "no learner is seen to do better" in text
+    assert "a gain of up to 4.0 points is not excluded, and 1.0 would matter" in text
+    # One of two is excluded, the other not.
+    both = verdict(noisy(0.20, 0), {"a": noisy(0.22, 1), "b": noisy(0.24, 2, 0.3)})
+    assert (both.verdict, both.method) == ("unsure", "b")
+    # Two folds from -23 to 20 points exclude nothing.
+    few = verdict(np.array([0.30, 0.31]), {"a": np.array([0.31, 0.33])})
+    assert few.verdict == "unsure" and "two folds are too little" in words(few)
+
+
+def test_a_gain_of_less_than_a_point_matters_to_nobody():
+    reference, learner = noisy(0.04, 0, 0.003), noisy(0.037, 1, 0.003)
+    found = verdict(reference, {"a": learner}, min_gain=0.1)
+    assert found.comparands["a"].most > 0.1 * 0.04  # more than that share
+    assert found.verdict == "keep"
+    assert gain_that_matters(0.04, 0.1) == 0.01
 
 
 def test_among_a_few_learners_holm_asks_for_a_confirmation():
@@ -234,7 +256,29 @@ def test_the_sentence_to_keep_names_the_best_learner():
     same = words(verdict(noisy(0.20, 0), {"a": noisy(0.20, 0)}))
     assert "as many" in same and "0.0 points" not in same.partition("(")[0]
     little = words(verdict(noisy(0.20, 0, 0.001), {"a": noisy(0.195, 1, 0.001)}))
-    assert "less than" in little and "5.0 %" in little
+    assert "gains 0.5 points, and a gain of more than 0.6 points is excluded" in little
+    assert "1.0 would matter" in little and "and a gain is excluded" in worse
+
+
+def test_the_sentence_says_on_what_it_was_measured():
+    found = verdict(noisy(0.20, 0), {"a": noisy(0.15, 1)})
+    text = words(found, n_rows=8000, n_all=100_000, untuned=True, folds=(5, 25))
+    assert (
+        ", on 8,000 of 100,000 rows, in 5 common folds of 25, all at their first setting." in text
+    )
+    assert "instead of 20.0 % for Euclidean, raw" in text
+    plain = words(found, n_rows=8000, n_all=8000, folds=(25, 25))
+    assert not any(part in plain for part in ("on 8,000", "common", "first setting"))
+
+
+def test_untuned_a_learner_must_beat_every_plain_distance():
+    reference, learner = noisy(0.20, 0), {"a": noisy(0.15, 1)}
+    assert verdict(reference, learner, beats={"a"}).verdict == "use"
+    found = verdict(reference, learner, beats=set())
+    assert found.verdict == "unsure"
+    text = words(found, untuned=True, plain=("Euclidean, unit norm", 0.14))
+    assert "not clearly better than Euclidean, unit norm, which makes 14.0 %" in text
+    assert "Holm" not in text
 
 
 @pytest.mark.parametrize(
@@ -273,8 +317,19 @@ def simulated(rng, n_learners, gain=0.0, n_rows=500, base=0.20, shared=0.75):
     return errors
 
 
+def answered(errors):
+    return verdict(errors[0], {f"l{i}": row for i, row in enumerate(errors[1:])}).verdict
+
+
 def recommended(errors):
-    return verdict(errors[0], {f"l{i}": row for i, row in enumerate(errors[1:])}).verdict == "use"
+    return answered(errors) == "use"
+
+
+@pytest.mark.parametrize("n_folds", [2, 5, 25])
+def test_a_true_drop_from_20_to_15_percent_is_hardly_ever_answered_by_keep(n_folds):
+    rng = np.random.default_rng(0)
+    found = [answered(simulated(rng, 3, gain=0.05)[:, :n_folds]) for _ in range(300)]
+    assert found.count("keep") <= 0.05 * len(found)
 
 
 def test_without_a_difference_a_recommendation_is_rare():

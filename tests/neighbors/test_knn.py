@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from nearfar import LDA, LMNN, PCA, RCA, KNNClassifier, all_learners
-from nearfar.base.voter import vote, vote_shares
+from nearfar.base.voter import nearest, vote, vote_shares
 
 
 def shrinking_vote(labels):
@@ -31,6 +31,20 @@ def test_vote_shrinks_k_until_one_class_leads(k):
     shares = vote_shares(codes, 4, "shrink")
     np.testing.assert_array_equal(shares.argmax(axis=1), wanted)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("levels", [2, 5, 1000])
+def test_the_nearest_are_those_of_a_stable_sort(levels):
+    """Few levels, many ties: also where the last place in the list is tied, or nothing is near."""
+    random = np.random.default_rng(levels)
+    for n, k in [(1, 1), (5, 5), (40, 1), (40, 3), (40, 10), (40, 11), (300, 15)]:
+        D = random.integers(0, levels, size=(50, n)).astype(float)
+        D[random.random(D.shape) < 0.2] = np.inf
+        D[0], D[1, : n // 2] = np.inf, np.nan
+        order = np.argsort(D, axis=1, kind="stable")[:, :k]
+        distances, found = nearest(D, k)
+        np.testing.assert_array_equal(found, order)
+        np.testing.assert_array_equal(distances, np.take_along_axis(D, order, axis=1))
 
 
 def test_a_tie_goes_to_the_nearer_class_and_not_to_the_smaller_label():

@@ -42,6 +42,11 @@ class Estimator(BaseEstimator):
     #: be set on an estimator; no parameter, so that copies and model files stay plain.
     callback: Callback | None = None
 
+    @classmethod
+    def settings_for(cls, n_rows: int, n_features: int) -> Sequence[dict[str, Any]]:
+        """Parameters worth trying on data of this size, the best guess first."""
+        return ({}, *cls.settings)
+
     def __getstate__(self) -> dict[str, Any]:
         kept: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in kept.items() if name != "callback"}

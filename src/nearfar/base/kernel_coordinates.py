@@ -139,6 +139,8 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         need((self._rows is None) == given, "_rows go with a kernel that is computed.")
         need((self._gamma is None) == given, "_gamma goes with a kernel that is computed.")
         need(not given or sizes.get("p") == sizes["n"], "the kernel values do not fit the rows.")
+        count = vars(self).get("n_directions_")
+        need(type(count) is int and count == sizes["d"], "n_directions_ must be the count d.")
 
     def _is_given(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"

@@ -164,8 +164,18 @@ def leave_out(D: Matrix, own: Indices) -> None:
 
 def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
     """The k smallest entries of each row, ascending, and their columns; ties by column."""
-    order = np.argsort(D, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(D, order, axis=1), order.astype(np.intp)
+    if 4 * k > D.shape[1]:
+        order = np.argsort(D, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(D, order, axis=1), order.astype(np.intp)
+    some = np.sort(np.argpartition(D, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(np.take_along_axis(D, some, axis=1), axis=1, kind="stable")
+    found = np.take_along_axis(some, order, axis=1)
+    values = np.take_along_axis(D, found, axis=1)
+    # Which of those that are equally far is last in the list is for the columns to say.
+    for row in np.flatnonzero(np.count_nonzero(values[:, -1:] >= D, axis=1) != k):
+        found[row] = np.argsort(D[row], kind="stable")[:k]
+        values[row] = D[row, found[row]]
+    return values, found.astype(np.intp)
 
 
 def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:

@@ -282,8 +282,8 @@ def _all_pairs(
 ) -> dict[str, Matrix]:
     """The matrices of all pairs; ``same`` says that A and B are the same Gaussians."""
     n, m = len(A.means), len(B.means)
-    # The loop runs over rows, so these should be few; KL then changes its direction.
-    if not same and m < n and not any(name.endswith("kl") for name in names):
+    # KL would then change its direction.
+    if not same and is_turned(n, m) and not any(name.endswith("kl") for name in names):
         turned = _all_pairs(B, A, names, False, n_threads)
         return {name: np.ascontiguousarray(D.T) for name, D in turned.items()}
     wanted = frozenset().union(*(_FORMULAS[name].needs for name in names))
@@ -313,9 +313,13 @@ def _all_pairs(
             if _FORMULAS[name].symmetric:
                 _mirror(D)
             np.fill_diagonal(D, 0.0)
-        if not np.isfinite(D).all():
-            raise ValueError(_TOO_FAR.format(f"The dissimilarity {name!r}"))
+        _check_finite(name, D)
     return found
+
+
+def _check_finite(name: str, D: Matrix) -> None:
+    if not np.isfinite(D).all():
+        raise ValueError(_TOO_FAR.format(f"The dissimilarity {name!r}"))
 
 
 def _pairs(A: Any, B: Any) -> GaussianPairs | None:
@@ -331,6 +335,68 @@ def _mirror(D: Matrix) -> None:
         D[block.stop :, block] = D[block, block.stop :].T
         corner = np.triu(D[block, block], 1)
         D[block, block] = corner + corner.T
+
+
+# ---------------------------------------------------------------------- terms apart
+
+
+def costly_terms(metric: str) -> frozenset[str]:
+    """The terms that make a dissimilarity dear, if it is made of no others; else none.
+
+    >>> sorted(costly_terms("bhattacharyya_riemann")), sorted(costly_terms("jeffreys"))
+    (['quad_mean', 'riemann'], [])
+    """
+    needs = _FORMULAS[metric].needs
+    return needs if needs <= COSTLY else frozenset()
+
+
+class CostlyPairs:
+    """The costly terms of all pairs, computed some rows at a time by whoever has time for it.
+
+    What becomes of them by :func:`from_costly` is what :func:`dissimilarity` gives for A and B.
+
+    Parameters
+    ----------
+    A : Gaussians
+        The rows.
+    B : Gaussians, default=None
+        The columns; A itself by default.
+    """
+
+    def __init__(self, A: Gaussians, B: Gaussians | None = None) -> None:
+        left, right = _sides(A, B, tuple(COSTLY), _chosen_method(A, B, "auto"))
+        if B is not None and is_turned(len(A), len(B)):
+            left, right = right, left
+        self._same = B is None
+        with one_blas_thread():
+            pairs = _pairs(left.made, right.made)
+        assert pairs is not None
+        self._pairs = pairs
+
+    def terms(self, rows: slice, wanted: frozenset[str]) -> Terms:
+        """Of some rows; without B of columns from the first of these rows on."""
+        with one_blas_thread():
+            first = rows.start if self._same else 0
+            return self._pairs.terms(rows, first, wanted, self._same)
+
+
+def is_turned(n_rows: int, n_columns: int) -> bool:
+    """Whether rows and columns change places: work goes by rows, so these should be few."""
+    return n_columns < n_rows
+
+
+def from_costly(metric: str, terms: Terms, *, same: bool, turned: bool = False) -> Matrix:
+    """All dissimilarities from all their terms, those of one stack (``same``) or of two.
+
+    Of one stack only the terms above the diagonal are read; ``turned`` are those of columns.
+    """
+    # None of them reads the number of features. A term itself stays as it is.
+    D = np.array(_FORMULAS[metric].value(terms, 0))
+    if same:
+        _mirror(D)
+        np.fill_diagonal(D, 0.0)
+    _check_finite(metric, D)
+    return np.ascontiguousarray(D.T) if turned else D
 
 
 def _on_dask(A: _Side, B: _Side, names: Sequence[str], same: bool, chunks: int) -> dict[str, Any]:

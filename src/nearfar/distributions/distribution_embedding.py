@@ -14,6 +14,9 @@ from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.objects import OverDistributions
 from nearfar.state import State, floats
 
+#: Up to so many dimensions are filled up with zeros where the objects are fewer.
+_MOST_EMPTY = 1000
+
 
 class _DistributionEmbedding(Embedding, OverDistributions):
     """A learner of coordinates for distributions, with Nyström's formula for new ones.
@@ -56,6 +59,7 @@ class _DistributionEmbedding(Embedding, OverDistributions):
             The learner itself.
         """
         D, dtype = self._fit_pairs(X)
+        self._check_components(len(D))
         self.embedding_ = self._embed(D).astype(dtype)
         return self
 
@@ -66,6 +70,15 @@ class _DistributionEmbedding(Embedding, OverDistributions):
         for block, D in blocks:
             placed[block] = self._place(D)
         return placed.astype(dtype)
+
+    def _check_components(self, n: int) -> None:
+        """Refuse dimensions that no objects of this number can fill, and no memory may hold."""
+        most = max(n, _MOST_EMPTY)
+        if isinstance(self.n_components, int | np.integer) and self.n_components > most:
+            raise ValueError(
+                f"n_components={self.n_components:,} is far more than {n} objects can span, "
+                f"{n - 1}; ask for {most:,} at most."
+            )
 
     def _padded(self, values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
         """Eigenvalues and vectors, with zeros for those that are not there."""

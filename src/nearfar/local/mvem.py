@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,12 +15,15 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.voter import leave_out, nearest, vote_error
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
+from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, need, none_or, number, object_of, table, whole
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 #: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
 SIZES = (5, 8, 12, 16, 24)
 RIDGES = (0.01, 0.1, 1.0)
+# So many numbers at once stay in the cache.
+_IN_CACHE = 2**17
 
 
 class MVEMClassifier(NeighborVoter):
@@ -147,14 +151,15 @@ class MVEMClassifier(NeighborVoter):
         self._check_neighbors(len(rows))
         self._points, self._codes = rows, codes
         tried: list[tuple[int, float, float]] = []
-        for size, gaussians in self._candidates(rows):
-            ridge = gaussians.added_ridge
-            assert ridge is not None
-            error = self._left_out(gaussians, len(classes))
-            if not tried or error < min(row[2] for row in tried):
-                self.neighborhood_, self.ridge_ = size, ridge
-                self._gaussians = gaussians if self.symmetric else None
-            tried.append((size, ridge, error))
+        for size, several in self._candidates(rows):
+            errors = self._left_out(several, len(classes))
+            for gaussians, error in zip(several, errors, strict=True):
+                ridge = gaussians.added_ridge
+                assert ridge is not None
+                if not tried or error < min(row[2] for row in tried):
+                    self.neighborhood_, self.ridge_ = size, ridge
+                    self._gaussians = gaussians if self.symmetric else None
+                tried.append((size, ridge, error))
         self.errors_ = np.array(tried, dtype=np.float64)
         self.classes_ = classes
         return self
@@ -194,27 +199,63 @@ class MVEMClassifier(NeighborVoter):
 
     # ------------------------------------------------------------------ parameters from labels
 
-    def _candidates(self, rows: Matrix) -> Iterator[tuple[int, Gaussians]]:
+    def _candidates(self, rows: Matrix) -> Iterator[tuple[int, list[Gaussians]]]:
+        """For each size the Gaussians with all ridges, the smallest first."""
         most = len(rows) - 1
-        sizes = SIZES if self.neighborhood is None else (self.neighborhood,)
-        for size in dict.fromkeys(min(size, most) for size in sizes):
+        given = SIZES if self.neighborhood is None else (self.neighborhood,)
+        sizes = list(dict.fromkeys(min(size, most) for size in given))
+        near = kneighbors(rows, n_neighbors=max(sizes))[1]
+        for size in sizes:
+            made = partial(Gaussians.from_neighborhoods, rows, neighbors=near[:, :size])
             if self.ridge is not None:
-                yield size, Gaussians.from_neighborhoods(rows, size, self.ridge)
+                yield size, [made(ridge=self.ridge)]
                 continue
-            least = Gaussians.from_neighborhoods(rows, size, "auto").added_ridge
+            least = made(ridge="auto").added_ridge
             assert least is not None
-            for share in RIDGES:
-                ridge = share / AUTO_LOCAL_RIDGE * least
-                yield size, Gaussians.from_neighborhoods(rows, size, ridge)
+            yield size, [made(ridge=share / AUTO_LOCAL_RIDGE * least) for share in RIDGES]
 
-    def _left_out(self, gaussians: Gaussians, n_classes: int) -> float:
-        """The leave-one-out error on the training points."""
+    def _left_out(self, several: list[Gaussians], n_classes: int) -> list[float]:
+        """The leave-one-out errors on the training points, with each ridge."""
         n = len(self._points)
-        found = np.empty((n, min(self.n_neighbors, n - 1)), dtype=np.intp)
-        for block, D in self._among(gaussians):
+        found = np.empty((len(several), n, min(self.n_neighbors, n - 1)), dtype=np.intp)
+        alike = len(several) > 1 and not any(one.is_low_rank for one in several)
+        if alike and not self.symmetric:
+            blocks = self._among_all(several)
+        else:
+            blocks = (
+                (k, block, D) for k, one in enumerate(several) for block, D in self._among(one)
+            )
+        for k, block, D in blocks:
             leave_out(D, np.arange(n)[block])
-            found[block] = nearest(D, found.shape[1])[1]
-        return vote_error(found, self._codes, n_classes, self.ties)
+            found[k, block] = nearest(D, found.shape[2])[1]
+        return [vote_error(one, self._codes, n_classes, self.ties) for one in found]
+
+    def _among_all(self, several: list[Gaussians]) -> Iterator[tuple[int, slice, Matrix]]:
+        """Squared distances between the training points, by covariances that differ in the ridge.
+
+        These have the same axes, along which differences are taken once for all.
+        """
+        several[0].cholesky()  # refuses what is singular
+        ridges = np.array([one.added_ridge for one in several])
+        values, axes = np.linalg.eigh(several[0].covariances)
+        values = np.maximum(values, ridges[0])
+        weights = 1 / (values[:, :, None] + (ridges - ridges[0]))
+        points, (n, p) = self._points, self._points.shape
+        few = max(1, _IN_CACHE // (n * p))
+        for block in row_blocks(n, 16 * n * len(several)):
+            D = np.empty((block.stop - block.start, n, len(several)))
+
+            def work(start: int, block: slice = block, D: Matrix = D) -> None:
+                rows = slice(start, min(start + few, block.stop))
+                along = (points - points[rows, None]) @ axes[rows]
+                to = slice(rows.start - block.start, rows.stop - block.start)
+                np.matmul(np.square(along, out=along), weights[rows], out=D[to])
+
+            starts = range(block.start, block.stop, few)
+            for _ in map_in_order(work, starts, effective_threads(self.n_jobs)):
+                pass
+            for k in range(len(several)):
+                yield k, block, np.ascontiguousarray(D[:, :, k])
 
     # ------------------------------------------------------------------ distances
 

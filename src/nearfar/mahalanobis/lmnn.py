@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -34,6 +35,9 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
 from nearfar.summaries.whitening import within_whitener
+
+#: With fewer rows for each feature than this, a full map overfits unless it is stopped early.
+FEW_ROWS = 20
 
 
 class LMNN(LinearLearner):
@@ -232,6 +236,14 @@ class LMNN(LinearLearner):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+
+    @classmethod
+    def settings_for(cls, n_rows: int, n_features: int) -> Sequence[dict[str, Any]]:
+        """The defaults; but stopped early first where rows are few for the p² numbers of a map."""
+        if n_rows >= FEW_ROWS * n_features:
+            return super().settings_for(n_rows, n_features)
+        stopped = {"n_impostors": 3, "validation_fraction": 0.2, "patience": 3, "refit": True}
+        return (stopped, {})
 
     def fit(
         self,

@@ -37,7 +37,7 @@ from nearfar.solvers.spectral_step import (
     share_of_negative,
     warn_of_empty,
 )
-from nearfar.state import State, floats, none_or, object_of, optional
+from nearfar.state import Sizes, State, floats, need, none_or, number, object_of, optional
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
@@ -136,6 +136,9 @@ class EigenEmbedding(_GraphEmbedding):
             "_sums": none_or(floats("n")),
             "_means": optional(floats("n")),
             "_reach": optional(floats("n")),
+            "_width": optional(number(0, open_low=True)),
+            "eigenvalues_": floats("q"),
+            "eigenvectors_": floats("n", "q"),
         }
     )
     renamed: ClassVar = {"tau": "width", "_tau": "_width"}
@@ -205,6 +208,18 @@ class EigenEmbedding(_GraphEmbedding):
             If an eigenvalue of solution 2 is not positive, so that it cannot be inverted.
         """
         return self._transform(X)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        held = vars(self)
+        joined = self.method in ("spectral_clustering", "laplacian_eigenmaps")
+        need((self._graph is None) == (self.method == "mds"), "_graph goes with other than mds.")
+        need((self._sums is None) != joined, "_sums go with affinities.")
+        needed = {"_means"} if self.method in _OF_DISTANCES else set()
+        needed |= {"_reach", "_width"} if joined else set()
+        needed |= set() if self.method == "mds" else {"_listed"}
+        need(needed <= held.keys(), f"{self.method} goes with {', '.join(sorted(needed))}.")
+        need(held.get("_solution") in (1, 2), "_solution must be 1 or 2.")
 
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)

@@ -21,7 +21,7 @@ from nearfar.manifold.graph_embedding import (
     reach,
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
-from nearfar.state import State, floats
+from nearfar.state import State, floats, number
 from nearfar.summaries.neighbor_graph import Disconnected, joined_rows
 
 
@@ -88,7 +88,13 @@ class LaplacianEigenmaps(_GraphEmbedding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
-    state = State({"_reach": floats("n")})
+    state = State(
+        {
+            "_reach": floats("n"),
+            "width_": number(0, open_low=True),
+            "eigenvalues_": floats("q"),
+        }
+    )
     settings = ({"n_neighbors": 10},)
     renamed: ClassVar = {"tau": "width", "tau_": "width_"}
     parameters: ClassVar = {**GRAPH_PARAMETERS, **AFFINITY_PARAMETERS}

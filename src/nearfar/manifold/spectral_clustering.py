@@ -32,7 +32,7 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenpairs,
     unit_rows,
 )
-from nearfar.state import State, floats, indices, table, whole
+from nearfar.state import State, floats, indices, number, table, whole
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
     distinct_rows,
@@ -120,6 +120,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             "_reach": floats("n"),
             "_roots": floats("n"),
             "_listed": whole(low=1, most="n"),
+            "width_": number(0, open_low=True),
         },
         fitted="labels_",
         rows="_points",

@@ -14,12 +14,38 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 
 from nearfar.base import Estimator
 from nearfar.base.registry import public_classes
-from nearfar.state import State, need, state_of
+from nearfar.state import (
+    Sizes,
+    State,
+    Word,
+    agrees,
+    check_words,
+    choice,
+    flag,
+    floats,
+    indices,
+    need,
+    none_or,
+    object_of,
+    optional,
+    state_of,
+    whole,
+)
 
 #: Classes by the name they have in files.
 Types = dict[str, type]
@@ -167,9 +193,12 @@ def _check_pipeline(part: Pipeline) -> None:
     # A cache folder is read with pickle: a file must not name one.
     need(part.memory is None, "memory must be None: a file cannot name a cache folder.")
     steps = part.steps
-    need(isinstance(steps, list), "steps are no list.")
+    need(isinstance(steps, list) and len(steps) > 0, "steps are no list.")
     for step in steps:
         need(type(step) is tuple and len(step) == 2 and type(step[0]) is str, "a step is none.")
+    for name, step in steps[:-1]:
+        passes = step is None or (isinstance(step, str) and step == "passthrough")
+        need(passes or hasattr(step, "transform"), f"step {name!r:.60} does not transform.")
 
 
 def _check_function(part: FunctionTransformer) -> None:
@@ -184,8 +213,87 @@ def _check_random(part: np.random.RandomState) -> None:
     need(known, "a RandomState that is none; use an integer as random_state.")
 
 
+_NUMBERS = none_or(floats("p"))
+_VALUES = Word(
+    lambda value, sizes: (
+        isinstance(value, np.ndarray) and value.ndim == 1 and agrees(len(value), "p", sizes)
+    ),
+    "one value for each feature",
+)
+_KIND = Word(lambda value, _: isinstance(value, np.dtype), "a kind of values")
+#: What parts of scikit-learn must hold once they are fitted: the attribute that tells, and words.
+_FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
+    StandardScaler: (
+        "scale_",
+        {"with_mean": flag, "with_std": flag, **dict.fromkeys(("mean_", "scale_"), _NUMBERS)},
+    ),
+    MinMaxScaler: ("scale_", {"scale_": floats("p"), "min_": floats("p"), "clip": flag}),
+    MaxAbsScaler: ("scale_", {"scale_": floats("p")}),
+    RobustScaler: (
+        "scale_",
+        {
+            "with_centering": flag,
+            "with_scaling": flag,
+            **dict.fromkeys(("center_", "scale_"), _NUMBERS),
+        },
+    ),
+    PCA: (
+        "components_",
+        {
+            "components_": floats("q", "p"),
+            "mean_": floats("p"),
+            "explained_variance_": floats("q"),
+            "whiten": flag,
+        },
+    ),
+    TruncatedSVD: ("components_", {"components_": floats("q", "p")}),
+    SimpleImputer: (
+        "statistics_",
+        {
+            "statistics_": _VALUES,
+            "_fit_dtype": optional(_KIND),
+            "_fill_dtype": optional(_KIND),
+            "indicator_": optional(none_or(object_of(MissingIndicator))),
+        },
+    ),
+    MissingIndicator: (
+        "features_",
+        {
+            "_n_features": whole("p"),
+            "features_": indices("missing", below="p"),
+            "features": choice("missing-only", "all"),
+        },
+    ),
+}
+# What is used only if a parameter says so.
+_IF_ASKED = {
+    StandardScaler: {"with_mean": "mean_", "with_std": "scale_"},
+    RobustScaler: {"with_centering": "center_", "with_scaling": "scale_"},
+    SimpleImputer: {"add_indicator": "indicator_"},
+}
+
+
+def check_foreign(part: Any) -> None:
+    """Raise a ``ValueError`` unless a part of scikit-learn holds what it is going to use."""
+    held, kind = vars(part), type(part)
+    if kind in _FOREIGN and _FOREIGN[kind][0] in held:
+        sizes = Sizes()
+        if type(held.get("n_features_in_")) is int:
+            sizes["p"] = held["n_features_in_"]
+        check_words(held, _FOREIGN[kind][1], sizes)
+        for asked, name in _IF_ASKED.get(kind, {}).items():
+            need(not held.get(asked) or held.get(name) is not None, f"{asked} without {name}.")
+    names = held.get("feature_names_in_")
+    if names is not None:
+        texts = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
+        need(texts, "feature_names_in_ must be an array of names.")
+        need(len(names) == held.get("n_features_in_", len(names)), "feature_names_in_ do not fit.")
+        need(all(isinstance(name, str) for name in names.tolist()), "a name of a feature is none.")
+
+
 #: Classes that cannot say themselves what they must look like.
 FOREIGN_CHECKS: dict[type, Any] = {
+    BaseEstimator: check_foreign,
     Pipeline: _check_pipeline,
     FunctionTransformer: _check_function,
     OneHotEncoder: _check_one_hot,

@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite, check_array
 
 from nearfar.arrays import Floats
 from nearfar.blocks import blas_for, blas_threads, map_in_order
-from nearfar.labels import encode_labels
+from nearfar.labels import encode_labels, label_array
 from nearfar.state import (
     Sizes,
     State,
@@ -408,7 +408,7 @@ class ClassStatistics:
     @property
     def classes(self) -> NDArray[Any]:
         """Distinct labels, sorted."""
-        return np.array(self._labels)[self._order]
+        return label_array(self._labels)[self._order]
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -466,7 +466,7 @@ class ClassStatistics:
 
     @property
     def _order(self) -> NDArray[np.intp]:
-        return np.argsort(np.array(self._labels), kind="stable")
+        return np.argsort(label_array(self._labels), kind="stable")
 
     def scatter(self, label: Any) -> NDArray[np.float64]:
         """Scatter sum of one class."""

@@ -32,6 +32,8 @@ Storage = Literal["auto", "dense", "low_rank"]
 AUTO_RIDGE = 1.0
 #: The same of neighbourhoods, all of one size and near one another.
 AUTO_LOCAL_RIDGE = 0.01
+# Sets of so many vectors are one block of their moments anyway.
+_SMALL = 1024
 # Covariances may differ from their transposes by so much, relatively.
 _ASYMMETRY = 1e-6
 # What rounding leaves of a variance that is none, relatively and for each feature. (Of variances
@@ -564,10 +566,16 @@ class _Moments(NamedTuple):
 
 def _moments(sets: Sets, k: int) -> _Moments:
     start, stop = sets.offsets[k], sets.offsets[k + 1]
-    shift = sets.X[start:stop].mean(axis=0, dtype=np.float64)
-    first, second = moments_about(sets.X, np.arange(start, stop), shift, None, exact=True)
-    rest = first[0] / (stop - start)
-    return _Moments(shift + rest, second - np.outer(first[0], rest))
+    rows = sets.X[start:stop]
+    shift = rows.mean(axis=0, dtype=np.float64)
+    if len(rows) <= _SMALL:
+        centered = np.subtract(rows, shift, dtype=np.float64)
+        first, second = np.ones(len(rows)) @ centered, centered.T @ centered
+    else:
+        sums, second = moments_about(sets.X, np.arange(start, stop), shift, None, exact=True)
+        first = sums[0]
+    rest = first / len(rows)
+    return _Moments(shift + rest, second - np.outer(first, rest))
 
 
 def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -211,6 +212,7 @@ def test_two_runs_in_one_folder_take_different_names(here, capsys, monkeypatch):
 
 def test_a_name_is_claimed_when_it_is_chosen(here, monkeypatch):
     from nearfar.app.cli import compare as cli
+    from nearfar.app.compare.journal import unclaim
 
     def options(**more):
         rest = {"out": None, "json": None, "resume": False, "force": False, "data": "iris"}
@@ -225,7 +227,15 @@ def test_a_name_is_claimed_when_it_is_chosen(here, monkeypatch):
     assert not (here / "report.journal").exists()
     with pytest.raises(ValueError, match="unfinished or still running"):
         cli.places(options(out=Path("report-3.html")))
+    for number in ("", "-2", "-3"):
+        unclaim(here / f"report{number}.journal")
+    (here / "report-3.journal").write_text("what was found before")
     assert cli.places(options(out=Path("report-3.html"), force=True))[0].stem == "report-3"
+    # Held, and not yet thrown away.
+    assert (here / "report-3.journal").read_text() == "what was found before"
+    with pytest.raises(ValueError, match="still running"):
+        cli.places(options(out=Path("report-3.html"), force=True))
+    unclaim(here / "report-3.journal")
 
 
 def test_another_tuning_is_not_mixed_into_what_is_there(here, capsys, monkeypatch):
@@ -485,6 +495,43 @@ def test_a_request_to_end_writes_what_there_is(here, default_signals):
     assert done.returncode == 130
     assert (here / "d.html").exists() and (here / "d.journal").exists()
     assert not list(temporary.iterdir())
+
+
+SLOW_PAGE = """
+import os, signal, sys, time
+from nearfar.app import report
+from nearfar.app.cli import main
+write = report.write
+
+def slow(*args, **kwargs):
+    for number in (signal.SIGINT, signal.SIGTERM):  # while the report is written
+        os.kill(os.getpid(), number)
+    return write(*args, **kwargs)
+
+report.write = slow
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
+def test_who_asks_again_to_end_gets_the_report_all_the_same(here, default_signals, first):
+    command = [sys.executable, "-c", SLOW_PAGE, "compare", "digits", "--methods", "lmnn"]
+    command += ["--repeats", "4", "--tuning", "full", "--no-context", "--out", "d.html"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    journal, deadline = here / "d.journal", time.monotonic() + 100
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        if journal.exists() and len(journal.read_text().splitlines()) > 2:
+            break
+    process.send_signal(getattr(signal, first))
+    while process.poll() is None and not (here / "d.html").exists():
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 130 and "Traceback" not in out, out
+    assert "Report: d.html" in out and "--resume" in out
+    assert (here / "d.html").exists() and journal.exists()
 
 
 def test_an_unfinished_comparison_is_not_thrown_away(here, capsys):

@@ -774,7 +774,7 @@ def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path, monkeypatc
 def test_a_journal_of_another_comparison_is_refused(tmp_path):
     X, y = load_iris(return_X_y=True)
     journal = tmp_path / "run.journal"
-    journal.write_text('{"nearfar_journal": 1, "fingerprint": "x", "tuning": "k"}\n')
+    journal.write_text('{"nearfar_journal": 2, "fingerprint": "x", "plan": {}}\n')
     with pytest.raises(ValueError, match="another comparison"):
         compare(X, y, methods=["lda"], journal=journal, **QUICK)
     journal.write_text("hello")

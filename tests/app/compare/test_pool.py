@@ -7,11 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from nearfar import LDA, compare
 from nearfar.app.compare import pool as pools
@@ -55,6 +58,11 @@ class Ends(LDA):
             time.sleep(60)
         if self.way == "mute":
             raise Mute
+        if self.way in ("boast", "stutter"):
+            for number in range(3, 100):  # one of these is the way to those who wait
+                with suppress(OSError):
+                    os.write(number, b"\xff" * 8 if self.way == "boast" else b"\x09")
+            time.sleep(600)
         os.kill(os.getpid(), getattr(signal, self.way))
 
 
@@ -118,6 +126,18 @@ def test_a_worker_that_can_no_longer_be_heard_is_not_called_killed(pool, monkeyp
     monkeypatch.setattr(pools, "_LAST_WORDS", 0.2)
     event = answer(pool, Ends("deaf"))
     assert event["reason"] == "its process closed the connection"
+
+
+def test_an_answer_of_absurd_length_is_refused(pool):
+    event = answer(pool, Ends("boast"))
+    assert event["kind"] == "died"
+    assert event["reason"].startswith("its answer cannot be read: a message of 18,446,")
+
+
+def test_nobody_waits_for_ever_for_the_rest_of_an_answer(pool, monkeypatch):
+    monkeypatch.setattr(pools, "_WHOLE_ANSWER", 0.2)
+    event = answer(pool, Ends("stutter"))
+    assert event == {"kind": "died", "reason": "its answer stopped in the middle"}
 
 
 class Stateless(TransformerMixin, BaseEstimator):
@@ -214,6 +234,46 @@ def test_ctrl_c_in_this_process_is_still_heard():
     local.start(of(Ends("SIGINT")))
     with pytest.raises(KeyboardInterrupt):
         local.give("it", "fold", FOLD)
+
+
+def test_an_interrupt_that_a_learner_makes_the_best_of_ends_the_comparison():
+    class Content(LDA):
+        def fit(self, X, y=None):
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().fit(X, y)
+
+    options = {"repeats": 2, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+    result = compare(X, Y, methods={"it": Content()}, **options)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert result.document["status"] == "interrupted" and not result.complete
+
+
+def test_in_this_process_a_learner_has_one_thread_as_in_a_worker():
+    seen = []
+
+    class Looks(LDA):
+        def fit(self, X, y=None):
+            seen.append({pool["num_threads"] for pool in threadpool_info()})
+            return super().fit(X, y)
+
+    options = {"repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+    with threadpool_limits(2):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        compare(X, Y, methods={"it": Looks()}, **options)
+        assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == before
+    assert seen and set.union(*seen) == {1}
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_what_scikit_learn_warns_of_is_not_shown_as_it_is(isolate):
+    labels = np.repeat(np.arange(40), 2)
+    rows = np.random.default_rng(0).normal(size=(80, 3)) + labels[:, None]
+    options = {"repeats": 1, "tuning": "full", "isolate": isolate, "n_jobs": 1, "verbose": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compare(rows, labels, methods=["lda"], context=False, **options)
+    assert not [str(warning) for warning in caught if "sklearn" in warning.filename]
 
 
 def test_a_reason_needs_no_words():

@@ -77,6 +77,27 @@ def test_answer_and_leaderboard_are_read(browser):
     assert [name for name in driver.execute_script(loaded) if not name.startswith("data:")] == []
 
 
+def test_only_the_script_of_the_page_is_run(browser):
+    """By its hash; one that got into the page some other way is not."""
+    driver = browser("digits")
+    driver.execute_script(
+        "const script = document.createElement('script');"
+        "script.textContent = 'window.smuggled = true';"
+        "document.body.append(script);"
+        "document.body.insertAdjacentHTML('beforeend', '<i onclick=window.smuggled=true>');"
+        "document.body.lastElementChild.click()"
+    )
+    assert driver.execute_script("return window.smuggled") is None
+    logged = driver.get_log("browser")  # read, and so not counted as trouble
+    assert any("Content Security Policy" in entry["message"] for entry in logged)
+
+
+def test_the_cells_of_the_confusion_matrix_are_shaded(browser):
+    driver = browser("digits")
+    looks = "return [...document.querySelectorAll('.confusion td')].map(c => getComputedStyle(c)"
+    assert len(set(driver.execute_script(f"{looks}.backgroundColor)"))) > 3
+
+
 def test_a_column_sorts_both_ways_with_empty_cells_last(browser):
     driver = browser("wine")
     button = next(b for b in find(driver, "#board button.sort") if b.text.startswith("Fit"))

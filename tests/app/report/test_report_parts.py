@@ -3,7 +3,6 @@
 import copy
 import csv
 import re
-from importlib import resources
 from urllib.parse import unquote
 
 import numpy as np
@@ -17,7 +16,6 @@ from test_report import Page, method
 from nearfar.app.compare.shown import Document, confused_pairs, rows_to_show
 from nearfar.app.report import render
 from nearfar.app.report.board import pareto
-from nearfar.app.report.classes import shade
 from nearfar.app.report.words import percent
 
 
@@ -344,14 +342,3 @@ def test_no_element_has_a_style_or_a_handler_of_its_own(wine):
         for _, attributes, _ in Page(render(document)).elements:
             assert "style" not in attributes
             assert not [name for name in attributes if name.startswith("on")]
-
-
-def test_every_shade_of_the_confusion_matrix_has_its_rule():
-    style = resources.files("nearfar.app.report").joinpath("report.css").read_text("utf-8")
-    steps = {
-        round(20 * shade(float(share), hit)) for share in np.linspace(0, 1, 401) for hit in (0, 1)
-    }
-    for step in steps:
-        assert f".s{step} {{ --shade: {5 * step}%; }}" in style
-    # A single mistake among a thousand is seen, and none is not.
-    assert shade(0.001, hit=False) > 0 and shade(0.0, hit=False) == 0

@@ -146,6 +146,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
     # Only now: these imports take a second.
     from nearfar.app.compare.driver import answer
+    from nearfar.app.compare.interrupts import Interrupts
     from nearfar.app.compare.question import Question
     from nearfar.datasets.tables import DataFile
 
@@ -154,8 +155,15 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
     fancy = terminal and find_spec("rich") is not None
     progress = _progress(fancy, question.budget)
     n_before = _n_lines(journal)
-    result = answer(question, progress=progress, began=options.began, argv=options.argv)
-    return _finish(options, result, out, journal, n_before, question.budget, fancy, has_report)
+    with Interrupts(requests=True) as interrupts:
+        result = answer(
+            question,
+            progress=progress,
+            began=options.began,
+            argv=options.argv,
+            interrupts=interrupts,
+        )
+        return _finish(options, result, out, journal, n_before, question.budget, fancy, has_report)
 
 
 def _finish(
@@ -243,7 +251,7 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
     Refuses at once what would overwrite a file or cannot be written, and claims the journal, so
     that another run in this folder takes another name.
     """
-    from nearfar.app.compare.journal import claim, in_use, unclaim
+    from nearfar.app.compare.journal import claim, unclaim
 
     replaced = options.force or options.resume
     if options.json is not None:
@@ -263,10 +271,8 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
             if not journal.exists():
                 raise ValueError(f"There is nothing to resume: {journal} does not exist.")
             return out, journal
-        if options.force and not in_use(journal):
-            journal.unlink(missing_ok=True)
         try:
-            claimed = claim(journal)
+            claimed = claim(journal, anew=options.force)
         except OSError as error:
             raise ValueError(cannot_write(out, "--out", error)) from error
         # Looked for only now: a run that was ending may just have written it.

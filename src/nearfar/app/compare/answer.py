@@ -29,6 +29,8 @@ class Row:
     status: str
     reason: str | None
     peak: float | None
+    #: Whether it failed because its process died, as it may not do again.
+    lost: bool = False
 
     def median(self, key: str) -> float | None:
         """Median of a number over the folds."""
@@ -63,7 +65,9 @@ class Answer(ABC):
         self.plan = schedule.plan
         runs = schedule.runs.values()
         self.rows = {
-            run.method.name: Row(run.method, run.results, run.status, run.reason, run.peak)
+            run.method.name: Row(
+                run.method, run.results, run.status, run.reason, run.peak, run.lost
+            )
             for run in runs
         }
 
@@ -166,6 +170,17 @@ class Answer(ABC):
         why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
         text = f"Cannot tell: {what} tested on one fold in the time given{why}."
         return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+
+    def _lost(self, what: str, rows: Sequence[Row]) -> dict[str, Any]:
+        """The answer where what the others are held against was lost."""
+        parts = "; ".join(f"{row.method.label} ({row.reason})" for row in rows)
+        text = (
+            f"Cannot tell: {what} was lost, {parts}. Without it there is nothing that a learner "
+            "could be held against. Run it again, or go on from the journal."
+        )
+        failed = [row for row in self.rows.values() if row.status == "failed" and row not in rows]
+        notes = [f"{row.method.label} failed: {row.reason}" for row in failed]
+        return {"verdict": "unsure", "method": None, "text": text, "notes": notes}
 
     def _unjudged_notes(self, rows: Iterable[Row]) -> list[str]:
         notes = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
@@ -10,6 +11,7 @@ import joblib
 
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.document import make_document, versions
+from nearfar.app.compare.interrupts import Interrupts
 from nearfar.app.compare.journal import Journal, identity, traits
 from nearfar.app.compare.kinds.choice import kind_of
 from nearfar.app.compare.kinds.kind import Kind
@@ -28,8 +30,30 @@ def answer(
     progress: Progress | None = None,
     began: float | None = None,
     argv: Sequence[str] | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Comparison:
-    """All steps of a comparison, in their order, whatever is compared."""
+    """All steps of a comparison, in their order, whatever is compared.
+
+    ``interrupts`` are those of a caller who still has to write what is returned.
+    """
+    if interrupts is None:
+        with Interrupts() as interrupts:
+            return answer(
+                question, progress=progress, began=began, argv=argv, interrupts=interrupts
+            )
+    with warnings.catch_warnings():
+        # What scikit-learn warns of when it splits rows is said in words of ours, or not at all.
+        warnings.filterwarnings("ignore", module=r"sklearn\.")
+        return _answer(question, progress, began, argv, interrupts)
+
+
+def _answer(
+    question: Question,
+    progress: Progress | None,
+    began: float | None,
+    argv: Sequence[str] | None,
+    interrupts: Interrupts,
+) -> Comparison:
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
     kind = kind_of(question)
@@ -53,9 +77,11 @@ def answer(
         began=began,
         journal=book,
         progress=progress,
+        interrupts=interrupts,
     )
     try:
         schedule.run()
+        kind.drawn = None if schedule.plan is None else schedule.plan.rows
         found = kind.answer(schedule)
         found.confirm(confirm(schedule, found.finalists()))
     finally:
@@ -70,7 +96,7 @@ def answer(
         seconds=monotonic() - began,
         argv=argv,
     )
-    complete = all(run.status != "unfinished" for run in schedule.runs.values())
+    complete = not any(run.status == "unfinished" or run.lost for run in schedule.runs.values())
     return kind.result(document, complete=complete)
 
 
@@ -96,7 +122,7 @@ def _journal(kind: Kind, methods: list[Method], scheme: Scheme) -> Journal | Non
     settings = (asked.scale, traits(asked.scoring), asked.random_state, cuts)
     compared = [identity(method) for method in methods]
     fingerprint = joblib.hash((kind.identity(), settings, compared, versions()))
-    book = Journal(Path(asked.journal), str(fingerprint)).read()
+    book = Journal(Path(asked.journal), str(fingerprint)).read({one.name for one in methods})
     if book.plan is not None:
         given = {
             "tuning": kind.tuning or asked.tuning,

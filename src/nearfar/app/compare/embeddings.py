@@ -275,6 +275,9 @@ class Embeddings:
             held_out_quality(known, there, new, placed, n_neighbors=self.n_neighbors)
             shares_kept(known, there, self.looked_at, some)
 
+    def share_in(self, folder: str) -> None:
+        """Nothing is shared."""
+
 
 @dataclass
 class Placed:

@@ -18,9 +18,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Method, Setting
-from nearfar.app.compare.shared_embeddings import SharedEmbeddings
-from nearfar.app.compare.splits import Tuning, inner_splits
+from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
+from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
 from nearfar.arrays import Indices
+from nearfar.base.voter import nearest as nearest_columns
 from nearfar.base.voter import vote, vote_shares
 from nearfar.evaluation.measures import Measure
 from nearfar.search.exact_search import kneighbors
@@ -28,6 +29,8 @@ from nearfar.search.exact_search import kneighbors
 MAX_K = 15
 #: Neighbours kept for the report.
 SHOWN_NEIGHBORS = 5
+#: Rows on which each method is timed, at most.
+PILOT_ROWS = 1000
 #: Held-out points of a map, at most.
 MAX_MAPPED = 1000
 
@@ -50,6 +53,9 @@ class Work(Protocol):
     def warm_up(self) -> None:
         """Do once what all methods do."""
 
+    def share_in(self, folder: str) -> None:
+        """Leave in a folder what the processes of other methods can use, and use theirs."""
+
 
 @dataclass
 class Problem:
@@ -68,14 +74,14 @@ class Problem:
     #: What a row is called.
     noun: str = "row"
     #: Rows of the longest pilot, and the fewest to which a plan may cut them.
-    pilot_rows: int = 1000
+    pilot_rows: int = PILOT_ROWS
     least_rows: int = 2000
     #: The last so many rows are a fixed test set.
     n_test_rows: int = 0
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
-    #: Made of settings, what they can share while they are tuned.
-    shares: Callable[[tuple[Setting, ...]], SharedEmbeddings] | None = None
+    #: Of sets, the pairs that methods share.
+    pairs: SharedPairs | None = None
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
@@ -98,6 +104,11 @@ class Problem:
     def warm_up(self) -> None:
         """:func:`warm_up`."""
         warm_up(self)
+
+    def share_in(self, folder: str) -> None:
+        """Pairs of sets."""
+        if self.pairs is not None:
+            self.pairs.share_in(folder)
 
 
 @dataclass
@@ -122,64 +133,16 @@ def predict_all_k(
     setting: Setting,
     train: Indices,
     test: Indices,
-    shared: SharedEmbeddings | None = None,
+    shared: FoldPairs | None = None,
 ) -> Predictions:
     """Fit one setting and predict with every k at once; ``shared`` is for sets."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        began = perf_counter()
         if shared is None:
-            known, new = problem.rows(train), problem.rows(test)
+            given = Given(setting, problem.rows(train), problem.rows(test))
         else:
-            setting, known, new = shared.after(setting, problem.X, train, test)
-        steps = setting.steps(problem.prepare)
-        labels = problem.labels(train)
-        largest = min(MAX_K, len(train))
-        chain = Pipeline(steps) if steps else None
-        if chain is not None and setting.neighbors:
-            chain.set_params(learner__n_neighbors=largest)
-        if not setting.votes:
-            assert chain is not None
-            chain.fit(known, labels)
-            fit_seconds = perf_counter() - began
-            answers = chain[-1].predict(map_through(chain[:-1], new))
-            result = Predictions(
-                _codes_of(answers, problem.classes)[:, None],
-                [None],
-                lambda _: _probabilities(chain, problem, new),
-                None,
-                chain,
-                fit_seconds,
-                perf_counter() - began - fit_seconds,
-            )
-        else:
-            mapped = None
-            if setting.neighbors:
-                assert chain is not None
-                chain.fit(known, labels)
-                fit_seconds = perf_counter() - began
-                nearest = chain[-1].kneighbors(map_through(chain[:-1], new))[1]
-            else:
-                # As a Pipeline does: what is embedded in fitting is not embedded again.
-                points = _points(known if chain is None else chain.fit_transform(known, labels))
-                fit_seconds = perf_counter() - began
-                queries = _points(new if chain is None else map_through(chain, new))
-                _, nearest = kneighbors(points, queries, n_neighbors=largest)
-                mapped = (points, queries)
-            voters, n_classes = problem.codes[train][nearest], len(problem.classes)
-            ks = list(range(1, largest + 1))
-            predicted = np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1)
-            result = Predictions(
-                predicted,
-                list(ks),
-                lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
-                train[nearest[:, :SHOWN_NEIGHBORS]],
-                chain,
-                fit_seconds,
-                perf_counter() - began - fit_seconds,
-                mapped,
-                voters,
-            )
+            given = shared.given(setting, train, test)
+        result = _predicted(problem, given, train)
     result.caught = texts_of(
         [w for w in caught if issubclass(w.category, ConvergenceWarning | RuntimeWarning)]
     )
@@ -194,6 +157,61 @@ def texts_of(caught: list[warnings.WarningMessage]) -> list[str]:
 def one_line(kind: type, text: Any) -> str:
     """What was raised or warned of."""
     return f"{kind.__name__}: {' '.join(str(text).split())[:300]}"
+
+
+def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
+    began = perf_counter()
+    setting, known, new = given.setting, given.known, given.new
+    largest, fit_seconds = min(MAX_K, len(train)), 0.0
+    mapped = chain = None
+    if given.distances is not None:
+        nearest = nearest_columns(given.distances, largest)[1]
+    else:
+        steps = setting.steps(problem.prepare)
+        labels = problem.labels(train)
+        chain = Pipeline(steps) if steps else None
+        if chain is not None and setting.neighbors:
+            chain.set_params(learner__n_neighbors=largest)
+        if not setting.votes:
+            assert chain is not None
+            chain.fit(known, labels)
+            fit_seconds = perf_counter() - began
+            answers = chain[-1].predict(map_through(chain[:-1], new))
+            return Predictions(
+                _codes_of(answers, problem.classes)[:, None],
+                [None],
+                lambda _: _probabilities(chain, problem, new),
+                None,
+                chain,
+                given.fit_seconds + fit_seconds,
+                given.predict_seconds + perf_counter() - began - fit_seconds,
+            )
+        if setting.neighbors:
+            assert chain is not None
+            chain.fit(known, labels)
+            fit_seconds = perf_counter() - began
+            nearest = chain[-1].kneighbors(map_through(chain[:-1], new))[1]
+        else:
+            # As a Pipeline does: what is embedded in fitting is not embedded again.
+            points = _points(known if chain is None else chain.fit_transform(known, labels))
+            fit_seconds = perf_counter() - began
+            queries = _points(new if chain is None else map_through(chain, new))
+            _, nearest = kneighbors(points, queries, n_neighbors=largest)
+            mapped = (points, queries)
+    voters, n_classes = problem.codes[train][nearest], len(problem.classes)
+    ks = list(range(1, largest + 1))
+    predicted = np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1)
+    return Predictions(
+        predicted,
+        list(ks),
+        lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
+        train[nearest[:, :SHOWN_NEIGHBORS]],
+        chain,
+        given.fit_seconds + fit_seconds,
+        given.predict_seconds + perf_counter() - began - fit_seconds,
+        mapped,
+        voters,
+    )
 
 
 def errors_by_k(problem: Problem, predictions: Predictions, test: Indices) -> NDArray[np.float64]:
@@ -244,15 +262,23 @@ class Choice:
     caught: tuple[str, ...]
 
 
-def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Choice:
-    """The setting and k with the lowest error on splits inside the training rows."""
+def tune(
+    problem: Problem,
+    method: Method,
+    train: Indices,
+    tuning: Tuning,
+    shared: FoldPairs | None = None,
+) -> Choice:
+    """The setting and k with the lowest error on splits inside the training rows.
+
+    Of sets, with ``shared``, scale and ridge are those of all training sets in every split.
+    """
     settings = method.tried(tuning)
     inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
     # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
     if not inside or idle:
         return Choice(settings[0], 1 if settings[0].votes else None, None, ())
-    shared = problem.shares(settings) if problem.shares and len(settings) > 1 else None
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None
     failures: list[tuple[Setting, Exception]] = []
@@ -282,7 +308,7 @@ def _inner_scores(
     train: Indices,
     inside: list[tuple[Indices, Indices]],
     caught: set[str],
-    shared: SharedEmbeddings | None,
+    shared: FoldPairs | None,
 ) -> tuple[NDArray[np.float64], list[int | None]]:
     """Mean score of a setting for each k, and these k."""
     scores, ks = [], []
@@ -314,20 +340,25 @@ def run_fold(
         Three folds inside the training rows and all settings; one split and all settings; one
         split and the first setting. k is always tuned.
     details : bool
-        Keep predictions and neighbours.
+        Keep neighbours too.
     draw : bool
         Keep a map of held-out points and the history of the fit.
     fixed : (str, int or None), optional
         A setting by its label, and k: nothing is tuned.
     """
     began = perf_counter()
+    shared = None
+    if problem.pairs is not None:
+        shared = problem.pairs.fold(train, test, method.settings, INNER_SPLITS[tuning])
     if fixed is None:
-        choice = tune(problem, method, train, tuning)
+        choice = tune(problem, method, train, tuning, shared)
     else:
         setting = next(one for one in method.settings if one.label == fixed[0])
         choice = Choice(setting, fixed[1], None, ())
     tuned = perf_counter() - began
-    final = predict_all_k(problem, choice.setting, train, test)
+    if shared is not None:  # as if all had been done for this method alone
+        tuned += sum(shared.charged.values()) - shared.passed
+    final = predict_all_k(problem, choice.setting, train, test, shared)
     column = 0 if choice.k is None else min(choice.k, final.codes.shape[1]) - 1
     errors = errors_by_k(problem, final, test)
     result: dict[str, Any] = {
@@ -342,10 +373,9 @@ def run_fold(
         "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
         "weights": _weights(problem, final, train),
     }
-    if details:
-        result["predicted"] = final.codes[:, column].tolist()
-        if final.neighbors is not None:
-            result["neighbors"] = final.neighbors.tolist()
+    result["predicted"] = final.codes[:, column].tolist()
+    if details and final.neighbors is not None:
+        result["neighbors"] = final.neighbors.tolist()
     if draw:
         result["map"] = _flat_map(final)
         result["history"] = _history(final)
@@ -353,16 +383,26 @@ def run_fold(
 
 
 def pilot(problem: Problem, method: Method, train: Indices, test: Indices, size: int) -> float:
-    """Seconds of one fit and prediction on so many rows, with the first setting that works."""
+    """Seconds of one fit and prediction on so many rows, with the first setting that works.
+
+    A method that shares is timed without what others did, and with one split inside, after which
+    all other splits of that setting cost little.
+    """
     some = some_of(train, size)
     if len(np.unique(problem.codes[some])) < 2:
         some = train
-    asked = max(1, len(test) * len(some) // len(train))
+    asked = test[: max(1, len(test) * len(some) // len(train))]
     failures = []
     for setting in method.settings:
+        shared, inside = None, []
+        if problem.pairs is not None and method.shares is not None:
+            shared = problem.pairs.alone(some, asked, [setting])
+            inside = inner_splits("k", problem.codes[some], *_guides(problem, some))
         began = perf_counter()
         try:
-            predict_all_k(problem, setting, some, test[:asked])
+            for part, held in inside:
+                predict_all_k(problem, setting, some[part], some[held], shared)
+            predict_all_k(problem, setting, some, asked, shared)
         except Exception as error:
             failures.append(error)
         else:

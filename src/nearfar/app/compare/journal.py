@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
+import os
+import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import IO, Any
@@ -17,6 +22,7 @@ import joblib
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.plan import Plan
 from nearfar.app.compare.splits import INNER_SPLITS
+from nearfar.words import listed
 
 _FORMAT = 2
 
@@ -24,8 +30,10 @@ _FORMAT = 2
 class Journal:
     """A file of JSON lines: first what was compared, then a line for each finished fold.
 
-    Each line carries a checksum; one that was damaged costs that fold only. While a comparison
-    runs it holds the file, so that no other writes into it.
+    Each line carries a checksum; one that was damaged, or has another form, costs that fold only.
+    While a comparison runs it holds the file, so that no other writes into it. A new first line is
+    written to a file beside, which then takes the place of the old one: at no moment is there less
+    on the disk than was known.
 
     Parameters
     ----------
@@ -43,11 +51,13 @@ class Journal:
         #: What must be said of it.
         self.notes: list[str] = []
         self._file: IO[bytes] | None = None
-        self._begun = False
+        self._written: dict[str, Any] | None = None
 
-    def read(self) -> Journal:
-        """Take in what was done before."""
+    def read(self, methods: Collection[str] | None = None) -> Journal:
+        """Take in what was done before; results of other than these methods are left out."""
         file = self._hold()
+        if _held_anew(self.path):
+            return self  # what is there will be replaced
         file.seek(0)
         lines = file.read().splitlines()
         try:
@@ -56,27 +66,41 @@ class Journal:
         except ValueError:
             self.close()
             raise
-        damaged = 0
+        damaged = strange = 0
+        unknown: set[str] = set()
         for line in lines[1:]:
             record = _record(line)
             if record is None:
                 damaged += 1
+            elif not _is_result(record):
+                strange += 1
+            elif methods is not None and record[0] not in methods:
+                unknown.add(record[0])
             else:
                 method, result = record
                 self.results.setdefault(method, {})[result["fold"]] = result
+        name = self.path.name
         if damaged:
             self.notes.append(
-                f"{self.path.name}: damaged lines left out: {damaged}; what they held is run again."
+                f"{name}: damaged lines left out: {damaged}; what they held is run again."
+            )
+        if strange:
+            self.notes.append(
+                f"{name}: lines of another form left out: {strange}; what they held is run again."
+            )
+        if unknown:
+            self.notes.append(
+                f"{name}: results of methods that are not compared were left out: "
+                f"{listed(sorted(unknown))}."
             )
         return self
 
     def _read_header(self, line: bytes) -> None:
         try:
             header = json.loads(line)
-            format_, fingerprint, plan = (
-                header[key] for key in ("nearfar_journal", "fingerprint", "plan")
-            )
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            format_, fingerprint = header["nearfar_journal"], header["fingerprint"]
+            given = header.get("plan") if format_ == _FORMAT else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"{self.path} is not a journal of nearfar compare, or its first line is damaged. "
                 "Start anew with another name, or with --force."
@@ -88,11 +112,11 @@ class Journal:
                 f"{self.path} is of another comparison: the data, the methods or the settings "
                 "differ. Start anew with another --out, or with --force."
             )
-        self.plan = self._read_plan(plan)
+        self.plan = self._read_plan(given)
 
     def _read_plan(self, given: Any) -> Plan:
         try:
-            plan = Plan(**given | {"left_out": tuple(given["left_out"])})
+            plan = Plan(**dict(given) | {"left_out": tuple(given["left_out"])})
             sound = (
                 plan.tuning in INNER_SPLITS
                 and type(plan.repeats) is int
@@ -117,43 +141,53 @@ class Journal:
                 )
 
     def begin(self, plan: Plan) -> None:
-        """Write the header and what is known already."""
-        if self._begun:
+        """Write the plan and what is known already; a plan that grew may be written again."""
+        kept = plan.kept()
+        if kept == self._written:
             return
-        self._begun = True
-        header = {
-            "nearfar_journal": _FORMAT,
-            "fingerprint": self.fingerprint,
-            "plan": plan.kept(),
-        }
+        header = {"nearfar_journal": _FORMAT, "fingerprint": self.fingerprint, "plan": kept}
         known = [
             _line(method, result)
             for method, results in self.results.items()
             for result in results.values()
         ]
-        file = self._hold()
-        file.truncate(0)
-        file.write(b"".join([json.dumps(header).encode() + b"\n", *known]))
-        file.flush()
+        old = self._hold()
+        beside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            file = open(beside, "x+b")  # noqa: SIM115  held until the end
+            try:
+                file.write(b"".join([json.dumps(header).encode() + b"\n", *known]))
+                file.flush()
+                os.fsync(file.fileno())
+                _lock(file)  # nobody else knows its name
+                _take_place(old, file, beside, self.path)
+            except BaseException:
+                file.close()
+                raise
+        finally:
+            beside.unlink(missing_ok=True)
+        self._file = _reopened(file, self.path)
+        self.plan, self._written = plan, kept
 
     def add(self, method: str, result: dict[str, Any]) -> None:
         """Write one finished fold."""
+        self.results.setdefault(method, {})[result["fold"]] = result
         file = self._hold()
+        file.seek(0, os.SEEK_END)
         file.write(_line(method, result))
         file.flush()
 
     def close(self) -> None:
         """Let go of the file; of an empty one nothing is left."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
-            unclaim(self.path)
+            file, self._file = self._file, None
+            _claims.pop(os.path.realpath(self.path), None)
+            _let_go(file, self.path)
 
     def _hold(self) -> IO[bytes]:
         if self._file is None:
-            file = open(self.path, "a+b")  # noqa: SIM115  held until the end
-            if not _lock(file):
-                file.close()
+            file = _take_over(self.path) or _held(self.path, "a+b")
+            if file is None:
                 raise ValueError(
                     f"{self.path} belongs to a comparison that is still running. Wait for it, or "
                     "choose another name."
@@ -162,17 +196,50 @@ class Journal:
         return self._file
 
 
-def claim(path: Path) -> bool:
-    """Take a name for a journal; False if it is taken."""
+# Who a journal belongs to
+
+
+@dataclass
+class _Claim:
+    file: IO[bytes] | None
+    #: Whether what is there is to be replaced.
+    anew: bool
+
+
+#: Names that this process holds for a comparison that has not begun.
+_claims: dict[str, _Claim] = {}
+
+
+def claim(path: Path, *, anew: bool = False) -> bool:
+    """Take a name for a journal, and hold it; False if it is taken.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    anew : bool
+        Take it also if there is a journal that nobody holds. It stays as it is until the new
+        comparison has a first line to put in its place.
+    """
+    key = os.path.realpath(path)
+    if key in _claims:
+        return False
     try:
-        with open(path, "xb"):
-            return True
+        file = _held(path, "a+b" if anew else "x+b")
     except FileExistsError:
         return False
+    if file is None:
+        return False
+    _claims[key] = _Claim(file, anew)
+    return True
 
 
 def unclaim(path: Path) -> None:
-    """Give a name back to which nothing was written."""
+    """Give a name back; nothing is left of a file to which nothing was written."""
+    found = _claims.pop(os.path.realpath(path), None)
+    if found is not None and found.file is not None:
+        _let_go(found.file, path)
+        return
     with suppress(OSError):
         if path.stat().st_size == 0:
             path.unlink()
@@ -185,6 +252,64 @@ def in_use(path: Path) -> bool:
             return not _lock(file)
     except OSError:
         return False
+
+
+def _take_over(path: Path) -> IO[bytes] | None:
+    """The file that was claimed for a comparison which now begins."""
+    found = _claims.get(os.path.realpath(path))
+    if found is None:
+        return None
+    file, found.file = found.file, None
+    return file
+
+
+def _held_anew(path: Path) -> bool:
+    found = _claims.get(os.path.realpath(path))
+    return found is not None and found.anew
+
+
+def _held(path: Path, mode: str) -> IO[bytes] | None:
+    """The file, opened and held; None if another holds it."""
+    while True:
+        file: IO[bytes] = open(path, mode)  # noqa: SIM115  held until the end
+        if not _lock(file):
+            file.close()
+            return None
+        if _is_there(file, path):
+            return file
+        file.close()  # it was replaced or removed before we held it
+
+
+def _is_there(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _let_go(file: IO[bytes], path: Path) -> None:
+    with suppress(OSError, ValueError):
+        if os.fstat(file.fileno()).st_size == 0 and _is_there(file, path):
+            path.unlink()
+    file.close()
+    with suppress(OSError):  # where an open file cannot be removed
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
+def _take_place(old: IO[bytes], new: IO[bytes], beside: Path, path: Path) -> None:
+    """Put the new file where the old one is, and let go of that."""
+    try:
+        os.replace(beside, path)
+    except PermissionError:  # Windows: not while either is open
+        new.close()
+        old.close()
+        os.replace(beside, path)
+    old.close()
+
+
+def _reopened(file: IO[bytes], path: Path) -> IO[bytes]:
+    return open(path, "a+b") if file.closed else file
 
 
 def _lock(file: IO[bytes]) -> bool:
@@ -211,7 +336,7 @@ def _check(body: str) -> int:
     return zlib.crc32(body.encode())
 
 
-def _record(line: bytes) -> tuple[str, dict[str, Any]] | None:
+def _record(line: bytes) -> tuple[Any, Any] | None:
     """Method and result, or None if the line is not as it was written."""
     try:
         record = json.loads(line)
@@ -222,6 +347,59 @@ def _record(line: bytes) -> tuple[str, dict[str, Any]] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return method, result
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_real(value) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_list_of(kind: Any) -> Any:
+    return lambda value: isinstance(value, list) and all(kind(one) for one in value)
+
+
+#: What every result holds, and of what form.
+_NEEDED: dict[str, Any] = {
+    "fold": _is_whole,
+    "error": _is_number,
+    "setting": lambda value: isinstance(value, str),
+    "fit_seconds": _is_number,
+    "predict_seconds": _is_number,
+    "tune_seconds": _is_number,
+    "warnings": _is_list_of(lambda value: isinstance(value, str)),
+    "peak_mb": lambda value: value is None or _is_number(value),
+}
+#: What some hold.
+_KNOWN: dict[str, Any] = {
+    "inner_error": lambda value: value is None or _is_number(value),
+    "k": lambda value: value is None or _is_whole(value),
+    "weights": lambda value: value is None or _is_list_of(_is_real)(value),
+    "predicted": _is_list_of(_is_whole),
+    "neighbors": _is_list_of(_is_list_of(_is_whole)),
+    "by_neighbors": lambda value: (
+        isinstance(value, dict) and all(_is_real(one) for one in value.values())
+    ),
+    "map": lambda value: value is None or isinstance(value, dict),
+    "spectrum": lambda value: value is None or _is_list_of(_is_real)(value),
+}
+
+
+def _is_result(record: tuple[Any, Any]) -> bool:
+    """Whether a sound line holds the result of a fold."""
+    method, result = record
+    return (
+        isinstance(method, str)
+        and isinstance(result, dict)
+        and all(key in result and fits(result[key]) for key, fits in _NEEDED.items())
+        and all(fits(result[key]) for key, fits in _KNOWN.items() if key in result)
+    )
 
 
 # What tells one comparison from another

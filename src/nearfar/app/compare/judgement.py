@@ -1,16 +1,17 @@
 """From errors fold by fold to one of three sentences.
 
 A learner is recommended only if its gain over the reference is shown (the corrected interval lies
-off zero) and worth having (``min_gain``). The plain distance is kept only if the intervals of all
-learners exclude a gain that would matter; otherwise nothing can be told. Holm's p over all learners
-is given beside it; where it exceeds 5 % the sentence asks for a confirmation on new rows. Where
-intervals alone would let more than 5 % of comparisons without a difference end in a recommendation
-(more than three learners, a fixed test set), Holm's p must be below 5 % as well.
+off zero) and worth having (``min_gain``). The plain distance is kept only if for every learner a
+gain that would matter is excluded (one-sided, by the tested rows where that is possible); otherwise
+nothing can be told. Holm's p over all learners is given beside it; where it exceeds 5 % the
+sentence asks for a confirmation on new rows. Where intervals alone would let more than 5 % of
+comparisons without a difference end in a recommendation (more than three learners, a fixed test
+set), Holm's p must be below 5 % as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -38,6 +39,8 @@ class Comparand:
     difference: Estimate
     p: float
     p_holm: float
+    #: A larger gain is excluded.
+    most: float
     #: The interval lies off zero and the gain is worth having.
     stands_out: bool
     #: And it is not one of too many tries.
@@ -63,7 +66,8 @@ def judge(
     min_gain: float = 0.05,
     confidence: float = 0.95,
     strict: bool = False,
-    plain_error: float = np.inf,
+    most: Mapping[str, float] | None = None,
+    beats: Collection[str] | None = None,
 ) -> Judgement:
     """Weigh all learners against the reference.
 
@@ -77,9 +81,11 @@ def judge(
         Least gain worth a recommendation, relative to the reference's error.
     strict : bool
         Require Holm's p, however few the learners.
-    plain_error : float
-        The lowest error of any plain distance, where the reference was not the best of them: no
-        learner is recommended that does no better.
+    most : mapping, optional
+        For each learner the largest gain that is not excluded; None takes it from the differences.
+    beats : collection of str, optional
+        The learners that do clearly better than every plain distance, where the reference was not
+        the best of them: no other is recommended.
     """
     names = list(errors)
     p = {name: differences[name].p_below_zero() for name in names}
@@ -92,12 +98,13 @@ def judge(
         worth = -difference.mean > min_gain * reference_error
         stands_out = bool(shown and worth)
         surely = not strict or adjusted[name] <= 1 - confidence
-        surely = surely and errors[name] < plain_error
+        surely = surely and (beats is None or name in beats)
         comparands[name] = Comparand(
             errors[name],
             difference,
             p[name],
             float(adjusted[name]),
+            most_gain(difference, confidence) if most is None else most[name],
             stands_out,
             bool(stands_out and surely),
         )
@@ -109,7 +116,11 @@ def judge(
         return Judgement("unsure", None, reference_error)
     nearly = [name for name in by_error if comparands[name].stands_out]
     matters = gain_that_matters(reference_error, min_gain)
-    undecided = [name for name in by_error if _may_gain(comparands[name], matters, confidence)]
+    undecided = [
+        name
+        for name in by_error
+        if comparands[name].difference.degrees < LEAST_DEGREES or comparands[name].most >= matters
+    ]
     if nearly or undecided:
         best = (nearly or undecided)[0]
         return Judgement("unsure", best, reference_error, comparands)
@@ -125,10 +136,13 @@ def gain_that_matters(reference_error: float, min_gain: float) -> float:
     return max(min_gain * reference_error, LEAST_GAIN)
 
 
-def _may_gain(comparand: Comparand, matters: float, confidence: float) -> bool:
-    """Whether a gain that matters is not excluded."""
-    difference = comparand.difference
-    return difference.degrees < LEAST_DEGREES or -difference.interval(confidence)[0] >= matters
+def most_gain(difference: Estimate, confidence: float = 0.95) -> float:
+    """The end of the one-sided interval of a gain: more is excluded.
+
+    >>> round(most_gain(Estimate(-0.01, 0.01, 1000)), 3)
+    0.026
+    """
+    return -difference.interval(2 * confidence - 1)[0]
 
 
 def sentence(
@@ -163,7 +177,7 @@ def sentence(
     untuned : bool
         Whether everything ran at its first setting.
     plain : (str, float), optional
-        The plain distance with the fewest errors, where the reference is not the best of them.
+        The plain distance with the fewest errors, where the learner must beat all and does not.
     folds : (int, int), optional
         Folds that the numbers are of, and folds that were planned, where these differ.
     """
@@ -206,15 +220,17 @@ def sentence(
         text = f"Keep {reference_label}, {percent(base)} {measure}{where}: "
         if base == 0:
             return text + "it makes no mistakes that a learner could remove."
+        if found.most > 0:
+            excluded = f"a gain of more than {points(found.most)} points is excluded"
+        else:
+            excluded = "a gain is excluded"
+        excluded += f" (one-sided, {100 * confidence:.0f} %; {points(matters)} would matter)."
         if gain > 0:
-            return text + (
-                f"the best learner, {name}, gains {points(gain)} points ({wide}): a gain of "
-                f"{points(matters)}, the least that would matter, is excluded."
-            )
+            return f"{text}the best learner, {name}, gains {points(gain)} points, and {excluded}"
         more = "as many" if gain == 0 else f"{points(-gain)} points more"
-        return text + (
-            f"no learner does better; the best, {name}, makes {percent(found.error)}, {more} "
-            f"(gain: {wide})."
+        return (
+            f"{text}no learner does better; the best, {name}, makes {percent(found.error)}, "
+            f"{more}, and {excluded}"
         )
     until = f" Until then keep {reference_label}."
     rows = tested(noun) if fixed else f"{noun}s"
@@ -234,10 +250,11 @@ def sentence(
         f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
         f"({percent(found.error)} against {percent(base)}"
     )
-    if found.stands_out and plain is not None and plain[1] <= found.error:
+    if found.stands_out and plain is not None:
         return (
-            f"{better}; {wide}){where}, but {plain[0]} makes {percent(plain[1])}: tuned, the plain "
-            f"distance may do as well. Give more time, or --tuning holdout.{until}"
+            f"{better}; {wide}){where}, but not clearly better than {plain[0]}, which makes "
+            f"{percent(plain[1])}: tuned, the plain distance may do as well. Give more time, or "
+            f"--tuning holdout.{until}"
         )
     if found.stands_out:
         needed = rows_to_decide(
@@ -249,22 +266,16 @@ def sentence(
             f"{noun}s; roughly {_round_rows(needed):,} {rows} would show it among all "
             f"({there}).{until}"
         )
-    if low > 0:
-        return (
-            f"{better}; {wide}){where}, and the interval excludes zero, but that is no more than "
-            f"{percent(min_gain)} of the error, the least worth a change, and {points(matters)} "
-            f"points, which would matter, are not excluded ({there}).{until}"
-        )
-    if gain <= matters:
+    if gain <= matters or low > 0:
         seen = (
             f"no learner is seen to do better; {name} makes {percent(found.error)}"
             if gain <= 0
-            else f"{name} gains {points(gain)} points"
+            else f"{name} gains {points(gain)} points ({wide}), too little for a change"
         )
         return (
             f"Cannot tell: {reference_label} makes {percent(base)} {measure}, and {seen}{where}, "
-            f"but the {wide} of its gain does not exclude {points(matters)} points, the least that "
-            f"would matter ({there}).{until}"
+            f"but a gain of up to {points(found.most)} points is not excluded, and "
+            f"{points(matters)} would matter ({there}).{until}"
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:

@@ -23,7 +23,7 @@ _TOOLS = {
     "nearfar.datasets": ("read_sets", "read_table"),
     "nearfar.evaluation": ("held_out_quality",),
     "nearfar.app.tables.columns": ("choose_columns",),
-    "nearfar.app.compare.splits": ("inner_splits", "make_scheme"),
+    "nearfar.app.compare.splits": ("inner_splits", "make_scheme", "sample_rows"),
     "sklearn.model_selection": (
         "GridSearchCV",
         "GroupShuffleSplit",
@@ -49,11 +49,12 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
         return ""
     assert schedule.plan is not None
     scheme, tuning = schedule.scheme, schedule.plan.tuning
-    settings = (
-        method.settings[:1] if tuning == "k" and method.role != "reference" else method.settings
-    )
+    settings = method.tried(tuning)
     votes = settings[0].votes and not settings[0].neighbors
+    reduces = any(not isinstance(one.reduce, str) for one in settings)
     steps = [("scale", "'passthrough'"), ("learner", "'passthrough'")]
+    if reduces:
+        steps.insert(1, ("reduce", "'passthrough'"))
     prepare = problem.prepare
     if not isinstance(prepare, str):
         steps.insert(0, ("prepare", _prepare(prepare)))
@@ -72,20 +73,23 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
     grid = [
         "settings = [",
         *(
-            f"    {{'scale': [{code_of(s.scale)}], 'learner': [{code_of(s.estimator)}]{ks}}},"
+            f"    {{'scale': [{code_of(s.scale)}], "
+            + f"'reduce': [{code_of(s.reduce)}], " * reduces
+            + f"'learner': [{code_of(s.estimator)}]{ks}}},"
             for s in settings
         ),
         "]",
     ]
     body = [
         *_data_lines(kind),
+        *_sample_lines(kind, problem, scheme),
         *_given_lines(problem, scheme),
         "pipeline = Pipeline([",
         *(f"    ({name!r}, {text})," for name, text in steps),
         "], memory=mkdtemp())",
         *_search_lines(kind, problem, scheme, tuning, grid),
     ]
-    used = [prepare, *(part for s in settings for part in (s.scale, s.estimator))]
+    used = [prepare, *(part for s in settings for part in (s.scale, s.reduce, s.estimator))]
     return "from tempfile import mkdtemp\n\n" + _with_imports(body, used)
 
 
@@ -114,9 +118,14 @@ def embedding_lines(
             f"    new = new[np.unique(np.linspace(0, len(new) - 1, min(len(new), {measured}))"
             ".astype(int))]"
         )
-    own = _own_folds(scheme)
+    own, of = _own_folds(scheme), "all rows"
+    drawn = []
+    if scheme.rows is not None:
+        size, seed, of = kind.drawn, kind.question.random_state, "the rows drawn"
+        drawn = [f"X = {rows}[sample_rows(np.zeros(len(X), int), {size}, seed={seed})]"]
     body = [
         *_data_lines(kind, labels=False),
+        *drawn,
         *(["# cv: the folds that were given, as pairs of row numbers"] if own else []),
         *ready,
         "shares = []",
@@ -127,7 +136,7 @@ def embedding_lines(
         f"    found = held_out_quality(known, there, new, learner.transform(new), {n_neighbors})",
         "    shares.append(found['intersection'])",
         "print(np.mean(shares))  # the share of neighbours kept",
-        f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of all rows, for use",
+        f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of {of}, for use",
     ]
     return _with_imports(body, [prepare, setting.scale, setting.estimator])
 
@@ -168,6 +177,31 @@ def _homes(value: Any) -> list[tuple[str, str]]:
     return [(type(value).__name__, home), *inside]
 
 
+def _sample_lines(kind: Kind, problem: Problem, scheme: Scheme) -> list[str]:
+    """Lines that draw the rows of the plan."""
+    if scheme.rows is None:
+        return []
+    seed, n_test = kind.question.random_state, problem.n_test_rows
+    n = len(problem.codes)
+    size = kind.drawn or n
+    drawn = {"": round(size * (n - n_test) / n)}
+    if n_test:
+        drawn["_test"] = round(size * n_test / n)
+    guides = [name for name in ("groups", "time") if getattr(problem, name) is not None]
+    lines = ["X_all, y_all = X, y"] if not n_test else []
+    for end, size in drawn.items():
+        groups = ", groups=groups" if "groups" in guides and not end else ""
+        X = f"X{end}.iloc" if hasattr(kind.table.X, "iloc") else f"X{end}"
+        lines.append(
+            f"rows = sample_rows(np.unique(y{end}, return_inverse=True)[1], {size}{groups}, "
+            f"seed={seed})"
+        )
+        names = [f"X{end}", f"y{end}", *(guides if not end else ())]
+        values = [f"{X}[rows]", f"y{end}[rows]", *(f"{g}[rows]" for g in guides if not end)]
+        lines.append(f"{', '.join(names)} = {', '.join(values)}")
+    return lines
+
+
 def _given_lines(problem: Problem, scheme: Scheme) -> list[str]:
     """What the lines take from the user as it is, and cannot write down."""
     lines = []
@@ -175,6 +209,11 @@ def _given_lines(problem: Problem, scheme: Scheme) -> list[str]:
         lines.append(f"# scoring: the scorer that was given, {_one_line(problem.measure.scoring)}")
     if _own_folds(scheme):
         lines.append("# cv: the folds that were given")
+    if problem.pairs is not None:
+        lines += [
+            "# Inside, scale and ridge of Gaussians come from the inner part here, from the whole",
+            "# training fold in the comparison: a close choice may fall otherwise.",
+        ]
     return lines
 
 
@@ -190,7 +229,8 @@ def _search_lines(
     scoring = problem.measure.scoring
     scoring_text = repr(scoring) if isinstance(scoring, str) else "scoring"
     search = f"GridSearchCV(pipeline, settings, scoring={scoring_text}, cv="
-    fit = f"search.fit(X, y)  # on all {problem.noun}s, for use"
+    every = "X, y" if scheme.rows is None else "X_all, y_all"
+    fit = f"search.fit({every})  # on all {problem.noun}s, for use"
     if kind.test is not None:
         groups = None if problem.groups is None else problem.groups[train]
         inner = code_of(inner_splitter(tuning, problem.codes[train], groups))

@@ -7,10 +7,11 @@ first. Rows are cut in coarse steps, so that a little more or less load leads to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nearfar.app.compare.methods import OWN_SHARE, total_seconds
 from nearfar.app.compare.splits import Tuning
 
 
@@ -28,7 +29,8 @@ class Plan:
 
     def kept(self) -> dict[str, Any]:
         """What the journal and the document keep of it."""
-        return {name: value for name, value in asdict(self).items() if name != "lines"}
+        kept = asdict(self) | {"left_out": list(self.left_out)}
+        return {name: value for name, value in kept.items() if name != "lines"}
 
     def options(self) -> str:
         """Options of the command line that ask for the same plan.
@@ -57,25 +59,6 @@ def row_steps(n_rows: int, least: int) -> list[int | None]:
         steps.append(size)
         size *= 2
     return [None, *reversed(steps)]
-
-
-def total_seconds(costs: Iterable[tuple[str | None, float]]) -> float:
-    """Seconds of methods, each with its family; what a family shares is done once.
-
-    >>> total_seconds([(None, 10.0), ("pairs", 8.0), ("pairs", 4.0)])
-    18.6
-    """
-    families: dict[str, list[float]] = {}
-    total = 0.0
-    for family, seconds in costs:
-        if family is None:
-            total += seconds
-        else:
-            families.setdefault(family, []).append(seconds)
-    for shared in families.values():
-        dearest = max(shared)
-        total += dearest + (0.15 * (sum(shared) - dearest) if math.isfinite(dearest) else 0.0)
-    return total
 
 
 def choose_plan(
@@ -113,8 +96,13 @@ def choose_plan(
 
         def fits(times: int, n: int | None, tuning: Tuning, kept: list[str] = kept) -> bool:
             costs = [times * seconds(name, n, tuning) for name in kept]
-            total = total_seconds(zip(map(families, kept), costs, strict=True))
-            return total <= left * n_jobs and max(costs, default=0.0) <= left
+            shared = list(map(families, kept))
+            total = total_seconds(zip(shared, costs, strict=True))
+            # What is shared is done on all cores.
+            alone = (
+                c if f is None else _on_clock(c, n_jobs) for f, c in zip(shared, costs, strict=True)
+            )
+            return total <= left * n_jobs and max(alone, default=0.0) <= left
 
         candidates = [
             *((times, rows[0], tunings[0]) for times in repeats),
@@ -130,6 +118,11 @@ def choose_plan(
         dearest = max(able, key=lambda name: seconds(name, rows[-1], tunings[-1]))
         kept.remove(dearest)
         gone.append(dearest)
+
+
+def _on_clock(seconds: float, n_jobs: int) -> float:
+    """Seconds of a method whose dear part is shared by all workers."""
+    return (OWN_SHARE + (1 - OWN_SHARE) / n_jobs) * seconds
 
 
 def foretell(pilots: Sequence[tuple[int, float]], n_train: int) -> float:

@@ -18,9 +18,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from nearfar.app.compare.folds import Work
+from nearfar.app.compare.handing import Parcel, pack
 from nearfar.app.compare.methods import Method
-from nearfar.app.compare.worker import RUNNING, dumps, peak_bytes, reason, receive, send
+from nearfar.app.compare.worker import (
+    RUNNING,
+    GarbledError,
+    dumps,
+    own_peak,
+    reason,
+    receive,
+    send,
+)
 
 _ONE_THREAD = dict.fromkeys(
     (
@@ -37,6 +48,11 @@ _ONE_THREAD = dict.fromkeys(
 _FORKS = sys.platform == "linux"
 # Seconds for a process that can no longer be heard to end by itself, so that its end is known.
 _LAST_WORDS = 5.0
+# Seconds that an answer may take from its first byte to its last.
+_WHOLE_ANSWER = 120.0
+# How often the process that starts the workers may be lost.
+_MOST_TEMPLATES = 3
+_NO_TEMPLATE = "the process that starts the workers was killed"
 Event = tuple[str, dict[str, Any]]
 
 
@@ -51,46 +67,82 @@ class ProcessPool:
 
     def __init__(self, problem: Work) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="nearfar-"))
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        path = self._folder / "problem.pickle"
-        path.write_bytes(dumps(problem))
         folder = str(self._folder)
-        self._paths = {"sys_path": sys.path, "folder": folder, "problem": str(path)}
+        try:
+            self._parcel = pack(problem, None if _FORKS else self._folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._remove = weakref.finalize(self, _tidy, folder, self._parcel)
+        path = self._folder / "problem.pickle"
+        path.write_bytes(dumps(self._parcel))
+        self._paths = {
+            "sys_path": sys.path,
+            "folder": folder,
+            "problem": str(path),
+            "inodes": self._parcel.inodes,
+        }
         self._events: queue.Queue[Event] = queue.Queue()
         self._processes: dict[str, _Spawned | _Forked] = {}
         self._bases: dict[str, int | None] = {}
         self._template: _Template | None = None
-        self._n_started = 0
+        self._n_templates = self._n_started = 0
         #: How many tasks each method was given: only the answer to the last one counts.
         self._numbers: Counter[str] = Counter()
 
     def start(self, method: Method) -> None:
-        """Start the process of a method; its first event is "ready" or "failed"."""
+        """Start the process of a method; its first event is "ready", "failed" or "died"."""
         log = self._folder / f"{self._n_started}.log"
         self._n_started += 1
+        name = method.name
         try:
             process = self._process(log)
-            self._processes[method.name] = process
-            send(process.stdin, method)
-        except BrokenPipeError:
-            pass  # it died: its end is an event
-        except Exception as error:  # what cannot be pickled, for one
-            self._events.put((method.name, {"kind": "failed", "reason": reason(error)}))
+        except _TemplateDiedError as error:
+            self._events.put((name, {"kind": "died", "reason": str(error)}))
             return
-        threading.Thread(target=self._listen, args=(method.name, process, log), daemon=True).start()
+        except Exception as error:
+            self._events.put((name, {"kind": "failed", "reason": reason(error)}))
+            return
+        self._processes[name] = process
+        try:
+            send(process.stdin, method)
+        except OSError:
+            pass  # it died: its end is an event
+        except Exception as error:  # what cannot be pickled
+            self._events.put((name, {"kind": "failed", "reason": reason(error)}))
+            return
+        threading.Thread(target=self._listen, args=(name, process, log), daemon=True).start()
 
     def _process(self, log: Path) -> _Spawned | _Forked:
+        """A new process; where the template was killed, from a new one."""
         if not _FORKS:
             return _Spawned(self._paths, log)
-        if self._template is None:
-            self._template = _Template(self._paths, self._folder / "template.log")
-        return self._template.fork(log)
+        while True:
+            try:
+                if self._template is None:
+                    if self._n_templates >= _MOST_TEMPLATES:
+                        raise _TemplateDiedError(_NO_TEMPLATE)
+                    self._n_templates += 1
+                    number = self._parcel.file
+                    self._template = _Template(
+                        self._paths,
+                        self._folder / "template.log",
+                        [number] if isinstance(number, int) else [],
+                    )
+                return self._template.fork(log)
+            except _TemplateDiedError:
+                if self._template is not None:
+                    self._template.close()
+                    self._template = None
+                if self._n_templates >= _MOST_TEMPLATES:
+                    raise
 
     def give(self, name: str, kind: str, arguments: dict[str, Any]) -> None:
         """Hand a task to the process of a method."""
         self._numbers[name] += 1
         task = {"kind": kind, "number": self._numbers[name], "arguments": arguments}
-        with suppress(BrokenPipeError):  # it died: its end is an event
+        # It died, or its streams are closed already: its end is an event.
+        with suppress(OSError, ValueError):
             send(self._processes[name].stdin, task)
 
     def next_event(self, timeout: float | None) -> Event | None:
@@ -105,7 +157,7 @@ class ProcessPool:
         process = self._processes.pop(name, None)
         if process is None:
             return None
-        peak, base = peak_bytes(process.pid), self._bases.get(name)
+        peak, base = own_peak(self._parcel.inodes, process.pid), self._bases.get(name)
         _kill(process)
         return None if peak is None or base is None else max(0, peak - base) / 2**20
 
@@ -119,26 +171,60 @@ class ProcessPool:
 
     def _listen(self, name: str, process: _Spawned | _Forked, log: Path) -> None:
         while True:
+            deadline = _Deadline(process)
             try:
-                event = receive(process.stdout)
+                event = receive(process.stdout, deadline.start)
             except (EOFError, OSError, ValueError):  # the pipe is closed
-                # It is ending, and how must be known before we end it; or it let go of the pipe.
-                code = process.wait(_LAST_WORDS)
-                _kill(process)
-                why = "its process closed the connection" if code is None else _death(code, log)
-                self._events.put((name, {"kind": "died", "reason": why}))
-                process.wait(_LAST_WORDS)
+                self._events.put((name, {"kind": "died"} | self._end(process, log, deadline)))
                 return
             except Exception as error:
                 why = f"its answer cannot be read: {reason(error)}"
+                if isinstance(error, GarbledError):
+                    why = f"its answer cannot be read: {error}"
                 self._events.put((name, {"kind": "died", "reason": why}))
                 _kill(process)
                 process.wait(_LAST_WORDS)
                 return
+            finally:
+                deadline.cancel()
             if event["kind"] == "ready":
                 self._bases[name] = event["base"]
             if event.get("number") in (None, self._numbers[name]):
                 self._events.put((name, event))
+
+    def _end(self, process: _Spawned | _Forked, log: Path, deadline: _Deadline) -> dict[str, Any]:
+        """Why a process can no longer be heard, and whether that is no fault of its own."""
+        if deadline.passed:
+            process.wait(_LAST_WORDS)
+            return {"reason": "its answer stopped in the middle"}
+        # It is ending, and how must be known before we end it; or it let go of the pipe.
+        code = process.wait(_LAST_WORDS)
+        _kill(process)
+        if code is None and process.orphaned:
+            return {"reason": _NO_TEMPLATE, "orphan": True}
+        process.wait(_LAST_WORDS)
+        return {
+            "reason": "its process closed the connection" if code is None else _death(code, log)
+        }
+
+
+class _Deadline:
+    """Ends a process whose answer has begun and does not come to its end."""
+
+    def __init__(self, process: _Spawned | _Forked) -> None:
+        self._process, self.passed = process, False
+        self._timer = threading.Timer(_WHOLE_ANSWER, self._pass)
+        self._timer.daemon = True
+        self.start, self.cancel = self._timer.start, self._timer.cancel
+
+    def _pass(self) -> None:
+        self.passed = True
+        _kill(self._process)
+
+
+def _tidy(folder: str, parcel: Parcel) -> None:
+    parcel.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class LocalPool:
@@ -158,7 +244,8 @@ class LocalPool:
         """Do the task now."""
         work = self._problem.pilot if kind == "pilot" else self._problem.run_fold
         try:
-            value = work(self._methods[name], **arguments)
+            with threadpool_limits(1):  # as in a worker
+                value = work(self._methods[name], **arguments)
             event: dict[str, Any] = {"kind": "done", "value": value, "peak": None}
         except KeyboardInterrupt:
             raise
@@ -182,6 +269,8 @@ class LocalPool:
 class _Spawned:
     """A process started from nothing."""
 
+    orphaned = False
+
     def __init__(self, paths: dict[str, Any], log: Path) -> None:
         with open(log, "wb") as file:
             self._process = _popen([], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
@@ -201,10 +290,14 @@ class _Spawned:
             return None
 
 
+class _TemplateDiedError(RuntimeError):
+    """The process that starts the workers was killed."""
+
+
 class _Template:
     """A process that has imported everything, to be forked."""
 
-    def __init__(self, paths: dict[str, Any], log: Path) -> None:
+    def __init__(self, paths: dict[str, Any], log: Path, files: list[int]) -> None:
         self._control, theirs = socket.socketpair()
         with theirs, open(log, "wb") as file:
             number = theirs.fileno()
@@ -213,7 +306,7 @@ class _Template:
                 stdin=subprocess.DEVNULL,  # a learner that asks for input gets none
                 stdout=file,
                 stderr=file,
-                pass_fds=(number,),
+                pass_fds=(number, *files),
             )
         self._lock = threading.Lock()
         try:
@@ -221,13 +314,23 @@ class _Template:
                 send(outward, paths)
                 receive(inward)
         except (EOFError, OSError) as error:
-            raise RuntimeError(_death(self._process.wait(), log)) from error
+            self._control.close()
+            code = self._process.wait()
+            kind = _TemplateDiedError if code < 0 else RuntimeError
+            raise kind(_death(code, log, "the process that starts the workers")) from error
 
     def fork(self, log: Path) -> _Forked:
         """A new process."""
         ours, theirs = socket.socketpair()
         with theirs, open(log, "wb") as file:
-            return _Forked(self._ask(b"fork", [theirs.fileno(), file.fileno()]), ours, self)
+            try:
+                pid = self._ask(b"fork", [theirs.fileno(), file.fileno()])
+            except (OSError, _TemplateDiedError) as error:
+                ours.close()
+                if isinstance(error, _TemplateDiedError):
+                    raise
+                raise _TemplateDiedError(_NO_TEMPLATE) from error
+            return _Forked(pid, ours, self)
 
     def exit_status(self, pid: int) -> int:
         """How a process ended, or RUNNING."""
@@ -238,7 +341,7 @@ class _Template:
             socket.send_fds(self._control, [data], fds)
             answer = self._control.recv(8, socket.MSG_WAITALL)
         if len(answer) < 8:
-            raise RuntimeError("the process that starts the workers has died")
+            raise _TemplateDiedError(_NO_TEMPLATE)
         return int.from_bytes(answer, "little")
 
     def close(self) -> None:
@@ -257,6 +360,8 @@ class _Forked:
         self._channel = channel
         self._template = template
         self._code: int | None = None
+        #: Whether the one that forked it is gone, and so cannot tell how it ended.
+        self.orphaned = False
 
     def hang_up(self) -> None:
         """Wake whoever waits for its answer: a stream cannot be closed while it is read."""
@@ -277,7 +382,8 @@ class _Forked:
                 else:
                     time.sleep(0.01)
         except (OSError, RuntimeError):
-            return None  # the template was closed: everything was told to end
+            self.orphaned = True  # the template was killed, or closed: everything is to end
+            return None
         return self._code
 
 
@@ -307,7 +413,7 @@ def _kill(process: _Spawned | _Forked) -> None:
             stream.close()
 
 
-def _death(code: int, log: Path) -> str:
+def _death(code: int, log: Path, what: str = "its process") -> str:
     """Why a process ended that was not told to."""
     if code < 0:
         try:
@@ -315,9 +421,9 @@ def _death(code: int, log: Path) -> str:
         except ValueError:
             name = f"signal {-code}"
         hint = "; out of memory?" if name == "SIGKILL" else ""
-        text = f"its process was ended by {name}{hint}"
+        text = f"{what} was ended by {name}{hint}"
     else:
-        text = f"its process ended with exit code {code}"
+        text = f"{what} ended with exit code {code}"
     try:
         last = log.read_text(errors="replace").strip().splitlines()[-1:]
     except OSError:

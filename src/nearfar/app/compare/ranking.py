@@ -97,6 +97,8 @@ class Ranking(Answer):
         if not self.judged:
             return "unsure", None
         if self.reference is None:
+            if self.rows[REFERENCE].lost:
+                return "unsure", None
             first = self.judged[0].method.name
             return ("unsure" if self.ties(first) else "use"), first
         found = self.judgement
@@ -132,6 +134,8 @@ class Ranking(Answer):
 
     def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
+        if REFERENCE in self.rows and self.rows[REFERENCE].lost:
+            return self._lost("the reference", [self.rows[REFERENCE]])
         if self.best is None:
             return self._cannot_tell("no method was", self.rows.values())
         notes = [

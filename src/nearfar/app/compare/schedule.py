@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from nearfar.app.compare.folds import Work
+from nearfar.app.compare.interrupts import Interrupts
 from nearfar.app.compare.journal import Journal
-from nearfar.app.compare.methods import Method
+from nearfar.app.compare.methods import OWN_SHARE, Method
 from nearfar.app.compare.plan import Plan, choose_plan, foretell, row_steps
 from nearfar.app.compare.pool import LocalPool, ProcessPool
 from nearfar.app.compare.question import Question
@@ -28,6 +29,8 @@ FILLED = 0.7
 MAX_REPEATS = 5
 # Seconds of a fit of which nothing is known.
 _UNKNOWN = 0.1
+#: How often a process may be killed at one task before its method is given up.
+MOST_DEATHS = 1
 
 
 @dataclass
@@ -42,6 +45,10 @@ class Run:
     stage: Literal["waiting", "starting", "pilot", "ready", "busy", "over"] = "waiting"
     pilots: list[tuple[int, float]] = field(default_factory=list)
     fold: int | None = None
+    #: How often its process died since it last finished something.
+    deaths: int = 0
+    #: Given up because its process died: another try may do better.
+    lost: bool = False
 
     @property
     def alive(self) -> bool:
@@ -78,6 +85,7 @@ class Schedule:
         began: float,
         journal: Journal | None,
         progress: Progress,
+        interrupts: Interrupts | None = None,
     ) -> None:
         self.problem, self.scheme_for = problem, scheme_for
         self.runs = {method.name: Run(method) for method in methods}
@@ -95,6 +103,7 @@ class Schedule:
         pool = ProcessPool if question.isolate else LocalPool
         self.pool: ProcessPool | LocalPool = pool(problem)
         self.journal, self.progress = journal, progress
+        self.interrupts = Interrupts() if interrupts is None else interrupts
         if journal is not None:
             for name, run in self.runs.items():
                 run.results = dict(journal.results.get(name, {}))
@@ -118,7 +127,9 @@ class Schedule:
     def _run(self) -> None:
         try:
             self._loop()
+            self.interrupts.ignore()
         except KeyboardInterrupt:
+            self.interrupts.ignore()
             self.status = "interrupted"
         finally:
             for run in self.runs.values():
@@ -149,6 +160,8 @@ class Schedule:
             if left is not None and left <= 0:
                 self.status = "time budget reached"
                 return
+            if self.interrupts.heard:  # by a learner in this process that made the best of it
+                raise KeyboardInterrupt
             event = self.pool.next_event(self._patience(left))
             if event is not None:
                 self._take(*event)
@@ -231,18 +244,33 @@ class Schedule:
         kind = event["kind"]
         if event.get("peak") is not None:
             run.peak = max(run.peak or 0.0, event["peak"])
-        if kind in ("failed", "died"):
+        if kind == "failed":
             self._end(run, "failed", event["reason"])
+        elif kind == "died":
+            self._bury(run, event)
         elif kind == "ready":
             run.stage = "ready"
         elif run.stage == "pilot":
             assert run.fold is not None
             run.pilots.append((run.fold, event["value"]))
-            run.stage = "ready"
+            run.stage, run.deaths = "ready", 0
         else:
             assert run.fold is not None
             self._record(run, run.fold, event["value"])
-            run.stage = "ready"
+            run.stage, run.deaths = "ready", 0
+
+    def _bury(self, run: Run, event: dict[str, Any]) -> None:
+        """Run what a killed process was at once more in a fresh one; twice is enough."""
+        run.deaths += not event.get("orphan", False)
+        if run.deaths > MOST_DEATHS:
+            run.lost = True
+            self._end(run, "failed", f"{event['reason']} (tried twice)")
+            if self.status == "complete":
+                self.status = "a worker died"
+            return
+        peak = self.pool.stop(run.method.name)
+        run.peak = run.peak if peak is None else max(run.peak or 0.0, peak)
+        run.stage = "waiting"
 
     def _record(self, run: Run, fold: int, value: dict[str, Any]) -> None:
         result = {"fold": fold, **value, "peak_mb": run.peak}
@@ -282,7 +310,9 @@ class Schedule:
     def _make_plan(self) -> None:
         agreed = None if self.journal is None else self.journal.plan
         plan = self._choose_plan() if agreed is None else agreed
-        if self.repeats is None:  # what was begun before is gone on with
+        if self.repeats is not None:
+            plan = replace(plan, repeats=self.repeats)
+        else:  # what was begun before is gone on with
             last = max((max(run.results, default=0) for run in self.runs.values()), default=0)
             begun = min(self.max_repeats, last // self.scheme.n_splits + 1)
             plan = replace(plan, repeats=max(plan.repeats, begun))
@@ -359,6 +389,8 @@ class Schedule:
         line = f"Time is left: repeat {repeats}."
         self.plan = replace(self.plan, repeats=repeats, lines=(*self.plan.lines, line))
         self.scheme = self.scheme_for(repeats, self.plan.rows)
+        if self.journal is not None:
+            self.journal.begin(self.plan)
         self.progress.say(line)
         self.progress.more(len(self.scheme.folds))
         return True
@@ -380,6 +412,9 @@ class Schedule:
         settings = run.method.tried(tuning)
         tuned = len(settings) > 1 or settings[0].votes
         fits = 1 + 0.8 * INNER_SPLITS[tuning] * len(settings) * tuned
+        if run.method.shares is not None:  # the pilot has split inside, and was alone
+            parts = 1 if tuning == "k" else run.method.n_parts
+            fits = parts + OWN_SHARE * (fits - parts)
         return fits * self.seconds(run, n_train) * self.scheme.n_splits
 
     def _for_all_rows(self) -> float:

@@ -31,6 +31,7 @@ from nearfar.app.compare.methods import (
     refuse_taken,
 )
 from nearfar.app.compare.set_neighbors import VectorDistanceNeighbors
+from nearfar.app.compare.shared_pairs import shares_pairs, way_of
 from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.dissimilarities import METRICS
 from nearfar.distributions.set_embedding import SetEmbedding
@@ -264,7 +265,15 @@ def _named(name: str, method: SetMethod, scale: Scale, seed: int) -> Method:
             for words, e in made
         ]
     settings = tuple(Setting(words, "passthrough", estimator) for words, estimator in made)
-    return Method(name, method.label, "learner", settings)
+    return _method(name, method.label, settings)
+
+
+def _method(name: str, label: str, settings: tuple[Setting, ...]) -> Method:
+    """A method that shares pairs, if its settings do."""
+    if not shares_pairs(settings):
+        return Method(name, label, "learner", settings)
+    ways = {way_of(setting) for setting in settings}
+    return Method(name, label, "learner", settings, shares="pairs", n_parts=len(ways))
 
 
 def _switches(estimator: Any) -> dict[str, bool]:
@@ -280,4 +289,4 @@ def _given(name: str, estimators: list[Any]) -> Method:
     """A method that has no entry above: the user's own, or one that the registry knows."""
     check_estimators(name, estimators)
     settings = tuple(Setting(parameters_of(one), "passthrough", one) for one in estimators)
-    return Method(name, label_of(name, estimators[0]), "learner", settings)
+    return _method(name, label_of(name, estimators[0]), settings)

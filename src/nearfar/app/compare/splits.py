@@ -174,7 +174,11 @@ def _stratified(
     counts = np.bincount(codes)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     place = np.arange(len(codes)) - starts
-    kept = np.maximum(np.round(counts * size / len(codes)), np.minimum(counts, least))
+    exact = counts * size / len(codes)
+    kept = np.maximum(np.floor(exact), np.minimum(counts, least))
+    # What rounding down leaves goes to the largest remainders.
+    order = np.argsort(kept - exact, kind="stable")
+    kept[order[: max(0, size - int(kept.sum()))]] += 1
     return np.sort(by_class[place < np.repeat(kept, counts)]).astype(np.intp)
 
 

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.app.compare.answer import Answer, Results, Row, bounds
 from nearfar.app.compare.folds import Problem, shown_rows
-from nearfar.app.compare.judgement import Judgement, context_notes, judge, sentence
+from nearfar.app.compare.judgement import (
+    Judgement,
+    context_notes,
+    judge,
+    most_gain,
+    sentence,
+)
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
@@ -21,6 +27,8 @@ from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estim
 from nearfar.words import percent, points
 
 REFERENCE = "reference"
+#: Of fewer folds nothing is said by their rows.
+LEAST_FOLDS = 3
 
 
 class Summary(Answer):
@@ -121,10 +129,14 @@ class Summary(Answer):
         true = self.problem.codes[self.scheme.folds[fold].test]
         return (np.asarray(row.results[fold]["predicted"]) != true).astype(np.float64)
 
+    def lost_plain(self) -> list[Row]:
+        """Plain distances whose process died: without them there is no reference."""
+        return [row for row in self._of_role("baseline") if row.lost]
+
     def _judge(self) -> Judgement:
         reference = self.rows[REFERENCE]
         learners = [row for row in self.ranked if row.method.role == "learner"]
-        if not self.common:
+        if not self.common or self.lost_plain():
             return Judgement("unsure", None, float("nan"))
         errors = {row.method.name: self._error(row) for row in learners}
         differences = {r.method.name: self._estimate([r, reference], self.common) for r in learners}
@@ -135,7 +147,40 @@ class Summary(Answer):
             min_gain=self.min_gain,
             confidence=self.confidence,
             strict=self.fixed,
-            plain_error=self._plain()[1] if self.untuned else np.inf,
+            most={row.method.name: self._most_gain(row) for row in learners},
+            beats={row.method.name for row in learners if self._beats_all(row)}
+            if self.untuned
+            else None,
+        )
+
+    def _most_gain(self, row: Row) -> float:
+        """The largest gain over the reference that is not excluded.
+
+        By the rows, each with its losses averaged over repeats, where they are independent and
+        an error is a mean over them: folds alone would need ten times as many rows.
+        """
+        reference = self.rows[REFERENCE]
+        folds, measure = self.common, self.problem.measure
+        alone = self.problem.groups is None and self.problem.time is None
+        if not (alone and measure.by_rows) or len(folds) < LEAST_FOLDS:
+            return most_gain(self._estimate([row, reference], folds), self.confidence)
+        tested = np.concatenate([self.scheme.folds[fold].test for fold in folds])
+        losses = np.concatenate(
+            [self._losses(row, fold) - self._losses(reference, fold) for fold in folds]
+        )
+        rows, place = np.unique(tested, return_inverse=True)
+        each = np.bincount(place, losses) / np.bincount(place)
+        balanced = measure.scoring == "balanced_accuracy"
+        strata = self.problem.codes[rows] if balanced else None
+        return most_gain(row_estimate(each, strata), self.confidence)
+
+    def _beats_all(self, row: Row) -> bool:
+        """Whether it does clearly better than each plain distance by itself."""
+        plain = [one for one in self._of_role("baseline") if one.status != "failed"]
+        return all(
+            set(self.common) <= set(one.results)
+            and self._estimate([row, one], self.common).interval(self.confidence)[1] < 0
+            for one in plain
         )
 
     def _plain(self) -> tuple[str, float]:
@@ -150,7 +195,7 @@ class Summary(Answer):
     def nested(self) -> dict[str, Any] | None:
         """The error when the method too is chosen inside each training fold."""
         rows = [row for row in self.ranked if row.method.role in ("reference", "learner")]
-        if len(self.common) < 1 or len(rows) < 2:
+        if len(self.common) < 1 or len(rows) < 2 or self.lost_plain():
             return None
         errors, chosen = [], {row.method.name: 0 for row in rows}
         for fold in self.common:
@@ -226,11 +271,14 @@ class Summary(Answer):
         caution = []
         if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
             caution = ["See the warnings first: if they are right, every error above is too low."]
+        if self.lost_plain():
+            found = self._lost("a plain distance", self.lost_plain())
+            return found | {"notes": [*caution, *found["notes"]]}
         if not self.common:
             found = self._cannot_tell(
                 "not even the plain distances were", self._of_role("baseline")
             )
-            return found | {"notes": caution}
+            return found | {"notes": [*caution, *self._unjudged_notes(self._of_role("learner"))]}
         nested = self.nested()
         judgement = self.judgement
         gone = judgement.verdict == "unsure" and self._gain_on_all_rows() <= 0

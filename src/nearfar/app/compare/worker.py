@@ -14,19 +14,24 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from nearfar.app.compare.handing import import_cloudpickle, mapped_bytes
+
 _LENGTH = struct.Struct("<Q")
+#: Bytes of a message, at most: what says it is longer is no message.
+LONGEST = 2**31
+
+
+class GarbledError(Exception):
+    """What came is no message."""
 
 
 def dumps(message: Any) -> bytes:
     """Pickle by value what lives in a script or notebook, which a new process cannot import."""
-    try:
-        import cloudpickle
-    except ImportError:  # joblib before 1.6 brings its own
-        from joblib.externals import cloudpickle
-    data: bytes = cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    data: bytes = import_cloudpickle().dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return data
 
 
@@ -37,9 +42,15 @@ def send(stream: IO[bytes], message: Any) -> None:
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> Any:
-    """Read one message; EOFError at the end."""
-    return pickle.loads(_exactly(stream, _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]))
+def receive(stream: IO[bytes], begun: Callable[[], Any] | None = None) -> Any:
+    """Read one message; EOFError at the end. ``begun`` is called when its first byte is there."""
+    head = _exactly(stream, 1)
+    if begun is not None:
+        begun()
+    size = _LENGTH.unpack(head + _exactly(stream, _LENGTH.size - 1))[0]
+    if size > LONGEST:
+        raise GarbledError(f"a message of {size:,} bytes was announced")
+    return pickle.loads(_exactly(stream, size))
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:
@@ -87,7 +98,7 @@ def main() -> None:
     except BaseException as error:
         send(outward, {"kind": "failed", "reason": reason(error)})
         return
-    _serve(problem, inward, outward)
+    _serve(problem, paths["inodes"], inward, outward)
     _tidy(paths)
 
 
@@ -100,7 +111,9 @@ def _load_problem(paths: dict[str, Any]) -> Any:
     sys.path[:] = paths["sys_path"]
     from nearfar.app.compare import folds  # noqa: F401  all that is needed, before any task
 
-    return pickle.loads(Path(paths["problem"]).read_bytes())
+    problem = pickle.loads(Path(paths["problem"]).read_bytes()).open()
+    problem.share_in(paths["folder"])
+    return problem
 
 
 def _be_template(control: socket.socket) -> None:
@@ -128,7 +141,8 @@ def _be_template(control: socket.socket) -> None:
                 os.dup2(fds[1], 2)
                 os.dup2(2, 1)
                 control.close()
-                _serve(problem, os.fdopen(os.dup(fds[0]), "rb"), os.fdopen(fds[0], "wb"))
+                streams = os.fdopen(os.dup(fds[0]), "rb"), os.fdopen(fds[0], "wb")
+                _serve(problem, paths["inodes"], *streams)
                 os._exit(0)
             for fd in fds:
                 os.close(fd)
@@ -144,7 +158,7 @@ def _exit_status(pid: int) -> int:
     return status if ended else RUNNING
 
 
-def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
+def _serve(problem: Any, inodes: Sequence[int], inward: IO[bytes], outward: IO[bytes]) -> None:
     """Receive a method, then do its tasks until there are no more."""
     own = os.getpid()
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -156,7 +170,7 @@ def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
         send(outward, {"kind": "failed", "reason": reason(error)})
         return
     problem.warm_up()
-    base = peak_bytes()
+    base = own_peak(inodes)
     send(outward, {"kind": "ready", "base": base})
     while True:
         try:
@@ -171,7 +185,7 @@ def _serve(problem: Any, inward: IO[bytes], outward: IO[bytes]) -> None:
             answer = {"kind": "failed", "reason": reason(error)}
         if os.getpid() != own:
             os._exit(0)  # a method forked and let the copy run on
-        answer["peak"], answer["number"] = _above(base), task["number"]
+        answer["peak"], answer["number"] = _above(base, inodes), task["number"]
         send(outward, answer)
 
 
@@ -182,12 +196,18 @@ def _end_with_parent(parent: int) -> None:
     os._exit(1)
 
 
-def _above(base: int | None) -> float | None:
+def own_peak(inodes: Sequence[int], pid: int | str = "self") -> int | None:
+    """High-water mark of a process's memory without the pages of the data that all share."""
+    peak = peak_bytes(pid)
+    return None if peak is None else max(0, peak - mapped_bytes(inodes, pid))
+
+
+def _above(base: int | None, inodes: Sequence[int]) -> float | None:
     """MB beyond what the process held with the data loaded and everything common to all in use.
 
     What a method imports only when it fits counts as its own.
     """
-    peak = peak_bytes()
+    peak = own_peak(inodes)
     return None if peak is None or base is None else max(0, peak - base) / 2**20
 
 

@@ -32,6 +32,7 @@ VERDICTS = {
 STATUSES = {
     "time budget reached": "The time budget was reached before all was done.",
     "interrupted": "The comparison was interrupted before all was done.",
+    "a worker died": "A process was killed twice at the same work, which is missing here.",
 }
 
 

@@ -137,13 +137,7 @@ def _confusion(comparison: Comparison, shown: Any, true: Any, predicted: Any) ->
         found, total = int(table[i, j]), int(table[i].sum())
         depth = shade(found / max(total, 1), hit=i == j)
         tip = f"{names[i]} taken for {taken_for[j]}: {found:,} of {max(total, 1):,}"
-        return {
-            "count": found,
-            "shade": round(20 * depth),
-            "strong": depth > 0.6,
-            "hit": i == j,
-            "tip": tip,
-        }
+        return {"count": found, "shade": depth, "strong": depth > 0.6, "hit": i == j, "tip": tip}
 
     return {
         "names": [*names, "other"] if rest else names,
@@ -156,11 +150,7 @@ def _confusion(comparison: Comparison, shown: Any, true: Any, predicted: Any) ->
 
 
 def shade(share: float, hit: bool) -> float:
-    """How dark a cell is, in steps of 0.05, each of which has a rule in the style sheet.
-
-    No shade lies where neither dark nor light text could be read.
-    """
+    """How dark a cell is; no shade lies where neither dark nor light text could be read."""
     # A root, so that a single mistake is seen.
     depth = share if hit else math.sqrt(share)
-    found = 0.9 * depth if depth <= 0.6 else 0.85 + 0.15 * (depth - 0.6) / 0.4
-    return max(1, round(20 * found)) / 20 if share > 0 else 0.0
+    return round(0.9 * depth if depth <= 0.6 else 0.85 + 0.15 * (depth - 0.6) / 0.4, 3)

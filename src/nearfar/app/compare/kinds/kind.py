@@ -43,6 +43,8 @@ class Kind(ABC):
     keep: Sequence[Any]
     drop: Sequence[Any]
     problem: Work
+    #: Rows that the plan drew, set by the driver; None is all.
+    drawn: int | None = None
 
     def __init__(self, question: Question) -> None:
         self.question = question

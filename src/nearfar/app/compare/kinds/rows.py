@@ -128,10 +128,13 @@ class RowKind(Kind):
     def methods(self, scheme: Scheme) -> list[Method]:
         """Four plain distances, the learners, and classifiers for context."""
         asked = self.question
-        found = learners(asked.methods, asked.scale, image_shape=self.table.image_shape)
+        # Of all rows, drawn or not: a plan that is asked for again must try the same settings.
+        size = (len(self.problem.codes), len(self.columns.names))
+        image_shape = self.table.image_shape
+        found = learners(asked.methods, asked.scale, image_shape=image_shape, size=size)
         beside = context_methods(asked.random_state) if asked.context else []
         n_train = min(len(fold.train) for fold in scheme.folds)
-        return [*baselines(), *reduced([*found, *beside], len(self.columns.names), n_train)]
+        return [*baselines(), *reduced([*found, *beside], size[1], n_train)]
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the class, small classes, numbers of rows."""

@@ -14,7 +14,7 @@ from nearfar.app.compare.methods import Method
 from nearfar.app.compare.profile import profile
 from nearfar.app.compare.set_methods import plain_setting, set_baselines, set_context, set_learners
 from nearfar.app.compare.set_pictures import picture_of_sets
-from nearfar.app.compare.shared_embeddings import SharedEmbeddings
+from nearfar.app.compare.shared_pairs import SharedPairs
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.tables.columns import Columns
@@ -25,6 +25,11 @@ from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.summaries.sets import Sets
 from nearfar.words import count
+
+#: Sets on which each method is timed, at most: their pairs are many.
+PILOT_SETS = 150
+#: The fewest to which a plan may cut them.
+LEAST_SETS = 500
 
 
 class SetKind(RowKind):
@@ -47,11 +52,12 @@ class SetKind(RowKind):
             raise ValueError("y is None, and the sets have no labels: sets are compared by them.")
 
     def prepare(self) -> None:
-        """The work on rows, with what sets can share while they are tuned."""
+        """The work on rows, with what methods of sets can share."""
         super().prepare()
-        self.problem.plainest, self.problem.shares = plain_setting(), SharedEmbeddings
+        problem = self.problem
+        problem.plainest, problem.pairs = plain_setting(), SharedPairs(problem.X)
         # All pairs are compared: the work grows with the square.
-        self.problem.pilot_rows, self.problem.least_rows = 150, 500
+        problem.pilot_rows, problem.least_rows = PILOT_SETS, LEAST_SETS
 
     @property
     def plainest(self) -> str:
@@ -90,6 +96,8 @@ class SetKind(RowKind):
         """Neighbours by the means, what sees more, and the majority class."""
         asked, seed = self.question, self.question.random_state
         found = set_learners(asked.methods, asked.scale, seed)
+        if self.problem.pairs is not None:
+            self.problem.pairs.expect(found)
         return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
