@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from nearfar import compare
 from nearfar.app.compare.profile import MOST_COLUMNS, MOST_ROWS, profile
 from nearfar.app.tables.columns import choose_columns
 
@@ -77,3 +78,23 @@ def test_a_range_that_overflows_and_an_empty_column_break_nothing():
     found, _ = of(X)
     assert sum(found["column 0"]["counts"]) == 4
     assert found["column 1"]["counts"] == [] and found["column 1"]["missing"] == 1.0
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("show_rows", [True, False])
+def test_a_document_holds_values_of_columns_only_if_rows_may_be_shown(show_rows, labelled):
+    X, y = frame(), np.arange(200) % 2
+    options = {"repeats": 1, "isolate": False, "verbose": False, "context": False}
+    asked = {"methods": "lda", "tuning": "k"} if labelled else {"methods": "isomap"}
+    result = compare(X, y if labelled else None, show_rows=show_rows, **options, **asked)
+    found = result.document["data"]["profile"]
+    assert [one["name"] for one in found["columns"]] == ["size", "whole", "colour"]
+    assert ('"red"' in json.dumps(found)) == show_rows
+    assert ('"range"' in json.dumps(found)) == show_rows
+
+
+def test_images_have_no_profile_of_their_pixels():
+    random = np.random.default_rng(0)
+    options = {"repeats": 1, "isolate": False, "verbose": False, "context": False, "tuning": "k"}
+    result = compare(random.random((60, 4, 4)), np.arange(60) % 2, methods="lda", **options)
+    assert result.document["data"]["profile"] is None

@@ -202,7 +202,7 @@ def stacked(parts: Sequence[tuple[str, float]], label: str) -> Markup:
 def columns(counts: Sequence[float], label: str, *, rest: bool = False) -> Markup:
     """Upright bars side by side; with ``rest`` the last one is paler, for what was left over."""
     height, most = 40.0, max(counts, default=0.0) or 1.0
-    width = 100 / max(len(counts), 1)
+    width = 100 / max(len(counts), 6)
     pieces = []
     for i, size in enumerate(counts):
         tall = 0.0 if size <= 0 else max(1.0, height * size / most)
