@@ -90,6 +90,52 @@ def interrupted() -> Document:
     }
 
 
+def wide() -> Document:
+    """Numbers as long as they come: many folds, few of them common, long seconds and intervals."""
+    document = wine()
+    document["common_folds"] = list(range(12))
+    document["protocol"]["measure"] = "balanced error"
+    for method in document["methods"]:
+        if method["error"] is None:
+            continue
+        method |= {"fit_seconds": 123456.0, "peak_mb": 123456.0, "folds_used": 12}
+        method |= {"error": 0.8888, "interval": [0.7777, 0.9999], "p_holm": 0.0502}
+        if method["difference"] is not None:
+            method |= {"difference": 0.8888, "difference_interval": [-0.8888, 0.9999]}
+        for result in method["results"]:
+            result |= {"predict_seconds": 12.345, "error_plain_vote": result["error"] + 0.1}
+    return document
+
+
+def embeddings() -> Document:
+    """Embeddings, by the neighbours they keep: numbers only."""
+    places = {"trust": 0.912, "continuity": 0.934, "rank_trust": 0.955, "gap": 0.0123}
+    places |= {"continuity_without_stretched": 0.966, "fit_seconds": 12.3, "peak_mb": 345.0}
+
+    def method(name: str, label: str, role: str, kept: float) -> dict[str, Any]:
+        gain = None if role == "reference" else kept - 0.4
+        ends = None if gain is None else [gain - 0.02, gain + 0.02]
+        found = {"name": name, "label": label, "role": role, "status": "done", "folds_done": 5}
+        found |= {"kept": kept, "error": 1 - kept, "interval": [kept - 0.02, kept + 0.02]}
+        found |= {"difference": gain, "difference_interval": ends, "kept_fitted": kept + 0.05}
+        return found | places
+
+    return {
+        "format": 1,
+        "kind": "embeddings",
+        "data": {"name": "roll", "n_rows": 500, "n_features": 3},
+        "protocol": {"min_gain": 0.05, "measure": "neighbours kept"},
+        "folds": [{"repeat": 0, "fold": i, "n_train": 400, "n_test": 100} for i in range(5)],
+        "common_folds": list(range(5)),
+        "answer": {"verdict": "use", "method": "isomap", "text": "Use Isomap.", "notes": []},
+        "methods": [
+            method("isomap", "Isomap", "learner", 0.712),
+            method("pca", "PCA", "reference", 0.4),
+            method("random", "Random projection", "baseline", 0.134),
+        ],
+    }
+
+
 def all_failed() -> Document:
     """No method gave a result."""
     methods = [

@@ -29,6 +29,7 @@ def compare(
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
     test: tuple[Any, ArrayLike] | None = None,
+    report_by: str | ArrayLike | None = None,
     scoring: Any = None,
     scale: Scale = "auto",
     repeats: int | None = None,
@@ -95,6 +96,10 @@ def compare(
         Numbers or dates: train on the past, test on what follows.
     test : (X, y), optional
         A fixed test set instead of folds.
+    report_by : str or array-like of shape (n_samples,), optional
+        Report errors by group: a column of X, which then is no feature, or a value for each row.
+        Numbers of many different values are cut at their quartiles. A recommendation that makes a
+        group clearly worse says so.
     scoring : str or callable, optional
         A scorer of scikit-learn whose best value is 1; None is the error, balanced when classes
         are unbalanced.

@@ -438,6 +438,32 @@ def test_what_is_wrong_in_a_test_file_names_it(table, here, capsys):
     assert "test.csv: 1 row without a target left out (row 3)" in capsys.readouterr().out
 
 
+def test_errors_are_reported_by_a_column(here, capsys):
+    random = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    frame = pd.DataFrame({"a": y + random.normal(size=90), "b": random.normal(size=90)})
+    frame = frame.assign(site=np.repeat(["x", "y"], 45), label=np.array(list("pqr"))[y])
+    frame.to_csv("sites.csv", index=False)
+    words = ["compare", "sites.csv", "--report-by", "site", *QUICK]
+    assert run(*words, "--out", "g.html", "--json", "g.json") == 0
+    document = json.loads(Path("g.json").read_text())
+    assert document["data"]["features"] == ["a", "b"]
+    found = document["by_group"]
+    assert found["name"] == "site" and {g["group"] for g in found["groups"]} == {"x", "y"}
+    assert "Errors by site" in Path("g.html").read_text("utf-8")
+    # The lines that repeat it leave the column out, too.
+    assert "drop=['site']" in document["code"]
+    np.savez("sites.npz", X=frame[["a", "b"]], y=y, site=frame["site"].to_numpy(str))
+    words[1] = "sites.npz"
+    assert run(*words, "--out", "n.html", "--json", "n.json") == 0
+    again = json.loads(Path("n.json").read_text())["by_group"]
+    assert {g["group"]: g["n"] for g in again["groups"]} == {"x": 45, "y": 45}
+    capsys.readouterr()
+    words[3] = "sit"
+    assert run(*words, "--out", "w.html") != 0
+    assert "no such column. Did you mean 'site'?" in capsys.readouterr().err
+
+
 def test_groups_and_time_are_columns(table, here, capsys):
     table["batch"] = np.arange(178) // 6
     table["when"] = pd.date_range("2020-01-01", periods=178).strftime("%Y-%m-%d")

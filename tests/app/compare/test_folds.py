@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -283,3 +284,35 @@ def test_a_classifier_that_learns_nothing_predicts_all_the_same(wine):
     assert run_fold(problem, method, train, test, "k")["error"] == pytest.approx(expected)
     probabilities = problem_of(problem.X, problem.codes, "roc_auc_ovr")
     assert run_fold(probabilities, method, train, test, "k")["error"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 6])
+def test_the_error_by_the_plain_vote_is_that_of_scikit_learn(k):
+    X, y = load_iris(return_X_y=True)
+    X = X + np.random.default_rng(0).normal(size=X.shape)  # no two rows equally far, many ties
+    problem = problem_of(X, y)
+    train, test = np.arange(0, 150, 2), np.arange(1, 150, 2)
+    raw = baselines()[0]
+    found = run_fold(problem, raw, train, test, "k", fixed=(raw.settings[0].label, k))
+    theirs = KNeighborsClassifier(k).fit(X[train], y[train])
+    assert found["error_plain_vote"] == pytest.approx(1 - theirs.score(X[test], y[test]))
+    ours = KNNClassifier(n_neighbors=k).fit(X[train], y[train])
+    assert found["error"] == pytest.approx(1 - ours.score(X[test], y[test]))
+
+
+def test_the_plain_vote_gives_its_own_probabilities():
+    X, y = load_iris(return_X_y=True)
+    X = X + np.random.default_rng(0).normal(size=X.shape)
+    problem = problem_of(X, y, "roc_auc_ovr")
+    train, test = np.arange(0, 150, 2), np.arange(1, 150, 2)
+    raw = baselines()[0]
+    found = run_fold(problem, raw, train, test, "k", fixed=(raw.settings[0].label, 4))
+    shares = KNeighborsClassifier(4).fit(X[train], y[train]).predict_proba(X[test])
+    theirs = roc_auc_score(y[test], shares, multi_class="ovr")
+    assert found["error_plain_vote"] == pytest.approx(1 - theirs)
+
+
+def test_what_does_not_vote_has_no_plain_vote(wine):
+    problem, train, test = wine
+    found = run_fold(problem, context_methods(0)[0], train, test, "k")
+    assert found["error_plain_vote"] is None

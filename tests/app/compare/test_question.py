@@ -29,7 +29,7 @@ APP = Path(nearfar.__file__).parent / "app"
 EVERY = """--components 3 --color a --unlabelled --groups g --time t --test f --methods m --tuning k
 --scale none --repeats 2 --time-budget 9 --min-gain 0.1 --seed 4 --jobs 2 --in-process --scoring s
 --no-context --no-rows --sample 99 --without b --keep a --drop b --target y --set-id i
---min-vectors 3"""
+--min-vectors 3 --report-by r"""
 OPTIONS = {field.name: field.default for field in fields(Question)}
 
 

@@ -112,7 +112,7 @@ def test_sections_come_in_order_and_the_answer_first(page):
         "cost",
         "protocol",
     ]
-    links = [a["href"] for tag, a, _ in page.elements if tag == "a" and a.get("href")]
+    links = [a["href"] for tag, a, where in page.elements if tag == "a" and not where]
     assert links[1:] == [f"#{name}" for name in page.sections]
 
 
@@ -122,7 +122,7 @@ def test_answer_gives_the_verdict_its_numbers_and_its_notes(wine, page):
     for note in wine["answer"]["notes"]:
         assert note in text
     best = method(wine, "lmnn")
-    assert points(best["difference"]) + " points" in text
+    assert f"Gain {points(-best['difference'])} points" in text
     assert percent(wine["nested"]["error"]).replace("\u00a0", " ") in text
 
 
@@ -138,8 +138,8 @@ def test_leaderboard_has_a_row_for_every_method_with_its_numbers(wine, page):
     assert len(page.all("tr", "leaderboard")) == 1 + len(wine["methods"])
     text = page.text("leaderboard")
     assert "LMNN recommended 3 not converged 1.3 % " in text
-    assert "−2.8" in text
-    assert "< 0.001 25 of 25 0.31 184" in text
+    assert "+2.8" in text and "−2.8" not in text
+    assert "< 0.001 25 of 25 0.31 110 184" in text
     assert "After choosing the method inside each fold: 1.5 %" in text
     assert "LMNN 24 times and Best plain distance 1 time" in text
 
@@ -164,7 +164,7 @@ def test_paired_differences_draw_each_fold_once_with_one_line_per_repeat(wine, p
     assert len(dots) == 3 * 25
     assert len({dot["cy"] for dot in dots[:25]}) == 5
     reference, best = method(wine, "reference"), method(wine, "lmnn")
-    change = best["results"][7]["error"] - reference["results"][7]["error"]
+    change = reference["results"][7]["error"] - best["results"][7]["error"]
     tip = next(dot["data-tip"] for dot in dots if "Repeat 2, fold 3" in dot["data-tip"])
     assert f": {points(change)}\u00a0points (" in tip
 
@@ -173,6 +173,88 @@ def test_paired_differences_use_the_folds_that_all_methods_have(wine):
     page = Page(render(wine | {"common_folds": list(range(9))}))
     assert len(page.all("circle", "paired", **{"class": "fold"})) == 3 * 9
     assert "9 of 25 folds" in page.text("paired")
+
+
+def test_a_gain_is_positive_where_a_method_is_better_everywhere_on_the_page(wine, page):
+    gain = -method(wine, "lmnn")["difference"]
+    assert gain > 0
+    labels = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
+    said = points(gain, unit=True)
+    assert [text for text in labels if text.startswith(f"LMNN: gain {said}, interval +")]
+    assert [text for text in labels if text.startswith(f"LMNN: mean {said}, better in")]
+    # Dots to the right of zero are better, those to the left worse.
+    for dot in page.all("circle", "paired", **{"class": "fold"}):
+        place = float(dot["cx"].rstrip("%")) - 50
+        side = "better" if place > 0 else "worse" if place < 0 else "even"
+        assert side in dot["class"].split()
+        sign = re.search(r": ([+−]?)", dot["data-tip"].replace("Repeat", ""))[1]
+        assert {"better": "+", "worse": "−", "even": ""}[side] == sign
+    # The gain that would count lies on the side of better.
+    lines = page.all("line", "leaderboard", **{"class": "threshold"})
+    assert lines and all(float(line["x1"].rstrip("%")) > 50 for line in lines)
+    text = page.text("leaderboard")
+    assert "← worse better →" in text and "smallest gain that counts (+0.2" in text
+
+
+def test_a_document_that_says_its_gain_is_believed(wine):
+    document = copy.deepcopy(wine)
+    method(document, "rca").update(gain=0.123, gain_interval=[0.1, 0.2])
+    assert "+12.3 +10.0 to +20.0" in Page(render(document)).text("leaderboard")
+
+
+def test_folds_beside_an_error_are_those_it_was_computed_from(wine):
+    document = copy.deepcopy(wine) | {"common_folds": list(range(5))}
+    for entry in document["methods"]:
+        entry["folds_used"] = 5 if entry["results"] else entry["folds_done"]
+    text = Page(render(document)).text("leaderboard")
+    assert text.count("5 common of 25") == 6
+    # Folds of one's own are not common, and all of them need no such word.
+    assert "2 of 25" in text and "2 common" not in text
+    assert "common" not in Page(render(wine)).text("leaderboard")
+
+
+def test_a_comparison_on_some_rows_says_so_and_shows_the_fit_to_all():
+    document = documents.wine()
+    document["data"]["n_rows"] = 100_000
+    document["protocol"]["n_rows_used"] = 8_000
+    learner, plain = {"label": "LMNN", "error": 0.012}, {"label": "Euclidean", "error": 0.02}
+    split = {"n_train": 80_000, "n_test": 20_000}
+    document["all_rows"] = split | {"results": {"learner": learner, "reference": plain}}
+    text = Page(render(document)).text("answer").replace("\u00a0", " ")
+    assert "Compared on 8,000 of 100,000 rows." in text
+    assert "Fitted once to all rows: LMNN 1.2 % Euclidean 2.0 %, gain +0.8 points" in text
+    assert "one split, no interval (80,000 to train, 20,000 held out)" in text
+    document["all_rows"] = split | {"reason": "foretold 50 s, and 3 s are left"}
+    text = Page(render(document)).text("answer")
+    assert "All rows were not fitted once more: foretold 50 s, and 3 s are left." in text
+    assert "Fitted once" not in text
+
+
+@pytest.mark.parametrize("used", [None, 178])
+def test_a_comparison_on_all_rows_says_nothing_of_a_sample(wine, used):
+    protocol = wine["protocol"] | {"n_rows_used": used}
+    text = Page(render(wine | {"protocol": protocol})).text("answer")
+    assert "Compared on" not in text and "all rows" not in text
+
+
+def test_methods_left_out_are_listed_with_their_reasons(wine):
+    document = copy.deepcopy(wine)
+    why = "foretold 300 s, and 100 s are left"
+    method(document, "mine").update(status="left out", reason=why, error=None, difference=None)
+    page = Page(render(document))
+    text = page.text("leaderboard")
+    assert f"Left out to fit the time, and not judged: Mine : {why}" in text
+    assert page.all("tr", "leaderboard", **{"class": "left-out"})
+    assert "Left out to fit the time" not in Page(render(wine)).text("leaderboard")
+
+
+def test_what_to_do_next_ends_the_answer(wine):
+    steps = [{"text": "Fit it to all rows:", "command": "nearfar fit wine.csv --method lmnn"}]
+    page = Page(render(wine | {"next": steps}))
+    assert page.text("answer").endswith(
+        "What to do next Fit it to all rows: nearfar fit wine.csv --method lmnn Copy"
+    )
+    assert "What to do next" not in Page(render(wine)).text("answer")
 
 
 def test_neighbour_totals_count_improved_worsened_and_same(wine, page):
@@ -275,7 +357,7 @@ def test_features_whose_order_turns_around_are_called_unstable(wine):
 
 def test_cost_lists_seconds_settings_and_warnings(page):
     text = page.text("cost")
-    assert "LMNN 4.0 0.31 0.011 184 3 to 7 standardised, n_neighbors=5 × 25" in text
+    assert "LMNN 4.0 0.31 0.011 110 184 3 to 7 standardised, n_neighbors=5 × 25" in text
     assert "ConvergenceWarning: stopped after 50 iterations × 3" in text
     assert "59 steps, 0.30 s" in text
 
@@ -406,7 +488,9 @@ def test_page_stays_small_whatever_the_data(monstrous_page):
     folds = page.all("circle", "paired", **{"class": "fold"})
     marks = [a for tag, a, where in page.elements if where == "maps" and "data-i" in a]
     assert 4_000 < len(folds) + len(marks) <= 5_000
+    # 25 classes in both tables, and 12 pairs with their heads; images stand for their rows.
     assert len(page.all("tr", "classes")) == 2 * (1 + 25)
+    assert len(page.all("details", "classes")) == 12
     assert "Of 500 classes, the 25 with the most errors" in page.text("classes")
     assert "4,980 more features share" in page.text("features")
     assert "4,950 more columns" in page.text("data")

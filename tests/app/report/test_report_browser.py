@@ -1,6 +1,8 @@
 """The report in a real browser: Debian's chromium, driven by selenium."""
 
+import csv
 import re
+import time
 
 import pytest
 import report_documents as documents
@@ -14,6 +16,7 @@ from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 
 from nearfar.app.report import write
+from nearfar.app.report.words import interval, megabytes, percent, points, seconds
 
 pytestmark = browsing.needed
 
@@ -26,18 +29,25 @@ def driver(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """The file of each document, written once."""
-    folder = tmp_path_factory.mktemp("reports")
+def made():
+    """The documents by name."""
     wine = documents.wine()
-    made = {
+    return {
         "wine": wine,
         "digits": documents.digits(),
         "hidden": documents.without_rows(wine),
         "hostile": documents.hostile(),
         "interrupted": documents.interrupted(),
         "failed": documents.all_failed(),
+        "wide": documents.wide(),
+        "embeddings": documents.embeddings(),
     }
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, made):
+    """The file of each document, written once."""
+    folder = tmp_path_factory.mktemp("reports")
     return {name: write(made[name], folder / f"{name}.html").as_uri() for name in made}
 
 
@@ -60,7 +70,7 @@ def test_answer_and_leaderboard_are_read(browser):
     rows = [row.text for row in find(driver, "#board tbody tr")]
     assert rows[0].startswith("LMNN")
     assert "1.3 %" in rows[0]
-    assert "−2.8" in rows[0]
+    assert "+2.8" in rows[0]
     assert any("MCML" in row and "failed" in row and "singular" in row for row in rows)
     # Nothing was asked of any network.
     loaded = "return performance.getEntriesByType('resource').map(entry => entry.name)"
@@ -199,13 +209,13 @@ def test_the_theme_follows_the_system_until_the_button_is_used(browser):
 
 def test_code_can_be_copied(browser):
     driver = browser("wine")
-    button = find(driver, "button.copy")[1]
+    button = find(driver, "#protocol button.copy")[1]
     show(driver, button)
     button.click()
     # The clipboard may be closed to headless browsers; then the code is selected instead.
     selected = driver.execute_async_script(
         "const done = arguments[0]; setTimeout(() => done([getSelection().toString(), "
-        "document.querySelectorAll('button.copy')[1].textContent]), 200)"
+        "document.querySelectorAll('#protocol button.copy')[1].textContent]), 200)"
     )
     assert selected[1] == "Copied" or "make_pipeline" in selected[0]
 
@@ -216,10 +226,99 @@ def test_a_phone_never_scrolls_sideways(browser, name):
     assert driver.execute_script("return innerWidth") == 390
     driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
-    # Wide tables scroll inside their frames.
-    boards = find(driver, "#leaderboard .scroll")
-    inside = "return arguments[0].scrollWidth > arguments[0].clientWidth"
-    assert all(driver.execute_script(inside, board) for board in boards)
+    # Other wide tables scroll inside their frames; the leaderboard is no table any more.
+    for board in find(driver, "#leaderboard .scroll"):
+        inside = "return arguments[0].scrollWidth <= arguments[0].clientWidth"
+        assert driver.execute_script(inside, board)
+
+
+CUT = """
+const frame = document.querySelector('#leaderboard .frame').getBoundingClientRect();
+const cut = [];
+for (const cell of document.querySelectorAll('#board tbody td.num')) {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    if (!texts.currentNode.data.trim()) continue;
+    const range = document.createRange();
+    range.selectNodeContents(texts.currentNode);
+    for (const box of range.getClientRects()) {
+      const own = cell.getBoundingClientRect();
+      const inside = box.left >= own.left - 0.5 && box.right <= own.right + 0.5
+        && box.left >= frame.left - 0.5 && box.right <= frame.right + 0.5
+        && box.right <= innerWidth && box.width > 0 && box.height > 0;
+      const x = (box.left + box.right) / 2;
+      scrollTo(0, scrollY + box.top - 500);
+      const now = range.getClientRects()[0];
+      const top = document.elementFromPoint(x, (now.top + now.bottom) / 2);
+      if (!inside || !(cell.contains(top))) cut.push(cell.textContent.trim());
+    }
+  }
+}
+return cut;
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [400, 760, 1100, 1400])
+@pytest.mark.parametrize("name", ["wine", "interrupted", "wide", "embeddings"])
+def test_no_number_of_the_leaderboard_is_cut(browser, made, name, width, dark):
+    driver = browser(name, width=width, dark=dark)
+    frame = find(driver, "#leaderboard .frame")[0]
+    sizes = "return [arguments[0].scrollWidth, arguments[0].clientWidth]"
+    inside, seen = driver.execute_script(sizes, frame)
+    assert inside <= seen
+    assert driver.execute_script(CUT) == []
+    # What stands there is what the document holds.
+    rows = find(driver, "#board tbody tr")
+    assert len(rows) == len(made[name]["methods"])
+    for row, method in zip(rows, made[name]["methods"], strict=True):
+        text = row.text.replace("\u00a0", " ")
+        measured = method.get("kept") if name == "embeddings" else method["error"]
+        gain = method["difference"]
+        gain = gain if gain is None or name == "embeddings" else -gain
+        wanted = [percent(measured), interval(method["interval"]), points(gain)]
+        wanted += [seconds(method.get("fit_seconds")), megabytes(method.get("peak_mb"))]
+        for value in wanted:
+            assert value.replace("\u00a0", " ") in text
+
+
+def test_the_leaderboard_can_be_downloaded(browser, made, driver, tmp_path):
+    allow = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior", allow)
+    browser("wine")
+    find(driver, "details.csv summary")[0].click()
+    find(driver, "a.download")[0].click()
+    path = tmp_path / "wine-leaderboard.csv"
+    for _ in range(100):
+        if path.exists() and path.read_text("utf-8").endswith("\n"):
+            break
+        time.sleep(0.05)
+    rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+    assert [row["method"] for row in rows] == [m["label"] for m in made["wine"]["methods"]]
+    assert float(rows[0]["error"]) == made["wine"]["methods"][0]["error"]
+    assert float(rows[0]["gain"]) == -made["wine"]["methods"][0]["difference"]
+
+
+def test_the_table_can_be_copied(browser):
+    driver = browser("wine")
+    find(driver, "details.csv summary")[0].click()
+    button = find(driver, "button.copy[data-copy='board-csv']")[0]
+    show(driver, button)
+    button.click()
+    told = driver.execute_async_script(
+        "const done = arguments[0]; setTimeout(() => done([getSelection().toString(), "
+        "document.querySelector('button.copy[data-copy=board-csv]').textContent]), 200)"
+    )
+    assert told[1] == "Copied" or told[0].startswith("method,role,status")
+
+
+def test_a_confused_pair_opens_to_its_rows(browser):
+    driver = browser("wine")
+    pair = find(driver, "#classes .pairs details")[0]
+    assert not pair.find_elements(By.CSS_SELECTOR, "table")[0].is_displayed()
+    show(driver, pair)
+    pair.find_element(By.CSS_SELECTOR, "summary").click()
+    assert pair.find_elements(By.CSS_SELECTOR, "tbody tr")[0].is_displayed()
 
 
 def test_hostile_texts_run_nothing(browser):

@@ -53,6 +53,11 @@ def add_compare(commands: Any) -> None:
     )
     add("--time", metavar="COL", help="train on the past, test on what follows")
     add("--test", metavar="FILE", help="a fixed test file instead of folds")
+    add(
+        "--report-by",
+        metavar="COL",
+        help="report errors by the groups of this column; no feature",
+    )
     add("--methods", metavar="A,B", help="learners or families to compare (see: nearfar methods)")
     add(
         "--without",

@@ -123,6 +123,8 @@ class Predictions:
     fit_seconds: float = 0.0
     predict_seconds: float = 0.0
     mapped: tuple[NDArray[Any], NDArray[Any]] | None = None
+    #: Codes of the neighbours of each test row, nearest first.
+    voters: Indices | None = None
     caught: list[str] = field(default_factory=list)
 
 
@@ -208,6 +210,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
         given.fit_seconds + fit_seconds,
         given.predict_seconds + perf_counter() - began - fit_seconds,
         mapped,
+        voters,
     )
 
 
@@ -227,6 +230,25 @@ def errors_by_k(problem: Problem, predictions: Predictions, test: Indices) -> ND
             )
             for column in range(predictions.codes.shape[1])
         ]
+    )
+
+
+def plain_vote_error(
+    problem: Problem, predictions: Predictions, test: Indices, k: int | None
+) -> float | None:
+    """The error if of classes with as many votes the first won, as in scikit-learn."""
+    if predictions.voters is None or k is None:
+        return None
+    voters, n_classes = predictions.voters[:, :k], len(problem.classes)
+    X = None if problem.measure.by_rows else problem.rows(test)
+    return float(
+        problem.measure.error(
+            problem.classes,
+            problem.codes[test],
+            vote(voters, n_classes, "first"),
+            lambda: vote_shares(voters, n_classes, "first"),
+            X,
+        )
     )
 
 
@@ -341,6 +363,7 @@ def run_fold(
     errors = errors_by_k(problem, final, test)
     result: dict[str, Any] = {
         "error": float(errors[column]),
+        "error_plain_vote": plain_vote_error(problem, final, test, final.ks[column]),
         "inner_error": choice.error,
         "setting": choice.setting.label,
         "k": final.ks[column],

@@ -30,8 +30,8 @@ class Question:
     """The data and all options, checked; the command line and Python make it alike.
 
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
-    themselves; ``groups``, ``time`` and ``test`` are then names of columns and of a file, or
-    arrays. The options that only a file has are ``target``, ``labels``, ``set_id`` and
+    themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
+    file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id`` and
     ``min_vectors``.
     """
 
@@ -45,6 +45,7 @@ class Question:
     groups: Any = None
     time: Any = None
     test: Any = None
+    report_by: Any = None
     methods: Any = None
     without: Any = ()
     sample: Any = "auto"

@@ -18,6 +18,8 @@ NEIGHBORS = 5
 SAMPLE = 6  # rows of each kind
 POINTS = 4000  # in all maps together; the folds of the strips are counted apart
 MAPS = 12
+PAIRS = 12  # of classes that are confused
+PAIR_ROWS = 8  # of each of them
 
 _EMPTY: dict[str, Any] = {
     "kind": "distances",
@@ -41,6 +43,7 @@ _EMPTY: dict[str, Any] = {
         "test": None,
         "image_shape": None,
         "messages": [],
+        "profile": None,
         "unit": "row",
         "of": "",
         "facts": [],
@@ -64,12 +67,16 @@ _EMPTY: dict[str, Any] = {
         "scaling": "",
         "time_budget": None,
         "plan": [],
+        "n_rows_used": None,
         "notes": [],
     },
     "folds": [],
     "common_folds": [],
     "methods": [],
     "nested": None,
+    "all_rows": None,
+    "by_group": None,
+    "next": [],
     "answer": {"verdict": "unsure", "method": None, "text": "", "notes": []},
     "best": None,
     "code": "",
@@ -87,6 +94,7 @@ _EMPTY: dict[str, Any] = {
 _EMPTY_ROWS: dict[str, Any] = {"columns": [], "values": {}, "names": {}}
 _EMPTY_METHOD: Method = {
     **dict.fromkeys(("reason", "error", "interval", "difference", "difference_interval", "p_holm")),
+    **dict.fromkeys(("gain", "gain_interval", "folds_used")),
     **dict.fromkeys(("fit_seconds", "tune_seconds", "predict_seconds", "peak_mb")),
     "name": "",
     "label": "",
@@ -122,8 +130,10 @@ class Document:
         self.document = _filled(document, _EMPTY)
         if self.document["rows"] is not None:
             self.document["rows"] = _filled(self.document["rows"], _EMPTY_ROWS)
+        higher_is_better = self.document["kind"] == "embeddings"
         self.methods: list[Method] = [
-            _filled(method, _EMPTY_METHOD) for method in self.document["methods"]
+            _with_gain(_filled(method, _EMPTY_METHOD), higher_is_better)
+            for method in self.document["methods"]
         ]
         self.by_name = {method["name"]: method for method in self.methods}
 
@@ -241,7 +251,8 @@ def rows_to_show(found: dict[str, Any]) -> list[int]:
     document = Document(found)
     rows = document["maps"]["rows"]
     drawn = [rows[i] for i in chosen_points(document)]
-    return list(dict.fromkeys([*sampled_rows(document), *drawn]))
+    confused = [row for pair in confused_pairs(document) for row in pair.rows[:PAIR_ROWS]]
+    return list(dict.fromkeys([*sampled_rows(document), *drawn, *confused]))
 
 
 # Maps
@@ -336,6 +347,28 @@ def by_kind(changes: list[Change]) -> dict[str, list[Change]]:
     return kinds
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A class, what the best learner took it for, and the held-out rows of which that is so."""
+
+    label: int
+    taken_for: int
+    rows: list[int]
+
+
+def confused_pairs(document: Document) -> list[Pair]:
+    """The classes that the best learner confuses most often."""
+    if document.best is None:
+        return []
+    found: dict[tuple[int, int], list[int]] = {}
+    labels = document.labels
+    for row, guess in document.predicted(document.best["name"]).items():
+        if isinstance(guess, int) and isinstance(labels.get(row), int) and guess != labels[row]:
+            found.setdefault((labels[row], guess), []).append(row)
+    largest = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:PAIRS]
+    return [Pair(*classes, sorted(rows)) for classes, rows in largest]
+
+
 def _with_labels(found: Any, labels: dict[int, int]) -> list[tuple[int, int]]:
     """Neighbours with their labels; none at all when one is unknown, which would mislead."""
     rows = (found or [])[:NEIGHBORS]
@@ -348,6 +381,17 @@ def _rows_of(change: Change) -> list[int]:
 
 def _has_results(method: Method) -> bool:
     return method["status"] in ("done", "unfinished") and bool(method["results"])
+
+
+def _with_gain(method: Method, higher_is_better: bool) -> Method:
+    """The method with its gain and the folds used, also where an older document lacks them."""
+    if method["folds_used"] is None:
+        method["folds_used"] = method["folds_done"]
+    if method["gain"] is None and method["difference"] is not None:
+        ends, sign = method["difference_interval"], 1 if higher_is_better else -1
+        method["gain"] = sign * method["difference"]
+        method["gain_interval"] = None if ends is None else sorted(sign * end for end in ends)
+    return method
 
 
 def _filled(value: Any, default: Any) -> Any:

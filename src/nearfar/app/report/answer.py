@@ -9,16 +9,20 @@ from nearfar.app.report.page import figure
 from nearfar.app.report.words import (
     SPACE,
     cut,
+    cut_lines,
     cut_list,
     number,
     p_value,
     percent,
     points,
     unbroken,
+    whole,
 )
 from nearfar.words import count
 
 View = dict[str, Any]
+
+NEXT = 6  # steps that are shown
 
 VERDICTS = {
     "use": "Use a learned distance",
@@ -52,12 +56,17 @@ def answer_view(comparison: Comparison) -> View:
         "long": len(text) > 220,
         "notes": [unbroken(note) for note in cut_list(answer["notes"], 12, 600)],
         "status": status,
+        "scope": scope(comparison),
         "figures": _figures(comparison),
+        "next": [
+            {"text": cut(step.get("text"), 300), "command": cut_lines(step.get("command"), 2000)}
+            for step in comparison["next"][:NEXT]
+        ],
     }
 
 
 def _figures(comparison: Comparison) -> list[View]:
-    """Up to four numbers: before, after, the difference, and after selection."""
+    """Up to five numbers: before, after, the gain, after selection, and on all rows."""
     figures: list[View] = []
     reference, best, nested = comparison.reference, comparison.best, comparison["nested"]
     for method, title in ((reference, "Reference"), (best, "Best learner")):
@@ -66,21 +75,48 @@ def _figures(comparison: Comparison) -> list[View]:
             title = f"{title}: {label}" if label != title else title
             note = f"{comparison.measure.lower()}, {comparison.said_interval(method['interval'])}"
             figures.append(figure(title, percent(method["error"]), note))
-    figures += difference_figure(comparison, best)
+    figures += gain_figure(comparison, best)
     if nested:
         said = comparison.said_interval(nested.get("interval"))
         note = f"what to expect of the choice itself, {said}"
         title = f"After choosing inside {comparison.inside}"
         figures.append(figure(title, percent(nested.get("error")), note))
-    return figures
+    return figures + _second_stage(comparison)
 
 
-def difference_figure(comparison: Comparison, method: Method | None) -> list[View]:
-    """The difference of a method to the reference, where it is known."""
-    if method is None or number(method["difference"]) is None:
+def _second_stage(comparison: Comparison) -> list[View]:
+    """What one fit to all rows gave, after a comparison on some."""
+    found, noun = comparison["all_rows"] or {}, comparison.noun
+    results = found.get("results") or {}
+    errors = [number((results.get(role) or {}).get("error")) for role in ("learner", "reference")]
+    if None in errors:
         return []
-    note = comparison.said_interval(method["difference_interval"], points)
+    after, before = errors
+    labels = [cut(results[role].get("label"), 60) for role in ("learner", "reference")]
+    sizes = f"{whole(found.get('n_train'))} to train, {whole(found.get('n_test'))} held out"
+    gain = points((before or 0.0) - (after or 0.0), unit=True)
+    note = f"{labels[1]} {percent(before)}, gain {gain}; one split, no interval ({sizes})"
+    return [figure(f"Fitted once to all {noun}s: {labels[0]}", percent(after), note)]
+
+
+def scope(comparison: Comparison) -> str:
+    """How many of the rows were compared on, where it was not all."""
+    used, every = number(comparison.protocol["n_rows_used"]), number(comparison.data["n_rows"])
+    if used is None or every is None or used >= every:
+        return ""
+    text = f"Compared on {used:,.0f} of {every:,.0f} {comparison.noun}s."
+    reason = (comparison["all_rows"] or {}).get("reason")
+    if reason:
+        text += f" All {comparison.noun}s were not fitted once more: {cut(reason, 200)}."
+    return text
+
+
+def gain_figure(comparison: Comparison, method: Method | None) -> list[View]:
+    """The gain of a method over the reference, where it is known."""
+    if method is None or number(method["gain"]) is None:
+        return []
+    note = comparison.said_interval(method["gain_interval"], points)
     if number(method["p_holm"]) is not None:
         p = f"p {p_value(method['p_holm'])}".replace(" ", SPACE)
         note += f"; {p} after Holm"
-    return [figure("Difference", points(method["difference"], unit=True), note)]
+    return [figure("Gain", points(method["gain"], unit=True), note)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
-from nearfar.app.report import charts
+from nearfar.app.report import charts, votes
 from nearfar.app.report.comparison import Comparison, Method
+from nearfar.app.report.csv_table import csv_address, csv_name, csv_text
 from nearfar.app.report.words import (
     NONE,
     cut,
@@ -33,7 +35,7 @@ LEARNERS = 20  # in charts
 # Keys of a method by the columns that show them.
 _KEYS = {
     "p": "p_holm",
-    "folds": "folds_done",
+    "folds": "folds_used",
     "tune": "tune_seconds",
     "fit": "fit_seconds",
     "predict": "predict_seconds",
@@ -51,16 +53,33 @@ def leaderboard_view(comparison: Comparison) -> View:
         "nested": None if not nested else _nested(comparison, nested),
         "inside": comparison.inside,
         "any_context": any(m["role"] == "context" for m in methods),
+        "ties": votes.note(comparison),
     }
 
 
-def _leaderboard_cells(method: Method) -> View:
+def _leaderboard_cells(comparison: Comparison, method: Method) -> View:
+    plain = votes.plain_error(comparison, method)
+    error, other = percent(method["error"]), percent(plain and plain[1])
+    cost = predict_cost(comparison, method)
     return {
+        "plain_vote": "" if plain is None or other == percent(plain[0]) else other,
+        "predict": NONE if cost is None else significant(cost, 2),
         "setting": _usual_setting(method) if method["role"] == "reference" else "",
-        "error": percent(method["error"]),
+        "error": error,
         "p": p_value(method["p_holm"]),
-        "sort": sort_keys(method, "error", "p"),
+        "sort": sort_keys(method, "error", "p") | {"predict": "" if cost is None else repr(cost)},
     }
+
+
+def predict_cost(comparison: Comparison, method: Method) -> float | None:
+    """Microseconds to predict one row, the median of the folds; None where unknown."""
+    folds, found = comparison["folds"], []
+    for result in method["results"]:
+        index, spent = result["fold"], number(result.get("predict_seconds"))
+        size = number(folds[index].get("n_test")) if 0 <= index < len(folds) else None
+        if spent is not None and size:
+            found.append(1e6 * spent / size)
+    return median(found) if found else None
 
 
 def _usual_setting(method: Method) -> str:
@@ -79,16 +98,16 @@ def _nested(comparison: Comparison, nested: View) -> View:
 
 
 def board(
-    comparison: Comparison, cells: Callable[[Method], View], *, ticks: int, note: int
+    comparison: Comparison, cells: Callable[[Comparison, Method], View], *, ticks: int, note: int
 ) -> View:
     """A leaderboard: what those of all comparisons have, and the cells of one's own."""
     compared = [m for m in comparison.methods if m["role"] != "context"]
-    scale = _difference_scale([m for m in compared if m["role"] == "learner"] or compared)
+    scale = _gain_scale([m for m in compared if m["role"] == "learner"] or compared)
     threshold = _smallest_gain(comparison)
     shown = comparison.methods[:METHODS]
     rows = []
     for method in shown:
-        row, own = _board_row(comparison, method, scale, threshold), cells(method)
+        row, own = _board_row(comparison, method, scale, threshold), cells(comparison, method)
         rows.append(row | own | {"sort": row["sort"] | own["sort"]})
     return {
         "rows": rows,
@@ -97,6 +116,14 @@ def board(
         "measure_note": cut(comparison.protocol["measure_note"], note),
         "confidence": comparison.confidence,
         "threshold": None if threshold is None else points(threshold, unit=True),
+        "csv": csv_text(comparison, shown),
+        "csv_address": csv_address(comparison, shown),
+        "csv_name": csv_name(comparison),
+        "left_out": [
+            (comparison.label(method["name"]), cut(method["reason"], 300))
+            for method in comparison.methods
+            if method["status"] == "left out"
+        ],
     }
 
 
@@ -104,14 +131,14 @@ def _board_row(
     comparison: Comparison, method: Method, scale: charts.Scale, threshold: float | None
 ) -> View:
     label, kind = comparison.label(method["name"]), comparison.kind(method)
-    value, ends = number(method["difference"]), pair(method["difference_interval"])
+    value, ends = number(method["gain"]), pair(method["gain_interval"])
     forest = None
     if method["role"] == "reference":
         forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
     elif value is not None and method["status"] != "failed":
-        said = f"{label}: {points(value, unit=True)}, interval {interval(ends, points)}"
+        within = f", interval {interval(ends, points)}" if ends else ""
+        said = f"{label}: gain {points(value, unit=True)}{within}"
         forest = charts.forest(scale, value, ends, kind, said, threshold)
-    planned = len(comparison["folds"]) or method["folds_done"]
     return {
         "label": label,
         "role": method["role"],
@@ -119,29 +146,29 @@ def _board_row(
         "reason": cut(method["reason"], 400),
         "recommended": bool(method["recommended"]),
         "interval": interval(method["interval"]),
-        "difference": points(value),
-        "difference_interval": interval(ends, points),
+        "gain": points(value),
+        "gain_interval": interval(ends, points),
         "kind": kind,
         "forest": forest,
-        "folds": f"{method['folds_done']:,} of {planned:,}",
+        "folds": comparison.folds_said(method),
         "fit": seconds(method["fit_seconds"]),
         "mb": megabytes(method["peak_mb"]),
         "not_converged": method["not_converged"] or 0,
-        "sort": {"label": label.casefold()} | sort_keys(method, "difference", "folds", "fit", "mb"),
+        "sort": {"label": label.casefold()} | sort_keys(method, "gain", "folds", "fit", "mb"),
     }
 
 
-def _difference_scale(methods: list[Method]) -> charts.Scale:
-    values = [end for method in methods for end in pair(method["difference_interval"]) or ()]
-    means = [number(method["difference"]) for method in methods]
+def _gain_scale(methods: list[Method]) -> charts.Scale:
+    values = [end for method in methods for end in pair(method["gain_interval"]) or ()]
+    means = [number(method["gain"]) for method in methods]
     return charts.difference_scale(values + [mean for mean in means if mean is not None])
 
 
 def _smallest_gain(comparison: Comparison) -> float | None:
-    """The difference that a recommendation needs: relative to the reference's error."""
+    """The gain that a recommendation needs: relative to the reference's error."""
     reference, gain = comparison.reference, number(comparison.protocol["min_gain"])
     error = number(reference["error"]) if reference else None
-    return None if gain is None or error is None else comparison.sense * gain * error
+    return None if gain is None or error is None else gain * error
 
 
 def sort_keys(method: Method, *names: str) -> dict[str, str]:
@@ -162,6 +189,7 @@ def cost_view(comparison: Comparison) -> View:
         return {"empty": "No method finished a fold, so there are no costs."}
     return {
         "rows": [_cost_row(comparison, method) for method in ran],
+        "planes": planes(comparison, ran),
         "curves": curves,
         "total": seconds(comparison["seconds"]).replace(NONE, ""),
     }
@@ -198,12 +226,116 @@ def _cost_row(comparison: Comparison, method: Method) -> View:
         "label": label,
         "role": method["role"],
         **{key: seconds(method[_KEYS[key]]) for key in ("tune", "fit", "predict")},
+        "each": NONE
+        if (cost := predict_cost(comparison, method)) is None
+        else significant(cost, 2),
         "mb": megabytes(method["peak_mb"]),
         "k": " to ".join(dict.fromkeys(str(end) for end in (min(ks), max(ks)))) if ks else NONE,
         "settings": _counted(settings),
         "warnings": _counted(warned),
-        "sort": {"label": label.casefold()} | sort_keys(method, "tune", "fit", "predict", "mb"),
+        "sort": {"label": label.casefold(), "each": "" if cost is None else repr(cost)}
+        | sort_keys(method, "tune", "fit", "predict", "mb"),
     }
+
+
+# Error against cost
+
+
+def planes(comparison: Comparison, methods: list[Method]) -> list[View]:
+    """Errors against the seconds of a fit, and against what the prediction of a row takes."""
+    # The best plain distance is one of the plain ones, which are drawn.
+    plain = any(method["role"] == "baseline" for method in methods)
+    drawn = [method for method in methods if not (plain and method["role"] == "reference")]
+    kinds: list[tuple[str, str, Callable[[Method], float | None]]] = [
+        ("Fit", "s", lambda method: number(method["fit_seconds"])),
+        ("Predict a row", "µs", lambda method: predict_cost(comparison, method)),
+    ]
+    found = [_plane(comparison, drawn[:LEARNERS], *kind) for kind in kinds]
+    return [view for view in found if view is not None]
+
+
+def _plane(
+    comparison: Comparison,
+    methods: list[Method],
+    title: str,
+    unit: str,
+    cost: Callable[[Method], float | None],
+) -> View | None:
+    known = [
+        (method, spent, error)
+        for method in methods
+        if (spent := cost(method)) and spent > 0 and (error := number(method["error"])) is not None
+    ]
+    if len(known) < 2:
+        return None
+    distances = [(spent, error) for m, spent, error in known if m["role"] != "context"]
+    front = pareto(distances)
+    # What is far worse than the reference would squeeze the others; it stands at the edge.
+    reference = comparison.reference and number(comparison.reference["error"])
+    errors = [error for _, _, error in known]
+    limit = max(3 * (reference or max(errors)), 2.5 * min(errors))
+    within = [error for error in errors if error <= limit] or errors
+    low, high = min(within), max(within)
+    pad = max(0.12 * (high - low), 0.005)
+    up = charts.Scale(max(0.0, low - pad), high + pad)
+    powers = [math.log10(spent) for _, spent, _ in known]
+    across = charts.Scale(min(powers) - 0.25, max(powers) + 0.25)
+    marks, edge = [], []
+    for (method, spent, error), power in zip(known, powers, strict=True):
+        label, role = comparison.label(method["name"]), method["role"]
+        outside = error > up.high
+        edge += [label] if outside else []
+        marks.append(
+            charts.Mark(
+                power,
+                min(error, up.high),
+                cut(label, 24) + (f" {percent(error)} ↑" if outside else ""),
+                f"{role} outside" if outside else role,
+                f"{label}: {percent(error)}, {significant(spent, 2)} {unit}",
+                role != "context" and (spent, error) in front,
+            )
+        )
+    names = [comparison.label(m["name"]) for m, s, e in known if (s, e) in front]
+    said = f"{comparison.measure} against cost ({title}, {unit}): {listed(names)} on the front"
+    return {
+        "title": title,
+        "unit": unit,
+        "svg": charts.plane(across, up, marks, _powers(across), said),
+        "front": listed(
+            [
+                comparison.label(m["name"])
+                for m, s, e in sorted(known, key=lambda one: one[1])
+                if m["role"] != "context" and (s, e) in front
+            ]
+        ),
+        "edge": listed(edge),
+    }
+
+
+def pareto(points_: list[tuple[float, float]]) -> set[tuple[float, float]]:
+    """Those of which no other has less of one and not more of the other.
+
+    >>> sorted(pareto([(1, 5), (2, 3), (3, 4), (4, 1), (2, 9)]))
+    [(1, 5), (2, 3), (4, 1)]
+    """
+    front, least = set(), math.inf
+    for cost, error in sorted(points_):
+        if error < least:
+            front.add((cost, error))
+            least = error
+    return front
+
+
+def _powers(across: charts.Scale) -> list[tuple[float, str]]:
+    """Ticks at powers of ten; where there are fewer than two of them, at 2 and 5 times too."""
+    low, high = math.floor(across.low), math.ceil(across.high)
+    for steps in ((1,), (1, 3), (1, 2, 5)):
+        values = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+        found = [value for value in values if across.holds(math.log10(value))]
+        if len(found) >= 3:
+            break
+    thin = max(1, -(-len(found) // 6))
+    return [(math.log10(value), significant(value)) for value in found[::thin]]
 
 
 def _counted(found: Counter[str], limit: int = 3) -> list[View]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,7 @@ def forest(
     label: str,
     threshold: float | None = None,
 ) -> Markup:
-    """One difference with its interval; zero, and the gain that would count."""
+    """One gain with its interval; zero, and the gain that would count."""
     middle = 13.0
     # The lines reach beyond the chart; the cell cuts them, so that they join from row to row.
     pieces = [_vertical(scale, 0.0, "zero", -80, 106)]
@@ -121,7 +122,7 @@ def strip(
     kind: str,
     label: str,
 ) -> Markup:
-    """Fold differences, one line of dots per repeat; above them the mean and its interval."""
+    """Gains of folds, one line of dots per repeat; above them the mean and its interval."""
     top, lane_height = 18.0, 11.0
     height = top + lanes * lane_height + 2
     pieces = [
@@ -131,7 +132,7 @@ def strip(
     pieces.append(_vertical(scale, 0.0, "zero", 0, height))
     for dot in dots:
         y = top + (dot.lane + 0.5) * lane_height
-        side = "better" if dot.value < 0 else "worse" if dot.value > 0 else "even"
+        side = "better" if dot.value > 0 else "worse" if dot.value < 0 else "even"
         where = "" if scale.holds(dot.value) else " outside"
         pieces.append(
             tag(
@@ -198,6 +199,110 @@ def stacked(parts: Sequence[tuple[str, float]], label: str) -> Markup:
     return figure(pieces, 14, label, class_="stacked")
 
 
+def columns(counts: Sequence[float], label: str, *, rest: bool = False) -> Markup:
+    """Upright bars side by side; with ``rest`` the last one is paler, for what was left over."""
+    height, most = 40.0, max(counts, default=0.0) or 1.0
+    width = 100 / max(len(counts), 6)
+    pieces = []
+    for i, size in enumerate(counts):
+        tall = 0.0 if size <= 0 else max(1.0, height * size / most)
+        name = "bar rest" if rest and i == len(counts) - 1 else "bar"
+        place = {"x": f"{width * i:.2f}%", "width": f"{0.9 * width:.2f}%"}
+        pieces.append(tag("rect", class_=name, y=height - tall, height=tall, **place))
+    return figure(pieces, height, label, class_="columns-chart")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A method in a plane: where it lies, and how it is drawn and called."""
+
+    x: float
+    y: float
+    name: str
+    kind: str
+    tip: str
+    front: bool
+
+
+#: Height of a plane, where it begins and ends, and the width for which its labels are placed.
+_PLANE, _TOP, _BOTTOM, _NARROW = 330.0, 52.0, 292.0, 310.0
+_LINE, _LETTER = 13.0, 6.4
+
+
+def plane(
+    across: Scale, up: Scale, marks: Sequence[Mark], ticks: Sequence[tuple[float, str]], label: str
+) -> Markup:
+    """Methods by two numbers; those that none beats in both are joined."""
+
+    def height(value: float) -> float:
+        return _BOTTOM - (_BOTTOM - _TOP) * (up.percent(value) - MARGIN) / (100 - 2 * MARGIN)
+
+    pieces = []
+    for value in up.ticks(5):
+        y = height(value)
+        pieces.append(tag("line", class_="lane", x1="0", x2="100%", y1=y, y2=y))
+        text = f"{100 * value:.4g}\u00a0%"
+        pieces.append(tag("text", text, class_="tick-text start", x="0", y=y - 3))
+    for value, text in ticks:
+        x = across.at(value)
+        pieces.append(tag("line", class_="lane", x1=x, x2=x, y1=_TOP, y2=_BOTTOM + 5))
+        pieces.append(tag("text", text, class_="tick-text", x=x, y=_BOTTOM + 20))
+    front = sorted((mark for mark in marks if mark.front), key=lambda mark: mark.x)
+    for one, other in pairwise(front):
+        ends = {"x1": across.at(one.x), "x2": across.at(other.x)}
+        pieces.append(tag("line", class_="front", y1=height(one.y), y2=height(other.y), **ends))
+    places = [(across.percent(mark.x), height(mark.y)) for mark in marks]
+    for mark, (_, y) in zip(marks, places, strict=True):
+        name = f"spot {mark.kind}{' on-front' if mark.front else ''}"
+        at = {"cx": across.at(mark.x), "cy": y}
+        pieces.append(tag("circle", class_=name, r=5, data_tip=mark.tip, **at))
+    pieces += _labels(marks, places)
+    return figure(pieces, _PLANE, label, class_="plane")
+
+
+def _labels(marks: Sequence[Mark], places: Sequence[tuple[float, float]]) -> list[Markup]:
+    """A name beside each mark, up or down from it where another one is."""
+    dots = [(x * _NARROW / 100, y) for x, y in places]
+    taken = [(x - 6, x + 6, y - 6, y + 6) for x, y in dots]
+    pieces = []
+    order = sorted(range(len(marks)), key=lambda i: (not marks[i].front, places[i][1]))
+    for i in order:
+        (x, y), wide = dots[i], _LETTER * len(marks[i].name)
+        boxes = []
+        for step in (0, -1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7, -8, 8):
+            base = y + 4 + step * _LINE
+            starts = [x + 9, x - 9 - wide]
+            if step:  # above or below, as far to one side as need be
+                starts.append(min(max(x - wide / 2, 0.0), max(_NARROW - wide, 0.0)))
+            boxes += [
+                (low, low + wide, base - 10, base + 3)
+                for low in starts
+                if low >= 0 and low + wide <= _NARROW + 1 and 12 <= base <= _BOTTOM + 2
+            ]
+        free = (box for box in boxes if not any(_meet(box, other) for other in taken))
+        found = next(free, boxes[0] if boxes else None)
+        if found is None:  # its tip and the table name it
+            continue
+        taken.append(found)
+        base, left = found[3] - 3, found[1] < x
+        start = found[1] - x if left else found[0] - x
+        name = f"spot-name{' end' if left else ''}{' on-front' if marks[i].front else ''}"
+        pieces_here = [tag("text", marks[i].name, class_=name, x=start)]
+        away = y - base  # from the name up or down to its mark
+        if abs(away + 4) > 1:
+            reach = min(max(0.0, found[0] - x + 4), found[1] - x - 4)
+            ends = {"x1": 0.0, "x2": reach, "y1": away, "y2": 2.0 if away > 0 else -10.0}
+            pieces_here.insert(0, tag("line", class_="leader", **ends))
+        at = {"x": f"{places[i][0]:.2f}%", "y": base}
+        pieces.append(tag("svg", *pieces_here, class_="spill", **at))
+    return pieces
+
+
+def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    across = one[0] < other[1] and other[0] < one[1]
+    return across and one[2] < other[3] and other[2] < one[3]
+
+
 def sparkline(values: Sequence[float], label: str, most: int = 120) -> Markup:
     """A line through the values, the last one marked."""
     step = max(1, -(-len(values) // most))
@@ -226,12 +331,15 @@ SHAPES = (
     "m-1.1-3.4h2.2v2.3h2.3v2.2h-2.3v2.3h-2.2v-2.3h-2.3v-2.2h2.3z",
 )
 COLORS = 10
+#: The code of what has no colour of its own.
+REST = -1
 
 
 def marker(code: int, x: float, y: float, index: int | None = None, wrong: bool = False) -> Markup:
     """The mark of a class: its colour, and after ten classes another shape."""
-    shape = SHAPES[code // COLORS % len(SHAPES)]
-    name = f"c{code % COLORS}{' wrong' if wrong else ''}"
+    shape = "" if code == REST else SHAPES[code // COLORS % len(SHAPES)]
+    name = "none" if code == REST else f"c{code % COLORS}"
+    name += " wrong" if wrong else ""
     if not shape:
         return tag("circle", class_=name, cx=round(x, 1), cy=round(y, 1), r=3, data_i=index)
     return tag("path", class_=name, d=f"M{x:.1f} {y:.1f}{shape}", data_i=index)

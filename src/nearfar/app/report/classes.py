@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nearfar.app.compare.shown import PAIR_ROWS, confused_pairs
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.words import percent
@@ -14,6 +15,8 @@ from nearfar.app.report.words import percent
 View = dict[str, Any]
 
 CLASSES = 25
+PAIR_COLUMNS = 4
+ROW_NUMBERS = 200  # of a pair, written out
 
 
 def classes_view(comparison: Comparison) -> View:
@@ -50,7 +53,41 @@ def classes_view(comparison: Comparison) -> View:
         "rows": rows,
         "largest": largest,
         **_confusion(comparison, shown, true, after),
+        **_pairs(comparison, sizes, true, before if others else None),
     }
+
+
+def _pairs(comparison: Comparison, sizes: Any, true: Any, before: Any) -> View:
+    """The classes that are confused most often, and their rows."""
+    columns, names = comparison.telling_columns(PAIR_COLUMNS), []
+    if comparison.shows_rows:
+        names = [comparison.column_name(comparison["rows"]["columns"][c]) for c in columns]
+    pairs = []
+    for pair in confused_pairs(comparison):
+        shown = pair.rows[:PAIR_ROWS]
+        others = [str(row) for row in pair.rows[PAIR_ROWS : PAIR_ROWS + ROW_NUMBERS]]
+        old = None if before is None else int(np.sum(before[true == pair.label] == pair.taken_for))
+        pairs.append(
+            {
+                "label": comparison.class_name(pair.label),
+                "taken_for": comparison.class_name(pair.taken_for),
+                "n": f"{len(pair.rows):,}",
+                "of": f"{int(sizes[pair.label]):,}",
+                "before": "" if old is None else f"{old:,}",
+                "rows": [
+                    {
+                        "row": comparison.row_name(row) or row,
+                        "label": comparison.class_name(pair.label),
+                        "values": comparison.row_values(row, columns) or [""] * len(names),
+                        "image": comparison.row_image(row),
+                    }
+                    for row in shown
+                ],
+                "others": ", ".join(others),
+                "more": max(0, len(pair.rows) - PAIR_ROWS - len(others)),
+            }
+        )
+    return {"pairs": pairs, "pair_columns": names}
 
 
 def _codes(n_classes: int, *lists: Any) -> Any:

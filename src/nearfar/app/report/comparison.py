@@ -32,11 +32,6 @@ class Comparison(Document):
         return name[0].upper() + name[1:]
 
     @property
-    def sense(self) -> int:
-        """1 where larger numbers are better, as shares kept are; -1 for errors."""
-        return 1 if self.document["kind"] == "embeddings" else -1
-
-    @property
     def inside(self) -> str:
         """Where the method is chosen."""
         return f"the training {self.noun}s" if self.fixed else "each fold"
@@ -47,11 +42,19 @@ class Comparison(Document):
         return f"{self.confidence} interval {text}" if text else "no interval yet"
 
     def kind(self, method: Method) -> str:
-        """What the interval of a difference says: better, worse or unclear."""
-        ends = pair(method["difference_interval"])
+        """What the interval of a gain says: better, worse or unclear."""
+        ends = pair(method["gain_interval"])
         if ends is None or ends[0] <= 0 <= ends[1]:
             return "unclear"
-        return "better" if ends[0] * self.sense > 0 else "worse"
+        return "better" if ends[0] > 0 else "worse"
+
+    def folds_said(self, method: Method) -> str:
+        """How many folds the numbers of a method rest on, of those planned."""
+        used, common = method["folds_used"] or 0, self.document["common_folds"]
+        planned = len(self.document["folds"]) or used
+        done = {result["fold"] for result in method["results"]}
+        shared = common and used == len(common) < planned and done.issuperset(common)
+        return f"{used:,} common of {planned:,}" if shared else f"{used:,} of {planned:,}"
 
     def label(self, name: str) -> str:
         """How a method is called in the report."""

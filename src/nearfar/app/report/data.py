@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from statistics import median
 from typing import Any
 
 from nearfar.app.report import charts
+from nearfar.app.report.columns import columns_view
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.words import (
     NONE,
@@ -25,6 +27,7 @@ from nearfar.words import count, tested
 View = dict[str, Any]
 
 COUNTED = 12  # classes whose sizes are drawn
+BARS = 120  # of sizes of many classes
 LINES = 50
 FOLDS = 50
 ROW_NUMBERS = 20_000  # written out in all folds together
@@ -50,6 +53,8 @@ def data_view(comparison: Comparison) -> View:
         "facts": _known(facts),
         "classes": _class_sizes(comparison),
         "classes_more": max(0, len(data["class_counts"]) - COUNTED),
+        "all_sizes": _all_sizes(comparison),
+        "columns": columns_view(comparison),
         "features": listed([cut(name, 40) for name in data["features"]], 30),
         "n_features": len(data["features"]),
         "messages": cut_list(data["messages"], LINES),
@@ -75,6 +80,18 @@ def _class_sizes(comparison: Comparison) -> list[View]:
         row = {"name": name, "rows": f"{size:,.0f}", "share": percent(size / total)}
         rows.append(row | {"bar": charts.bar(size, largest, said)})
     return rows
+
+
+def _all_sizes(comparison: Comparison) -> View | None:
+    """The sizes of many classes side by side, the largest first."""
+    counts = sorted((number(size) or 0.0 for size in comparison.data["class_counts"]), reverse=True)
+    if len(counts) <= COUNTED:
+        return None
+    step = -(-len(counts) // BARS)
+    middle = median(counts)
+    words = f"{counts[0]:,.0f} in the largest, {middle:,.0f} in the middle one, {counts[-1]:,.0f}"
+    said = f"{words} in the smallest of {len(counts):,} classes"
+    return {"chart": charts.columns(counts[::step], f"Class sizes: {said}"), "said": said}
 
 
 def _known(facts: list[tuple[str, Any]]) -> list[tuple[str, str]]:

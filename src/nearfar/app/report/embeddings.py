@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearfar.app.report import charts
-from nearfar.app.report.answer import answer_view, difference_figure
+from nearfar.app.report.answer import answer_view, gain_figure
 from nearfar.app.report.board import LEARNERS, METHODS, board, sort_keys
 from nearfar.app.report.comparison import Comparison, Method
 from nearfar.app.report.data import data_view, protocol_view
@@ -46,7 +46,7 @@ def _answer(comparison: Comparison) -> View:
 
 
 def _figures(comparison: Comparison) -> list[View]:
-    """Up to four numbers: the best, PCA, the difference, and chance."""
+    """Up to four numbers: the best, PCA, the gain, and chance."""
     named = comparison.by_name.get(comparison["answer"]["method"])
     reference = comparison.reference
     figures = [
@@ -59,7 +59,7 @@ def _figures(comparison: Comparison) -> list[View]:
         if method is not None and number(method.get("kept")) is not None
     ]
     if named is not reference:
-        figures += difference_figure(comparison, named)
+        figures += gain_figure(comparison, named)
     chance = comparison.protocol["chance"]
     if number(chance) is not None:
         note = "what rows thrown at random would keep"
@@ -78,7 +78,7 @@ def leaderboard_view(comparison: Comparison) -> View:
     }
 
 
-def _cells(method: Method) -> View:
+def _cells(comparison: Comparison, method: Method) -> View:
     return {
         "setting": cut(method.get("setting"), 80),
         "kept": percent(method.get("kept")),

@@ -12,6 +12,7 @@ from nearfar.app.report.classes import classes_view
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.embeddings import embeddings_view
+from nearfar.app.report.groups import groups_view
 from nearfar.app.report.maps import maps_view
 from nearfar.app.report.neighbors import neighbors_view
 from nearfar.app.report.page import frame, render_page, write_page
@@ -100,6 +101,7 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "paired": paired_view(comparison),
         "neighbours": neighbors_view(comparison),
         "classes": classes_view(comparison),
+        "groups": groups_view(comparison),
         "maps": {} if picture else maps_view(comparison),
         "picture": picture,
         "weights": weights_view(comparison),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from nearfar.app.compare.shown import chosen_points, map_names
+from nearfar.app.compare.shown import chosen_points, confused_pairs, map_names
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.markup import Markup, script_json
@@ -14,6 +15,8 @@ from nearfar.app.report.words import cut, number, percent
 from nearfar.words import count
 
 LEGEND = 40
+# Where there are more classes than in the legend, so many have colours of their own.
+COLORED = charts.COLORS
 # Columns and characters that a hover shows, the first pair that fits into so many bytes.
 HOVER = ((8, 24), (6, 18), (4, 12), (2, 10))
 HOVER_BYTES = 900_000
@@ -31,13 +34,15 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
     chosen = chosen_points(comparison)
     classes = [comparison["maps"]["classes"][i] for i in chosen]
     predicted = {name: comparison.predicted(name) for name in names}
+    colors = _colors(comparison, classes)
     size = 220.0 if len(chosen) <= 100 else 300.0 if len(chosen) <= 600 else 400.0
     maps, hover_maps = [], []
     for position, name in enumerate(names):
         guesses = [predicted[name].get(rows[i]) for i in chosen]
         method = comparison.by_name.get(name, {})
         label = comparison.label(name)
-        marks = _marks(comparison["maps"]["methods"][name], chosen, classes, guesses, size)
+        places = comparison["maps"]["methods"][name]
+        marks = _marks(places, chosen, classes, guesses, colors, size)
         said = f"{label}: map of {count(len(marks), f'held-out {comparison.noun}')}"
         maps.append(
             {
@@ -56,27 +61,50 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         {
             "place": codes.index(code),
             "name": comparison.class_name(code),
-            "swatch": charts.swatch(_code(code)),
+            "swatch": charts.swatch(colors[code]),
         }
-        for code in order[:LEGEND]
+        for code in sorted(order, key=lambda code: (colors[code], code))
+        if colors[code] != charts.REST
     ]
+    rest = len(order) - len(legend)
     return {
         "rule": cut(comparison["maps"]["rule"], 300),
         "maps": maps,
         "left_out": len(comparison["maps"]["methods"]) - len(names),
         "legend": legend,
-        "legend_more": max(0, len(order) - LEGEND),
+        "legend_more": rest,
+        "rest_swatch": charts.swatch(charts.REST),
         "shown": len(chosen),
         "total": len(rows),
-        "cycled": max((_code(code) for code in order), default=0) >= charts.COLORS,
+        "cycled": not rest and max((_code(code) for code in order), default=0) >= charts.COLORS,
         "predictions": any(predicted.values()),
         "hidden": not comparison.shows_rows,
         "hover": _hover(comparison, [rows[i] for i in chosen], codes, classes, hover_maps),
     }
 
 
+def _colors(comparison: Comparison, classes: list[Any]) -> dict[Any, int]:
+    """The code that each class is drawn by; of many only the most confused have one of their own.
+
+    Then come the largest: with as many colours as classes nothing could be told apart.
+    """
+    sizes = Counter(code for code in classes if isinstance(code, int))
+    if len(sizes) <= LEGEND:
+        return {code: _code(code) for code in classes}
+    confused = Counter[int]()
+    for pair in confused_pairs(comparison):
+        confused.update({code: len(pair.rows) for code in (pair.label, pair.taken_for)})
+    first = sorted(sizes, key=lambda code: (-confused[code], -sizes[code], code))[:COLORED]
+    return dict.fromkeys(classes, charts.REST) | {code: i for i, code in enumerate(first)}
+
+
 def _marks(
-    places: dict[str, Any], chosen: list[int], classes: list[Any], guesses: list[Any], size: float
+    places: dict[str, Any],
+    chosen: list[int],
+    classes: list[Any],
+    guesses: list[Any],
+    colors: dict[Any, int],
+    size: float,
 ) -> list[Markup]:
     """One mark a point."""
     xs, ys = places.get("x") or [], places.get("y") or []
@@ -93,8 +121,10 @@ def _marks(
     marks = []
     for (index, _, _), (x, y) in zip(found, spots.tolist(), strict=True):
         wrong = guesses[index] is not None and guesses[index] != classes[index]
-        marks.append((wrong, charts.marker(_code(classes[index]), x, y, index, wrong)))
-    # Misclassified rows on top.
+        color = colors[classes[index]]
+        rank = (color != charts.REST, wrong)
+        marks.append((rank, charts.marker(color, x, y, index, wrong)))
+    # Rows with colours above those without, and misclassified ones on top.
     return [mark for _, mark in sorted(marks, key=lambda pair: pair[0])]
 
 

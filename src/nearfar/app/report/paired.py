@@ -1,4 +1,4 @@
-"""Differences to the reference, fold by fold."""
+"""Gains over the reference, fold by fold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LANES = 10
 def paired_view(comparison: Comparison) -> View:
     """A strip of dots for each learner."""
     if comparison.fixed:
-        return {"empty": "There is one test set and no folds; the leaderboard has the differences."}
+        return {"empty": "There is one test set and no folds; the leaderboard has the gains."}
     base = _reference_errors(comparison)
     found = [_paired_row(comparison, m, base) for m in comparison.learners[:LEARNERS]]
     rows = [row for row in found if row is not None]
@@ -68,15 +68,15 @@ def _paired_row(
         repeat = fold.get("repeat") or 0
         tip = (
             f"Repeat {repeat + 1}, fold {(fold.get('fold') or 0) + 1}: "
-            f"{points(error - other, unit=True)} ({percent(other)} → {percent(error)})"
+            f"{points(other - error, unit=True)} ({percent(other)} → {percent(error)})"
         )
-        dots.append(charts.Dot(error - other, repeat % LANES, tip))
+        dots.append(charts.Dot(other - error, repeat % LANES, tip))
     if not dots:
         return None
-    mean, ends = number(method["difference"]), pair(method["difference_interval"])
+    mean, ends = number(method["gain"]), pair(method["gain_interval"])
     if mean is None:
         mean = sum(dot.value for dot in dots) / len(dots)
-    better, worse = sum(dot.value < 0 for dot in dots), sum(dot.value > 0 for dot in dots)
+    better, worse = sum(dot.value > 0 for dot in dots), sum(dot.value < 0 for dot in dots)
     tally = f"better in {better}, worse in {worse} of {count(len(dots), 'fold')}"
     return {
         "label": label,

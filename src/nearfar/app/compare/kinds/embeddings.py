@@ -22,6 +22,7 @@ from nearfar.app.compare.embeddings import (
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import embedding_lines
 from nearfar.app.compare.methods import Method
+from nearfar.app.compare.profile import profile
 from nearfar.app.compare.ranking import Ranking
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import Scheme, make_unlabelled_scheme
@@ -45,13 +46,15 @@ class EmbeddingKind(Kind):
     def read(self) -> None:
         """The table; its labels, if it has any, colour the pictures and do nothing else."""
         asked = self.question
-        for name in ("groups", "time", "test", "scoring", "tuning"):
+        for name in ("groups", "time", "test", "report_by", "scoring", "tuning"):
             if getattr(asked, name) is None:
                 continue
             if not asked.from_file:
                 raise ValueError(f"{name} needs labels, and y is None.")
-            hint = " To leave its column out, use --drop." if name in ("groups", "time") else ""
-            raise ValueError(f"--{name} needs labels, and --unlabelled compares without.{hint}")
+            column = name in ("groups", "time", "report_by")
+            hint = " To leave its column out, use --drop." if column else ""
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} needs labels, and --unlabelled compares without.{hint}")
         self._read_given()
 
     def prepare(self) -> None:
@@ -171,6 +174,11 @@ class EmbeddingKind(Kind):
         known |= {"class_counts": [], "target": None, "messages": self.messages}
         known |= {"groups": None, "time": None}
         known["dropped"] = [list(pair) for pair in self._dropped()]
+        asked = self.question
+        if self.table.image_shape is None:
+            known["profile"] = profile(
+                self.rows, self.columns, show_values=asked.show_rows, seed=asked.random_state
+            )
         return known
 
     def _dropped(self) -> list[tuple[str, str]]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nearfar.app.compare.answer import Answer
+from nearfar.app.compare.by_group import (
+    errors_by_group,
+    group_names,
+    group_notes,
+    reported_values,
+)
 from nearfar.app.compare.document import contents, describe, kept_weights
 from nearfar.app.compare.folds import Problem
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
 from nearfar.app.compare.methods import Method, baselines, context_methods, learners, reduced
+from nearfar.app.compare.profile import profile
 from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
 from nearfar.app.compare.splits import Scheme, make_scheme
 from nearfar.app.compare.summary import Summary
@@ -29,6 +37,8 @@ class RowKind(Kind):
     """Distances of rows, by the errors of their nearest neighbours."""
 
     problem: Problem
+    #: What errors are reported by: its name, values, and whether it is a column.
+    reported: tuple[str, Any, bool] | None
 
     def read(self) -> None:
         """The table, and that of a fixed test set."""
@@ -43,6 +53,7 @@ class RowKind(Kind):
 
     def prepare(self) -> None:
         """Columns, labels, and the measure of errors."""
+        self.reported = reported_values(self.question, self.table, self.test)
         self._choose_columns()
         noun = self.table.noun
         labels = all_labels(self.table, self.test)
@@ -76,6 +87,9 @@ class RowKind(Kind):
 
     def _choose_columns(self) -> None:
         self.keep, self.drop = self.question.keep, self.question.drop
+        by = self.reported[0] if self.reported is not None and self.reported[2] else None
+        if by is not None and by not in self.drop:
+            self.drop = [*self.drop, by]
         self.columns = choose_columns(
             self.table.X,
             feature_names=self.table.feature_names,
@@ -83,6 +97,12 @@ class RowKind(Kind):
             drop=self.drop,
             show_cells=self.question.show_rows,
         )
+        if by is not None:
+            dropped = [
+                (name, "errors are reported by it" if name == by else why)
+                for name, why in self.columns.dropped
+            ]
+            self.columns = replace(self.columns, dropped=tuple(dropped))
 
     def _inputs(self) -> tuple[Any, Any]:
         """All rows, those of the test set last, and the first step of every chain."""
@@ -142,7 +162,16 @@ class RowKind(Kind):
             names = self.problem.classes.tolist()
         texts = [str(name) for name in names]
         known = describe(self.table, self.test, self.columns, texts, self.problem.codes)
-        return known | {"unit": self.problem.noun}
+        return known | {"unit": self.problem.noun, "profile": self._profile()}
+
+    def _profile(self) -> dict[str, Any] | None:
+        """What the columns hold; of images nothing, whose columns are pixels."""
+        if self.table.image_shape is not None:
+            return None
+        asked = self.question
+        return profile(
+            self.problem.X, self.columns, show_values=asked.show_rows, seed=asked.random_state
+        )
 
     def notes(self, scheme: Scheme) -> list[str]:
         """What an error is, and what was found of the folds."""
@@ -191,7 +220,20 @@ class RowKind(Kind):
         }
         if self.question.show_rows:
             shown |= self._contents(document | shown)
-        return shown
+        return shown | self._by_group(document)
+
+    def _by_group(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Errors by group, where they are asked for, and what the answer has to say of them."""
+        if self.reported is None:
+            return {"by_group": None}
+        name, values, _ = self.reported
+        found = errors_by_group(document, name, group_names(values.tolist()))
+        answer = document["answer"]
+        if answer["verdict"] != "use" or found["method"] is None:
+            return {"by_group": found}
+        labels = {method["name"]: method["label"] for method in document["methods"]}
+        notes = group_notes(found, labels[found["method"]], self.problem.noun)
+        return {"by_group": found, "answer": answer | {"notes": [*notes, *answer["notes"]]}}
 
     def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
         return contents(document, self.problem.X, self.columns, self.table.image_shape)

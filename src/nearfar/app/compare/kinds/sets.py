@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from nearfar.app.compare.answer import Answer, Row
 from nearfar.app.compare.kinds.rows import RowKind, cuts
 from nearfar.app.compare.methods import Method
+from nearfar.app.compare.profile import profile
 from nearfar.app.compare.set_methods import plain_setting, set_baselines, set_context, set_learners
 from nearfar.app.compare.set_pictures import picture_of_sets
 from nearfar.app.compare.shared_pairs import SharedPairs
@@ -123,6 +124,14 @@ class SetKind(RowKind):
             "of": f" of {range_} vectors ({n_vectors:,} in all)",
             "facts": [["Vectors", f"{n_vectors:,}"], ["Of a set", range_]],
         }
+
+    def _profile(self) -> dict[str, Any] | None:
+        """What the features of the vectors hold."""
+        asked = self.question
+        found = profile(
+            self.problem.X.X, self.columns, show_values=asked.show_rows, seed=asked.random_state
+        )
+        return found | {"unit": "vector"}
 
     def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
         """As of rows, and a picture of the sets."""
