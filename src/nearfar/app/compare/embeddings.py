@@ -23,6 +23,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Method, Role, Scale, Setting, by_name, label_of, of_rows
+from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
@@ -239,7 +240,7 @@ class Embeddings:
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
-        return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
 
     def inputs(self, train: Indices, test: Indices) -> tuple[Matrix, Matrix]:
         """Both parts as numbers, prepared by what the training rows tell."""

@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.shared_embeddings import SharedEmbeddings
 from nearfar.app.compare.splits import Tuning, inner_splits
+from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices
 from nearfar.base.voter import vote, vote_shares
 from nearfar.evaluation.measures import Measure
@@ -79,7 +80,7 @@ class Problem:
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
-        return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
 
     def labels(self, rows: Indices) -> NDArray[Any]:
         """Their labels, as the user gave them."""

@@ -32,11 +32,13 @@ def colour_column(table: Table, color: Any) -> Found:
         else:
             names = list(table.feature_names or [])
         if color not in names:
+            if color in table.others:
+                return table.others[color], color, None
             if color in (table.target, "y", "target", "labels") and table.y is not None:
                 return table.y, color, None
             raise ValueError(
                 f"color={color!r}: there is no such column.{did_you_mean(color, names)} "
-                f"It has {listed(names) or 'no names'}."
+                f"It has {listed([*names, *table.others]) or 'no names'}."
             )
         place = names.index(color)
         column = table.X.iloc[:, place] if hasattr(table.X, "iloc") else table.X[:, place]

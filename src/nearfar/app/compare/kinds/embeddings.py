@@ -27,7 +27,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import Scheme, make_unlabelled_scheme
 from nearfar.app.tables import traps
 from nearfar.app.tables.colours import colour_column, colours, set_aside
-from nearfar.app.tables.columns import Columns, choose_columns
+from nearfar.app.tables.columns import Columns, as_floats, choose_columns
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Matrix
 from nearfar.summaries.neighbor_graph import distinct_rows
@@ -149,7 +149,7 @@ class EmbeddingKind(Kind):
                 "nothing, and there is nothing to choose."
             )
             found.append(Trap("dimensions", text))
-        spreads: NDArray[np.float64] = self.inputs.var(axis=0)
+        spreads: NDArray[np.float64] = self.inputs.var(axis=0, dtype=np.float64)
         if isinstance(self.problem.scaler, str) and p > 1 and spreads.max() > 0.9 * spreads.sum():
             origins = columns.origins(columns.preprocessor()) if not columns.categorical else None
             which = int(spreads.argmax())
@@ -168,7 +168,11 @@ class EmbeddingKind(Kind):
         """What is known of the data; labels are not."""
         none = np.zeros(len(self.inputs), dtype=np.intp)
         known = describe(self.table, None, self.columns, [], none)
-        known |= {"class_counts": [], "target": None, "messages": self.messages}
+        known |= {
+            "class_counts": [],
+            "target": None,
+            "messages": [*self.messages, *self.columns.notes],
+        }
         known |= {"groups": None, "time": None}
         known["dropped"] = [list(pair) for pair in self._dropped()]
         return known
@@ -249,7 +253,7 @@ def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:
         )
     prepare = columns.preprocessor()
     made = rows if isinstance(prepare, str) else prepare.fit_transform(rows)
-    inputs = np.asarray(made, dtype=np.float64)
+    inputs = as_floats(np.asarray(made))
     distinct = len(distinct_rows(inputs)[0])
     if distinct == 1:
         raise ValueError("All rows are equal: none has neighbours that an embedding could keep.")

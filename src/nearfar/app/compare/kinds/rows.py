@@ -191,7 +191,7 @@ class RowKind(Kind):
         return shown
 
     def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
-        return contents(document, self.problem.X, self.columns, self.table.image_shape)
+        return contents(document, self.problem.X, self.columns, self.table)
 
 
 def cuts(scheme: Scheme) -> list[tuple[Any, Any]]:
