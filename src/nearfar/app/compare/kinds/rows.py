@@ -116,7 +116,9 @@ class RowKind(Kind):
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the class, small classes, numbers of rows."""
         problem = self.problem
-        found = traps.duplicates(problem.X, problem.codes, cuts(scheme))
+        same = traps.same_rows(problem.X)
+        found = traps.duplicates(problem.X, problem.codes, cuts(scheme), same=same)
+        found += traps.near_copies(problem.X, cuts(scheme), same=same)
         found += traps.telling_columns(problem.X, self.columns, problem.codes)
         found += self._class_warnings(scheme)
         if not hasattr(problem.X, "iloc"):
