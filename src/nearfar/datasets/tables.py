@@ -64,7 +64,10 @@ _ABOUT_X = ("feature_names", "target_names", "image_shape")
 #: Names that say which option a key, or a column, is made for.
 _MADE_FOR = {
     "target": {"target", "targets", "label", "labels", "class", "classes"},
-    "groups": {"group", "groups", "speaker", "subject", "patient", "participant", "person", "user"},
+    "groups": {
+        *("group", "groups", "speaker", "subject", "patient", "participant", "person", "user"),
+        *("family", "session", "batch", "site", "recording"),
+    },
     "time": {"time", "times", "date", "dates", "datetime", "timestamp", "day"},
     "id": {"id", "ids", "key", "uuid", "guid"},
 }

@@ -148,3 +148,27 @@ def test_float16_is_compared_as_float32(labelled):
     ]
     name = "error" if labelled else tables[0].columns[1]
     assert tables[0][name].tolist() == tables[1][name].tolist()
+
+
+def test_a_test_file_has_its_vectors_too(here, capsys):
+    words = ["--test", "a.csv", "--id", "id", *QUICK[2:]]
+    assert run("compare", "a.parquet", *words, "--json", "all.json") == 0
+    assert json.loads((here / "all.json").read_text())["data"]["n_rows"] == 2 * N
+
+
+def test_a_folder_of_parquet_files_is_compared(here, capsys):
+    (here / "parts").mkdir()
+    frame = pd.read_parquet("a.parquet")
+    for part in range(3):
+        frame[part::3].to_parquet(here / "parts" / f"{part}.parquet")
+    assert run("compare", "parts", *QUICK, "--json", "all.json") == 0
+    assert json.loads((here / "all.json").read_text())["data"]["n_rows"] == N
+
+
+def test_near_copies_are_said_before_the_run(here, capsys):
+    twice = np.vstack([X, X + 1e-6 * RNG.normal(size=X.shape)])
+    np.savez("a.npz", X=twice, y=np.tile(Y, 2))
+    assert run("compare", "a.npz", *QUICK) == 0
+    out = capsys.readouterr().out
+    assert "nearly exact copy among their training rows" in out
+    assert "See the warnings first" in out

@@ -316,7 +316,7 @@ def test_near_copies_in_other_folds_are_counted(as_frame):
         fold[test] = k
     across = [i for i in range(20) if fold[i] != fold[i + 20]]
     [trap] = traps.near_copies(pd.DataFrame(X) if as_frame else X, folds)
-    assert trap.kind == "near copies"
+    assert trap.kind == "duplicates"
     assert trap.text.startswith(f"{2 * len(across)} of 400 tested rows have a nearly exact copy")
     assert f"rows {across[0]} ≈ {across[0] + 20}," in trap.text and "--groups" in trap.text
 

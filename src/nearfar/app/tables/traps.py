@@ -633,7 +633,7 @@ def near_copies(
     chance = (n_wider - n_near) / (_NEAR_WIDER - 1)
     if len(pairs) <= chance + 3 * np.sqrt(chance):
         return []
-    return [Trap("near copies", _near_text(pairs, len(looked), len(tested), noun))]
+    return [Trap("duplicates", _near_text(pairs, len(looked), len(tested), noun))]
 
 
 def _across(
