@@ -6,6 +6,7 @@ One such column is what a table of embeddings consists of; the others say someth
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -158,7 +159,8 @@ def _are_vectors(column: Any) -> bool:
     if isinstance(cells[0], str):
         # "..." is what NumPy writes of a long vector; that it cannot be read is said later.
         bracketed = all(isinstance(cell, str) and _BRACKETS.fullmatch(cell) for cell in cells)
-        return bracketed and bool(_parsed(cells[0].replace("...", " ")))
+        first = cells[0].replace("...", " ")
+        return bracketed and len(_parsed(first)) == max(1, _length(first))
     return all(isinstance(cell, list | tuple | np.ndarray) for cell in cells) and all(
         array.ndim == 1 and array.dtype.kind in "iuf" for array in map(_as_array, cells)
     )
@@ -171,11 +173,31 @@ def _as_array(cell: Any) -> NDArray[Any]:
         return np.array(None, dtype=object)
 
 
-def _parsed(cell: str) -> list[float] | None:
+def _parsed(cell: str) -> NDArray[np.float64]:
+    """The numbers in brackets, up to what is none."""
+    text = cell.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return np.empty(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of what it could not read
+        try:
+            return np.fromstring(text[1:-1].replace(",", " "), sep=" ")
+        except ValueError:
+            return np.empty(0)
+
+
+def _parsed_at_once(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """All numbers of some cells; fewer if something else is among them."""
+    arrow, compute = require("pyarrow", "app"), require("pyarrow.compute", "app")
+    texts = [cell.strip() for cell in cells]
+    if not all(text.startswith("[") and text.endswith("]") for text in texts):
+        return np.empty(0)
+    words = " ".join(text[1:-1] for text in texts).replace(",", " ").strip()
     try:
-        return [float(word) for word in cell.strip()[1:-1].replace(",", " ").split()]
-    except ValueError:
-        return None
+        split = compute.ascii_split_whitespace(arrow.array([words], arrow.large_string()))
+        return np.asarray(split.flatten().cast(arrow.float64()).to_numpy(zero_copy_only=False))
+    except arrow.ArrowException:
+        return np.empty(0)
 
 
 def _lengths(column: Any) -> NDArray[np.int64]:
@@ -227,9 +249,12 @@ def _of_arrow(column: Any, size: int) -> NDArray[Any]:
 
 def _of_text(cells: NDArray[Any], size: int, name: str, where: str) -> NDArray[np.float64]:
     found = np.empty((len(cells), size))
+    quick = [_parsed_at_once(cells[start : start + 256]) for start in range(0, len(cells), 256)]
+    if sum(map(len, quick)) == found.size:
+        return np.concatenate(quick).reshape(found.shape)
     for row, cell in enumerate(cells):
-        numbers = _parsed(cell) if _BRACKETS.fullmatch(cell) else None
-        if numbers is None or len(numbers) != size:
+        numbers = _parsed(cell)
+        if len(numbers) != size:
             cut = "..." in cell
             hint = " It was cut short when it was written: save the vectors as Parquet." * cut
             raise ValueError(
