@@ -23,6 +23,8 @@ from nearfar.words import count
 # pandas also reads "None" as missing, which would silently remove a class of that name.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
 _MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
+#: Thousands with points.
+_THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?"
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 
 
@@ -246,6 +248,9 @@ def _tidy_text(pd: Any, frame: Any, comma: bool, messages: list[str]) -> None:
         unknown = column == "?"
         marks += int(unknown.sum())
         column = column.mask(unknown | (column == ""))
+        if comma and column.str.fullmatch(_THOUSANDS).any():
+            frame[name] = column  # 1.234 is no 1.234 where 0,5 is a half
+            continue
         words = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
         rest = column.mask(words)
         numbers = pd.to_numeric(rest.str.replace(",", ".") if comma else rest, errors="coerce")

@@ -49,6 +49,7 @@ def read_sets(
     groups: str | None = None,
     drop: Sequence[str] = (),
     features: Sequence[str] | None = None,
+    vector: str | None = None,
     need_target: bool = True,
     min_vectors: int = 1,
 ) -> Table:
@@ -56,11 +57,12 @@ def read_sets(
 
     A long table (CSV, TSV, Parquet) has a row for each vector, and a column ``by`` that says to
     which set it belongs; the rows of a set need not follow one another, and sets come in the order
-    of their first rows. All other columns but those named here are features. An ``.npz`` file has
+    of their first rows. All other columns but those named here are features, or the one column of
+    lists of numbers. An ``.npz`` file has
     the arrays ``X`` (the vectors of all sets, one set after another) and ``offsets`` (where each
     set begins, and the number of vectors), and may have ``y`` or ``labels``, ``groups`` and
     ``names`` with a value for each set, and ``feature_names``. Parquet may also have a row for each
-    set and a column of lists, as :meth:`nearfar.Sets.save` writes it.
+    set and a column of lists of lists, as :meth:`nearfar.Sets.save` writes it.
 
     Parameters
     ----------
@@ -79,6 +81,8 @@ def read_sets(
         Columns that are no features.
     features : sequence of str, optional
         Of a long table, the columns that are features, in their order, and no others.
+    vector : str, optional
+        Of a long table, the column with a vector in each row; None takes the only one.
     need_target : bool, default=True
         Raise when there is no target, and leave out sets without one.
     min_vectors : int, default=1
@@ -104,10 +108,15 @@ def read_sets(
     if path is None:
         raise ValueError(f"--set-id {by}: the embedded set '{file.source}' holds rows, not sets.")
     asked = {"target": None if labels is not None else target, "groups": groups}
+    if vector is not None and (by is None or file.arrays is not None):
+        raise ValueError(
+            f"--vector {vector} is for tables with a row for each vector, and {path.name} has a "
+            "row for each set."
+        )
     if file.arrays is not None:
         table = _from_arrays(path.name, file.arrays, by, asked)
     elif by is not None:
-        table = _from_long(file, by, asked, drop, features, guess=labels is None)
+        table = _from_long(file, by, asked, drop, features, vector, guess=labels is None)
     elif file.holds_sets:
         table = _from_lists(path, asked)
     else:
@@ -128,7 +137,11 @@ def read_sets(
     take_groups(table, kept)
     _refuse_small(table, min_vectors)
     options: dict[str, Any] = {"by": by, "target": target, "labels": labels, "groups": groups}
-    options |= {"drop": list(drop) or None, "need_target": None if need_target else False}
+    options |= {
+        "vector": vector,
+        "drop": list(drop) or None,
+        "need_target": None if need_target else False,
+    }
     table.source = call_of(read_sets, file, options)
     return table
 
@@ -156,11 +169,22 @@ def _from_long(
     asked: dict[str, str | None],
     drop: Sequence[str],
     wanted: Sequence[str] | None,
+    vector: str | None,
     *,
     guess: bool,
 ) -> Table:
-    long = read_table(file, **asked, need_target=False, guess_target=guess)
+    long = read_table(file, **asked, vector=vector, need_target=False, guess_target=guess)
     frame, where = long.X, long.name
+    if not hasattr(frame, "columns"):  # vectors in one column; the others say nothing of them
+        frame = require("pandas", "app").DataFrame(long.X, columns=long.feature_names)
+        lacking = [name for name in (by, *drop) if name not in long.others]
+        if lacking:
+            raise ValueError(
+                f"--{'set-id' if lacking[0] == by else 'drop'} {lacking[0]}: {where} has no such "
+                f"column.{did_you_mean(lacking[0], long.others)} Beside the vectors it has "
+                f"{listed(long.others)}."
+            )
+        frame[by], drop = long.others[by], ()
     if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
         by = f"column {int(by)}"
     for option, name in (("--target", long.target), ("--groups", long.groups_name)):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,21 @@ from nearfar.datasets.delimited import (
     head_of,
     read_delimited,
     separator_of,
+)
+from nearfar.datasets.parquet_files import (
+    PARQUET,
+    is_list,
+    is_parquet,
+    read_arrow,
+    read_schema,
+)
+from nearfar.datasets.vector_columns import (
+    arrow_vectors,
+    as_vectors,
+    choose_vectors,
+    say_vectors,
+    vector_columns,
+    vector_names,
 )
 from nearfar.extras import require
 from nearfar.labels import is_na
@@ -43,9 +58,21 @@ _KEYS = {
     "y": ("y", "target", "labels"),
     "groups": ("groups",),
     "time": ("time",),
+    "id": (),
+}
+#: Keys that say something of X.
+_ABOUT_X = ("feature_names", "target_names", "image_shape")
+#: Names that say which option a key, or a column, is made for.
+_MADE_FOR = {
+    "target": {"target", "targets", "label", "labels", "class", "classes"},
+    "groups": {
+        *("group", "groups", "speaker", "subject", "patient", "participant", "person", "user"),
+        *("family", "session", "batch", "site", "recording"),
+    },
+    "time": {"time", "times", "date", "dates", "datetime", "timestamp", "day"},
+    "id": {"id", "ids", "key", "uuid", "guid"},
 }
 _TEXT = (".csv", ".tsv", ".txt")
-_PARQUET = (".parquet", ".pq")
 _ARRAYS = (".npy", ".npz")
 _ELSE = {
     ".xlsx": "Save the sheet as CSV first.",
@@ -70,7 +97,8 @@ class Table:
     name : str
         'wine', or the file's name.
     X : DataFrame, ndarray of shape (n_samples, n_features) or Sets
-        A DataFrame from CSV, TSV and Parquet, else an array of floats; or sets of vectors.
+        A DataFrame from CSV, TSV and Parquet, else an array of floats, as of a column of vectors;
+        or sets of vectors.
     y : ndarray of shape (n_samples,) or None
         Labels as they are in the file.
     target : str or None
@@ -79,6 +107,12 @@ class Table:
         The group of each row.
     time, time_name : ndarray of int64 or float64 and str, or None
         Numbers to sort the rows by; dates are microseconds since 1970.
+    ids, id_name : ndarray and str, or None
+        The id of each row, no two alike.
+    vector : str or None
+        The column whose vectors are X.
+    others : dict of ndarray
+        Columns beside a column of vectors, or keys of an .npz, that are not used.
     feature_names : list of str or None
         Names of an array's columns.
     class_names : list of str or None
@@ -99,6 +133,10 @@ class Table:
     groups_name: str | None = None
     time: NDArray[Any] | None = None
     time_name: str | None = None
+    ids: NDArray[Any] | None = None
+    id_name: str | None = None
+    vector: str | None = None
+    others: dict[str, NDArray[Any]] = field(default_factory=dict)
     feature_names: list[str] | None = None
     class_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
@@ -128,18 +166,14 @@ class DataFile:
 
     @cached_property
     def holds_sets(self) -> bool:
-        """Whether it says by itself that it holds sets: offsets, or a column of lists."""
+        """Whether it says by itself that it holds sets: offsets, or a column of lists of lists."""
         if self.arrays is not None:
             return "offsets" in self.arrays
-        if self.path is None or self.path.suffix.lower() not in _PARQUET:
+        if self.path is None or not is_parquet(self.path):
             return False
-        arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
-        try:
-            schema = parquet.read_schema(self.path)
-        except (OSError, arrow.ArrowException):
-            return False  # which the reader of tables says
         return any(
-            arrow.types.is_list(one.type) or arrow.types.is_large_list(one.type) for one in schema
+            is_list(one.type) and is_list(one.type.value_type)
+            for one in read_schema(self.path) or ()
         )
 
 
@@ -155,6 +189,8 @@ def read_table(
     labels: str | os.PathLike[str] | None = None,
     groups: str | None = None,
     time: str | None = None,
+    ids: str | None = None,
+    vector: str | Literal[False] | None = None,
     need_target: bool = True,
     guess_target: bool | None = None,
 ) -> Table:
@@ -163,16 +199,21 @@ def read_table(
     A text table may be separated by commas, semicolons or tabs (decimal commas go with the last
     two), and may lack a header. Its empty cells, "NA", "NaN", "null" and "?" are missing values.
 
-    An ``.npy`` file holds X. An ``.npz`` file has the keys ``X`` or ``data``; ``y``, ``target`` or
-    ``labels``; and optionally ``groups``, ``time``, ``feature_names``, ``target_names`` (of the
-    sorted labels) and ``image_shape``. X of shape (n, height, width) or (n, height, width, 3) holds
-    images. Pickled (object) arrays are never opened. NumPy files and embedded sets need no pandas.
+    A column of lists of numbers, all of one length, is taken for the vectors, and no other column
+    is then a feature: lists in Parquet, or "[0.1, 0.2]" in text. A folder of Parquet files is one
+    table, in the order of their names. float16 and float32 stay as they are.
+
+    An ``.npy`` file holds X; it is mapped into memory, not read. An ``.npz`` file has the keys
+    ``X`` or ``data``; ``y``, ``target`` or ``labels``; and optionally ``groups``, ``time``,
+    ``feature_names``, ``target_names`` (of the sorted labels) and ``image_shape``; keys that are
+    not used are named. X of shape (n, height, width) or (n, height, width, 3) holds images. Pickled
+    (object) arrays are never opened. NumPy files and embedded sets need no pandas.
 
     Parameters
     ----------
     source : str or path
-        A .csv, .tsv, .txt, .parquet, .npy or .npz file, or one of ``EMBEDDED``. A file of that
-        name goes before the embedded set.
+        A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of Parquet files, or one of
+        ``EMBEDDED``. A file of that name goes before the embedded set.
     target : str, optional
         Column, or key of an .npz, with the labels. None takes the one column named target, label,
         class or y, in capitals or not. In a file without header, columns are "column 0", "column
@@ -182,6 +223,11 @@ def read_table(
     groups, time : str, optional
         Columns (or keys) with the group of each row and with its time: numbers or dates. They are
         removed from X.
+    ids : str, optional
+        Column (or key) that names each row, no two alike; removed from X.
+    vector : str or False, optional
+        The column (or key of an .npz) with a vector in each row. None takes the only one; False
+        leaves it where it is.
     need_target : bool, default=True
         Raise when there is no target, and leave out rows without one. False keeps every row, and
         all columns that are not named here stay in X.
@@ -203,15 +249,19 @@ def read_table(
     file = as_file(source)
     path = file.path
     wanted = {"target": None if labels is not None else target, "groups": groups, "time": time}
+    wanted["id"] = ids
     if path is None:
-        table = _from_embedded(file.source, wanted)
+        table = _from_embedded(file.source, wanted | {"vector": vector or None})
     elif file.arrays is not None:
-        table = _from_arrays(path.name, file.arrays, wanted, path.name)
+        if vector and path.suffix.lower() == ".npy":
+            raise ValueError(f"--vector {vector}: {path.name} is one array, which has no columns.")
+        table = _from_arrays(path.name, file.arrays, wanted, vector or None)
     else:
         guess = need_target if guess_target is None else guess_target
         names = TARGET_NAMES if guess and labels is None else ()
-        table = _from_frame(path, wanted, names, need_target)
+        table = _from_frame(path, wanted, names, need_target, vector)
     options: dict[str, Any] = {"target": target, "labels": labels, "groups": groups, "time": time}
+    options |= {"ids": ids, "vector": vector}
     options |= {"need_target": None if need_target else False, "guess_target": guess_target}
     table.source = call_of(read_table, file, options)
     n = len(table.X)
@@ -232,6 +282,7 @@ def read_table(
         where = f"{table.name}: the time '{table.time_name}'"
         table.time = _as_time(table.time, where, kept, table.messages)
         table.messages.append(f"Time: '{table.time_name}'; not a feature.")
+    _take_ids(table, kept)
     return table
 
 
@@ -249,13 +300,17 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
     if text in EMBEDDED and not path.is_file():
         return None
     if path.is_dir():
-        raise ValueError(f"{text} is a directory; give one file of it.")
+        if not is_parquet(path):
+            raise ValueError(
+                f"{text} is a directory; give one file of it, or a folder of Parquet files."
+            )
+        return path
     if not path.exists():
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, [*near, *EMBEDDED])
         raise ValueError(f"There is no file {text}.{hint} Embedded sets: {', '.join(EMBEDDED)}.")
     suffix = path.suffix.lower()
-    if suffix not in (*_TEXT, *_PARQUET, *_ARRAYS):
+    if suffix not in (*_TEXT, *PARQUET, *_ARRAYS):
         known = "Known are .csv, .tsv, .txt, .parquet, .npy and .npz."
         hides = f" It hides the embedded set '{text}'." if text in EMBEDDED else ""
         what = f"the ending '{suffix}' is" if suffix else "a file name without ending is"
@@ -265,6 +320,8 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
 
 def _from_embedded(name: str, wanted: dict[str, str | None]) -> Table:
     for option, column in wanted.items():
+        if option == "vector" and column is not None:
+            raise ValueError(f"--vector {column}: the embedded set '{name}' has plain columns.")
         if column is not None and (option != "target" or column.lower() not in TARGET_NAMES):
             own = "has its own classes" if option == "target" else f"has no {option}"
             raise ValueError(f"--{option} {column}: the embedded set '{name}' {own}.")
@@ -291,12 +348,13 @@ def _read_arrays(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
                 raise ValueError("it does not start like one")
+            if file.peek(2)[:2] != b"PK":
+                # Of a large file only the rows that are used are read.
+                return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
             loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"X": loaded}
             return {key: loaded[key] for key in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
-        if "allow_pickle" in str(error):
+        if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise ValueError(
                 f"{path.name} holds an object array or a pickle. Pickles can run code and are not "
                 "opened; save numbers as floats and names with dtype=str."
@@ -305,17 +363,24 @@ def _read_arrays(path: Path) -> dict[str, Any]:
 
 
 def _from_arrays(
-    name: str, arrays: dict[str, Any], wanted: dict[str, str | None], where: str
+    where: str,
+    arrays: dict[str, Any],
+    wanted: dict[str, str | None],
+    vector: str | None,
 ) -> Table:
-    x, y = key_for(arrays, "X", None, where), key_for(arrays, "y", wanted["target"], where)
-    table = Table(name, None)
-    if x is None:
+    asked = {"X": vector, "y": wanted["target"]}
+    asked |= {role: wanted[role] for role in ("groups", "time", "id")}
+    found = {role: key_for(arrays, role, name, where) for role, name in asked.items()}
+    table = Table(where, None, messages=[])
+    _refuse_two_roles({"target" if role == "y" else role: key for role, key in found.items()})
+    if found["X"] is None:
         shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
         raise ValueError(
             f"{where} has no key 'X' or 'data'; its keys are: {shapes}. "
-            "Save it with numpy.savez(file, X=X, y=y)."
+            "Name the key of the rows with --vector, or save it with numpy.savez(file, X=X, y=y)."
         )
-    table.X, table.image_shape = _points(np.asarray(arrays[x]), where, table.messages)
+    x, y = found["X"], found["y"]
+    table.X, table.image_shape = _points(arrays[x], where, table.messages)
     n, p = table.X.shape
     if "image_shape" in arrays:
         table.image_shape = _image_shape(arrays["image_shape"], p, where)
@@ -324,11 +389,12 @@ def _from_arrays(
         table.y, table.target = one_a_row(arrays[y], y, n, where), y
     if "target_names" in arrays:
         table.class_names = as_strings(arrays["target_names"])
-    for role in ("groups", "time"):
-        key = key_for(arrays, role, wanted[role], where)
+    for role, side in (("groups", "groups"), ("time", "time"), ("id", "ids")):
+        key = found[role]
         if key is not None:
-            setattr(table, role, one_a_row(arrays[key], key, n, where))
+            setattr(table, side, one_a_row(arrays[key], key, n, where))
             setattr(table, f"{role}_name", key)
+    _say_unused(table, arrays, {key for key in found.values() if key is not None})
     return table
 
 
@@ -342,12 +408,58 @@ def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> lis
     return names
 
 
+def _say_unused(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
+    """Name the keys that were not used, with the options they look made for."""
+    n = len(table.X)
+    unused = [key for key in arrays if key not in used and key not in _ABOUT_X]
+    if not unused:
+        return
+    shown, rest = [], False
+    for key in unused:
+        shape = np.shape(arrays[key])
+        if shape not in ((n,), (n, 1)):
+            shown.append(f"'{key}' {shape}")
+            continue
+        table.others[key] = one_a_row(arrays[key], key, n, table.name)
+        option = made_for(key)
+        rest = rest or option is None
+        shown.append(f"'{key}'" + (f" (--{option} {key}?)" if option else ""))
+    what = "Keys that are not used" if len(unused) > 1 else "A key that is not used"
+    more = " What has a value for each row can be named with --target, --groups, --time or --id."
+    table.messages.append(f"{what}: {', '.join(shown)}.{more * rest}")
+
+
+def made_for(name: str) -> str | None:
+    """The option that a key or column looks made for, by its name.
+
+    >>> made_for("Speaker"), made_for("patient_id"), made_for("id"), made_for("height")
+    ('groups', 'groups', 'id', None)
+    """
+    words = [word for word in re.split(r"[^a-z]+", name.lower()) if word]
+    for option in ("groups", "target", "time", "id"):
+        if any(word in _MADE_FOR[option] for word in words):
+            return option
+    return None
+
+
+def _refuse_two_roles(used: dict[str, str | None]) -> None:
+    """Refuse one column for two purposes."""
+    seen: dict[str, str] = {}
+    for role, name in used.items():
+        if name is None:
+            continue
+        if name in seen:
+            both = f"the {seen[name]} and the {role}"
+            raise ValueError(f"Column '{name}' cannot be {both} at once.")
+        seen[name] = role
+
+
 def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
     """The key that plays a role."""
     if asked is not None and asked in arrays:
         return asked
     if asked is not None:
-        option = "target" if role == "y" else role
+        option = {"y": "target", "X": "vector"}.get(role, role)
         raise ValueError(
             f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
             f"It has {listed(arrays)}; {role} can be saved beside X in an .npz file."
@@ -356,7 +468,7 @@ def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) ->
     if len(keys) > 1:
         raise ValueError(
             f"{where} has several keys for {role}: {listed(keys)}. "
-            + ("Name one with --target." if role == "y" else "Keep one of them.")
+            + f"Name one with --{ {'y': 'target', 'X': 'vector'}.get(role, role) }."
         )
     return keys[0] if keys else None
 
@@ -379,7 +491,7 @@ def _points(
             f"shape {X.shape}. For a single feature use X.reshape(-1, 1)."
         )
     shape = X.shape[1:]
-    X = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+    X = X if X.dtype in (np.float16, np.float32) else X.astype(np.float64, copy=False)
     if 0 in shape:
         raise ValueError(f"{where}: X has shape {X.shape}, no columns.")
     if len(shape) == 1:
@@ -435,14 +547,20 @@ def as_strings(values: Any) -> list[str]:
 
 
 def _from_frame(
-    path: Path, wanted: dict[str, str | None], target_names: Sequence[str], need_target: bool
+    path: Path,
+    wanted: dict[str, str | None],
+    target_names: Sequence[str],
+    need_target: bool,
+    vector: str | Literal[False] | None,
 ) -> Table:
     messages: list[str] = []
-    if path.suffix.lower() in _PARQUET:
-        frame, repeated = _read_parquet(path, wanted, messages), set[str]()
+    repeated: set[str] = set()
+    if is_parquet(path):
+        frame, vectors, X = _read_parquet(path, wanted, messages, vector)
     else:
         frame, repeated = read_delimited(path, messages)
-    headerless = frame.columns[0] == "column 0"
+        frame, vectors, X = _take_vectors(frame, vector, path.name)
+    headerless = bool(len(frame.columns)) and frame.columns[0] == "column 0"
     for option, name in wanted.items():
         if name is None:
             continue
@@ -468,15 +586,19 @@ def _from_frame(
         if matches:
             column = matches[0]
             messages.append(f"Target: column '{column}', guessed from its name.")
-    used = {"target": column, "groups": wanted["groups"], "time": wanted["time"]}
-    for option in ("groups", "time"):
-        if column is not None and used[option] == column:
-            raise ValueError(f"Column '{column}' cannot be the target and the {option} at once.")
+    used = {"target": column, **{role: wanted[role] for role in ("groups", "time", "id")}}
+    _refuse_two_roles(used)
     frame = _leave_out_unnamed(frame, set(used.values()), messages)
-    vectors = {
-        role: None if name is None else np.asarray(frame[name]) for role, name in used.items()
-    }
-    X = frame.drop(columns=[name for name in used.values() if name is not None])
+    sides = {role: None if name is None else np.asarray(frame[name]) for role, name in used.items()}
+    rest = frame.drop(columns=[name for name in used.values() if name is not None])
+    others: dict[str, NDArray[Any]] = {}
+    if X is None:
+        X = rest
+    else:
+        others = {str(name): rest[name].to_numpy() for name in rest.columns}
+        messages.append(
+            say_vectors(vectors, X.shape[1], guessed=vector is None, others=list(others))
+        )
     if X.shape[1] == 0:
         raise ValueError(
             f"{path.name} has no column left for the features: it has only "
@@ -485,22 +607,55 @@ def _from_frame(
     return Table(
         path.name,
         X,
-        vectors["target"],
+        sides["target"],
         used["target"],
-        vectors["groups"],
+        sides["groups"],
         used["groups"],
-        vectors["time"],
+        sides["time"],
         used["time"],
+        sides["id"],
+        used["id"],
+        vector=vectors or None,
+        others=others,
+        feature_names=None if rest is X else vector_names(vectors, X.shape[1]),
         messages=messages,
     )
 
 
-def _read_parquet(path: Path, wanted: dict[str, str | None], messages: list[str]) -> Any:
-    pd = require("pandas", "app")
+def _take_vectors(
+    frame: Any, vector: str | Literal[False] | None, where: str
+) -> tuple[Any, str, NDArray[Any] | None]:
+    """A frame without its column of vectors, the name of that column, and the vectors."""
+    if vector is False:
+        return frame, "", None
+    columns = {name: frame[name] for name in vector_columns(frame)}
+    others = [name for name in frame.columns if name not in columns]
+    name = choose_vectors(columns, others, vector, where)
+    if name is None:
+        return frame, "", None
+    return frame.drop(columns=[name]), name, as_vectors(columns[name], name, where)
+
+
+def _read_parquet(
+    path: Path,
+    wanted: dict[str, str | None],
+    messages: list[str],
+    vector: str | Literal[False] | None = False,
+) -> tuple[Any, str, NDArray[Any] | None]:
+    """The frame, the name of its column of vectors, and the vectors; these two if there is one."""
+    require("pandas", "app")
     pa = require("pyarrow", "app")
+    table, name, X = read_arrow(path), None, None
+    if vector is not False:
+        columns = arrow_vectors(table)
+        others = [one for one in table.column_names if one not in columns]
+        name = choose_vectors(columns, others, vector, path.name)
+    if name is not None:
+        X = as_vectors(table[name], name, path.name)
+        table = table.drop_columns([name])
     try:
-        frame = pd.read_parquet(path, engine="pyarrow")
-    except (ValueError, OSError, TypeError, NotImplementedError, pa.ArrowException) as error:
+        frame = table.to_pandas()
+    except (ValueError, TypeError, NotImplementedError, pa.ArrowException) as error:
         raise ValueError(f"{path.name} is damaged or no Parquet file: {error}") from error
     if frame.columns.nlevels > 1:
         raise ValueError(f"{path.name} has column names of several levels; give them plain names.")
@@ -511,9 +666,9 @@ def _read_parquet(path: Path, wanted: dict[str, str | None], messages: list[str]
             messages.append(f"The index '{name}' is left out.")
     frame = frame.reset_index(drop=True)
     frame.columns = [str(name) for name in frame.columns]
-    if frame.shape[1] == 0:
+    if frame.shape[1] == 0 and X is None:
         raise ValueError(f"{path.name} has no columns.")
-    return frame
+    return frame, name or "", X
 
 
 def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) -> Any:
@@ -579,9 +734,10 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     framed = hasattr(table.X, "iloc")
     table.X = table.X.iloc[kept].reset_index(drop=True) if framed else table.X[kept]
     table.y = table.y[kept]
-    for role in ("groups", "time"):
+    for role in ("groups", "time", "ids"):
         if getattr(table, role) is not None:
             setattr(table, role, getattr(table, role)[kept])
+    table.others = {name: values[kept] for name, values in table.others.items()}
     return kept
 
 
@@ -642,6 +798,31 @@ def take_groups(table: Table, kept: NDArray[np.intp]) -> None:
     table.groups = tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
     n = len(np.unique(table.groups))
     table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
+
+
+def _take_ids(table: Table, kept: NDArray[np.intp]) -> None:
+    """Refuse ids with a gap or two alike, and say what they are."""
+    if table.ids is None:
+        return
+    missing = missing_among(table.ids)
+    if missing.any():
+        raise ValueError(
+            f"{table.name}: the id '{table.id_name}' is missing in "
+            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}); every "
+            "row needs its own."
+        )
+    table.ids = tidy_labels(table.ids)
+    if table.ids.dtype.kind == "O":
+        table.ids = table.ids.astype(str)
+    values, first, counts = np.unique(table.ids, return_index=True, return_counts=True)
+    if len(values) < len(table.ids):
+        again = int(np.argmax(counts))
+        second = np.flatnonzero(table.ids == values[again])[1]
+        raise ValueError(
+            f"{table.name}: the id '{table.id_name}' must be different in every row; "
+            f"'{values[again]}' stands in rows {kept[first[again]]} and {kept[second]}."
+        )
+    table.messages.append(f"Id: '{table.id_name}'; not a feature.")
 
 
 def _as_time(
@@ -729,8 +910,8 @@ def _read_labels(
                 f"{path.name} has no key 'y', 'target' or 'labels'; it has {listed(arrays)}."
             )
         return one_a_row(arrays[key], "labels" if key == "X" else key, n, path.name), path.name
-    if suffix in _PARQUET:
-        frame = _read_parquet(path, {"target": column}, messages)
+    if is_parquet(path):
+        frame, _, _ = _read_parquet(path, {"target": column}, messages)
         name = _label_column(list(frame.columns), column, path)
         return one_a_row(frame[name], name, n, path.name), path.name
     text = decode(path, messages)

@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 
-from nearfar.app.tables.columns import choose_columns
+from nearfar.app.tables.columns import choose_columns, columns_of
+from nearfar.datasets import read_table
 
 pd = pytest.importorskip("pandas")
 
@@ -60,7 +61,10 @@ DAYS = pd.date_range("2021-01-01", periods=N)
         (["x"] * N, "the same value in every row"),
         ([4.0] * N, "the same value in every row"),
         ([4.0, np.nan] * (N // 2), "one value only"),
-        ([[1, 2]] * N, "lists, not one value a row"),
+        ([["a", "b"]] * N, "lists, not one value a row"),
+        ([[1] * (i % 5) for i in range(N)], "lists, not one value a row"),
+        (["$1,200", "$95.50"] * (N // 2), None),
+        (["1,430", "2,500", "12"] * (N // 3), "'1,430' may be 1430 or 1.430; write it with"),
         (["oops", *map(str, X[1:, 1])], "numbers but for 1 cell such as 'oops' (row 0)"),
         (X[:, 1], None),  # measurements differ in every row
         (np.round(X[:, 1] * 3), None),
@@ -337,3 +341,183 @@ def test_a_reason_may_be_asked_not_to_quote_a_cell():
     assert "secret" in choose_columns(frame).dropped[0][1]
     reason = choose_columns(frame, show_cells=False).dropped[0][1]
     assert reason == "numbers but for 1 cell (first: row 0)"
+
+
+# Vectors in a column
+
+
+VECTORS = RNG.normal(size=(N, 4))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_column_of_vectors_is_what_is_used(dtype):
+    frame = pd.DataFrame({"text": TEXTS, "v": list(VECTORS.astype(dtype)), "n": X[:, 0]})
+    columns = choose_columns(frame)
+    assert columns.names == ("v 0", "v 1", "v 2", "v 3") and columns.vector == "v"
+    assert columns.dropped == (
+        ("text", "beside the vectors in 'v'"),
+        ("n", "beside the vectors in 'v'"),
+    )
+    assert columns.notes == ("Vectors: column 'v', 4 numbers a row, the only column of lists.",)
+    rows = columns.select(frame.iloc[5:])
+    assert rows.dtype == dtype
+    np.testing.assert_array_equal(rows, VECTORS[5:].astype(dtype))
+    assert columns.preprocessor() == "passthrough"
+
+
+def test_vectors_as_lists_and_as_text():
+    for cells in (VECTORS.tolist(), [str(row) for row in VECTORS.tolist()]):
+        frame = pd.DataFrame({"v": cells})
+        np.testing.assert_array_equal(choose_columns(frame).select(frame), VECTORS)
+
+
+def test_a_dropped_column_of_vectors_leaves_the_others():
+    frame = pd.DataFrame({"v": list(VECTORS), "n": X[:, 0]})
+    columns = choose_columns(frame, drop=["v"])
+    assert columns.names == ("n",) and columns.vector is None
+    assert choose_columns(frame, drop=["v 1", "n"]).names == ("v 0", "v 2", "v 3")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"keep": ["n"]}, "Column 'n' cannot be kept beside the vectors in 'v'; with drop 'v'"),
+        ({"drop": ["w"]}, "drop: there is no column 'w'"),
+    ],
+)
+def test_what_does_not_go_with_vectors(options, words):
+    frame = pd.DataFrame({"v": list(VECTORS), "n": X[:, 0]})
+    with pytest.raises(ValueError, match=words):
+        choose_columns(frame, **options)
+
+
+def test_bad_vectors_of_a_frame_are_named():
+    frame = pd.DataFrame({"v": list(VECTORS)})
+    columns = choose_columns(frame)
+    broken = frame.copy()
+    broken.at[3, "v"] = VECTORS[3, :2]
+    with pytest.raises(
+        ValueError, match="X: the vectors in column 'v' differ in length: row 3 has"
+    ):
+        columns.select(broken)
+    with pytest.raises(ValueError, match="X lacks 'v', the vectors. It has 'w'"):
+        columns.select(frame.rename(columns={"v": "w"}))
+    with pytest.raises(ValueError, match="several columns of vectors, 'v', 'w'; leave out"):
+        choose_columns(frame.assign(w=frame["v"]))
+    broken.at[3, "v"] = np.array([1, 2, np.inf, 4])
+    with pytest.raises(ValueError, match="Column 'v 2' is infinite in row 3"):
+        choose_columns(broken)
+
+
+# Arrays are not copied
+
+
+def test_floats_are_taken_as_they_are_and_never_copied(tmp_path):
+    for dtype in (np.float16, np.float32, np.float64):
+        np.save(tmp_path / "a.npy", VECTORS.astype(dtype))
+        mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+        rows = choose_columns(mapped).select(mapped)
+        assert rows.dtype == dtype and np.shares_memory(rows, mapped)
+
+
+def test_float16_that_sums_to_more_than_it_holds_is_finite():
+    rows = np.full((1000, 100), 6e4, np.float16)
+    assert not choose_columns(rows).missing
+    rows[999, 3] = np.nan
+    assert choose_columns(rows).missing
+    rows[998, 3] = np.inf
+    with pytest.raises(ValueError, match="Column 'column 3' is infinite in row 998"):
+        choose_columns(rows)
+
+
+def test_a_gap_in_a_column_that_is_dropped_is_none():
+    rows = np.ones((50, 3))
+    rows[7, 1] = np.nan
+    assert choose_columns(rows).missing and not choose_columns(rows, drop=["column 1"]).missing
+
+
+def test_float32_columns_of_a_frame_stay_so():
+    frame = pd.DataFrame(VECTORS.astype(np.float32), columns=list("abcd"))
+    assert set(choose_columns(frame).select(frame).dtypes) == {np.dtype(np.float32)}
+    mixed = frame.assign(a=VECTORS[:, 0])
+    assert set(choose_columns(mixed).select(mixed).dtypes) == {np.dtype(np.float64)}
+
+
+# Numbers as people write them
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["$1,200", "$95.50", "-$3"], [1200, 95.5, -3]),
+        (["$1,200", "$2,300", "$950"], [1200, 2300, 950]),
+        (["1,430,000.00", "2,500.10", "12"], [1430000, 2500.1, 12]),
+        (["1.234,5", "950,25", "3"], [1234.5, 950.25, 3]),
+        (["12 %", "7%", "0.5 %"], [12, 7, 0.5]),
+        (["1 200", "12 500", "3"], [1200, 12500, 3]),
+        (["1\u00a0200,5", "12\u202f500", "3"], [1200.5, 12500, 3]),
+        (["1'200.50 CHF", "3 CHF", "12 CHF"], [1200.5, 3, 12]),
+        (["1,4300", "2,5", "3,25"], [1.43, 2.5, 3.25]),
+        (["0,430", "2,500", "3"], [0.43, 2.5, 3]),
+        (["1,200", None, "1,200,000"], [1200, np.nan, 1200000]),
+    ],
+)
+def test_written_numbers_are_numbers_and_said(cells, numbers):
+    frame = pd.DataFrame({"price": cells * 10, "n": np.resize(X[:, 0], 30)})
+    columns = choose_columns(frame)
+    assert columns.numeric == ("price", "n") and columns.categorical == ()
+    assert columns.notes == (f"Column 'price': read as numbers: {cells[0]!r}.",)
+    np.testing.assert_array_equal(columns.select(frame)["price"], numbers * 10)
+    # New rows are read alike, also where they alone would leave it open.
+    np.testing.assert_array_equal(columns.select(frame.iloc[:1])["price"], numbers[:1])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["red", "blue", "green"],
+        ["10-20", "20-30", "5-10"],
+        ["$12", "€13", "£4"],  # no one quantity
+        ["12 %", "13", "4"],
+        ["1.2.3", "4.5.6", "7.8.9"],
+        ["a 1,200", "b 2,300", "c 3"],
+    ],
+)
+def test_what_is_no_written_number_stays_a_category(cells):
+    frame = pd.DataFrame({"price": cells * 10, "n": np.resize(X[:, 0], 30)})
+    columns = choose_columns(frame)
+    assert columns.categorical == ("price",) and columns.notes == ()
+
+
+def test_numbers_that_may_be_two_are_left_out_and_how_to_mend_it():
+    frame = pd.DataFrame({"price": ["1,430", "2,500", "12"] * 10, "n": np.resize(X[:, 0], 30)})
+    columns = choose_columns(frame)
+    assert columns.dropped == (
+        (
+            "price",
+            "'1,430' may be 1430 or 1.430; write it with a decimal point and without a mark of "
+            "thousands",
+        ),
+    )
+    hidden = choose_columns(frame, show_cells=False)
+    assert hidden.dropped == (("price", "thousands, or decimal commas"),)
+    clear = choose_columns(frame.assign(price=["1,430.5", "2,500", "12"] * 10))
+    known = columns_of(clear.preprocessor().fit(clear.select(frame)))
+    with pytest.raises(ValueError, match=r"Column 'price' should hold numbers: '1,430' may be"):
+        known.select(frame)
+
+
+def test_a_reason_hides_the_cell_that_was_read_as_a_number():
+    frame = pd.DataFrame({"price": ["$1,200", "$3"] * 15, "n": np.resize(X[:, 0], 30)})
+    assert choose_columns(frame, show_cells=False).notes == ("Column 'price': read as numbers.",)
+
+
+def test_thousands_with_points_in_a_file_with_decimal_commas(tmp_path):
+    rows = ["1.234,5;x;1", "0,5;y;2"] * 15
+    (tmp_path / "a.csv").write_text("a;class;c\n" + "\n".join(rows))
+    table = read_table(tmp_path / "a.csv")
+    assert choose_columns(table.X).select(table.X)["a"].tolist()[:2] == [1234.5, 0.5]
+    text = (tmp_path / "a.csv").read_text().replace("1.234,5", "1.234")
+    (tmp_path / "a.csv").write_text(text)
+    table = read_table(tmp_path / "a.csv")
+    assert choose_columns(table.X).select(table.X)["a"].tolist()[:2] == [1234, 0.5]

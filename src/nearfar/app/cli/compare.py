@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.cli.files import cannot_write, check_place
-from nearfar.app.cli.options import DATA_HELP, add_scale, add_sets, add_target, number
+from nearfar.app.cli.options import DATA_HELP, add_rows, add_scale, add_sets, add_target, number
 
 
 def add_compare(commands: Any) -> None:
@@ -29,6 +29,7 @@ def add_compare(commands: Any) -> None:
     add("data", metavar="DATA", help=DATA_HELP)
     add_target(command)
     add_sets(command)
+    add_rows(command)
     # Names and defaults are those of the question.
     add(
         "--unlabelled",

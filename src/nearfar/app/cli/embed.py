@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.cli.files import check_ending, check_place, write_coordinates
-from nearfar.app.cli.options import DATA_HELP, add_scale, add_sets, add_target, number, read_data
+from nearfar.app.cli.options import (
+    DATA_HELP,
+    add_rows,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+    read_data,
+)
 
 
 def add_embed(commands: Any) -> None:
@@ -50,6 +58,7 @@ def add_embed(commands: Any) -> None:
     )
     add_target(command)
     add_sets(command)
+    add_rows(command)
     add("--groups", metavar="COL", help="of sets: a column that is no feature, for --color")
     add("--color", metavar="COL", help="the column to colour by (default: the labels)")
     add("--images", type=_shape, metavar="HxW", help="rows are images of this height and width")
@@ -148,7 +157,8 @@ def _check_embed_places(options: argparse.Namespace) -> None:
     if options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out {options.out}: the page is HTML; end its name with .html.")
     if options.csv is not None:
-        check_ending(options.csv, (".csv", ".tsv", ".parquet", ".npy"), "--csv ")
+        endings = (".csv", ".tsv", ".parquet", *([] if options.ids is not None else [".npy"]))
+        check_ending(options.csv, endings, "--csv ")
     taken = {os.path.realpath(options.data): "the data"}
     for option in ("out", "csv", "save"):
         path = getattr(options, option)

@@ -41,14 +41,13 @@ def check_ending(path: Path, endings: tuple[str, ...], option: str = "") -> None
 
 
 def write_coordinates(points: Any, path: Path, names: Any = None) -> None:
-    """Where each is, by the ending of the name; in a table behind the names of sets."""
+    """Where each is, by the ending of the name; in a table behind its names, ids and labels."""
     import numpy as np
 
     if path.suffix.lower() == ".npy":
         np.save(path, points)
         return
-    columns = {} if names is None else {"set": names}
-    write_columns(columns | {f"component_{i}": part for i, part in enumerate(points.T)}, path)
+    write_columns((names or {}) | {f"component_{i}": part for i, part in enumerate(points.T)}, path)
 
 
 def write_columns(columns: dict[str, Any], path: Path) -> None:

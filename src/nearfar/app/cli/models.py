@@ -14,7 +14,15 @@ from nearfar.app.cli.files import (
     write_coordinates,
     write_csv,
 )
-from nearfar.app.cli.options import DATA_HELP, add_scale, add_sets, add_target, number, read_data
+from nearfar.app.cli.options import (
+    DATA_HELP,
+    add_rows,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+    read_data,
+)
 
 
 def add_model_commands(commands: Any) -> None:
@@ -27,6 +35,7 @@ def add_model_commands(commands: Any) -> None:
     fit.set_defaults(run=_fit)
     fit.add_argument("data", metavar="DATA", help=DATA_HELP)
     add_target(fit)
+    add_rows(fit)
     fit.add_argument("--method", required=True, metavar="NAME", help="see: nearfar methods")
     fit.add_argument("--groups", metavar="COL", help="kept together while tuning; no feature")
     fit.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
@@ -51,6 +60,7 @@ def add_model_commands(commands: Any) -> None:
         help=".parquet, .csv, .tsv, .npy",
     )
     add_sets(transform)
+    add_rows(transform)
     transform.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
     neighbors = commands.add_parser(
@@ -63,6 +73,7 @@ def add_model_commands(commands: Any) -> None:
     neighbors.add_argument("--index", required=True, metavar="FILE", help="rows to find")
     neighbors.add_argument("--query", required=True, metavar="FILE", help="rows to find them for")
     add_sets(neighbors)
+    add_rows(neighbors)
     neighbors.add_argument("-k", type=number(int, 1), default=5, metavar="N", help="how many (5)")
     neighbors.add_argument("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv, .parquet")
     neighbors.add_argument("--force", action="store_true", help="overwrite it if it exists")
@@ -71,8 +82,8 @@ def add_model_commands(commands: Any) -> None:
 def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.chain import find_method, fit_chain
     from nearfar.app.embed.kinds.choice import kind_of
-    from nearfar.app.tables.reading import noun_of_file
-    from nearfar.datasets.tables import DataFile, read_table
+    from nearfar.app.tables.reading import noun_of_file, read_rows
+    from nearfar.datasets.tables import DataFile
     from nearfar.extras import require
     from nearfar.persistence import save
 
@@ -82,8 +93,15 @@ def _fit(options: argparse.Namespace) -> int:
     require("skops.io", "app")
     data = DataFile(options.data)
     kind_of(noun_of_file(data)).check_fit(options.data)
-    table = read_table(
-        data, target=options.target, labels=options.labels, groups=options.groups, time=options.time
+    table = read_rows(
+        data,
+        drop=options.drop,
+        vector=options.vector,
+        ids=options.ids,
+        target=options.target,
+        labels=options.labels,
+        groups=options.groups,
+        time=options.time,
     )
     chain, notes = fit_chain(
         table, options.method, scale=options.scale, keep=options.keep, drop=options.drop
@@ -124,11 +142,22 @@ def _mapped(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, 
     # Sets of a long table have the features that the model was fitted on.
     features = describe(options.model)["metadata"].get("features") if options.set_id else None
     table = read_data(options, data, need_target=False, features=features)
+    _know_labels(table, describe(options.model)["metadata"].get("target"))
     return kind, table, kind.mapped(chain, table, source)
 
 
+def _know_labels(table: Any, target: str | None) -> None:
+    """The labels of rows that have an id, where the file has them under the model's name."""
+    if table.ids is None or table.y is not None or target is None:
+        return
+    beside = table.X if hasattr(table.X, "columns") else table.others
+    if target in beside:
+        table.y, table.target = beside[target], target
+
+
 def _transform(options: argparse.Namespace) -> int:
-    check_ending(options.output, (".parquet", ".csv", ".tsv", ".npy"))
+    endings = (".parquet", ".csv", ".tsv", *([] if options.ids is not None else [".npy"]))
+    check_ending(options.output, endings)
     check_place(options.output, "-o", options.force)
     kind, table, points = _mapped(options, _load_chain(options.model), options.input)
     write_coordinates(points, options.output, kind.names(table))
@@ -145,19 +174,23 @@ def _neighbors(options: argparse.Namespace) -> int:
         check_ending(options.output, (".csv", ".tsv", ".parquet"))
         check_place(options.output, "-o", options.force)
     chain = _load_chain(options.model)
-    kind, _, index = _mapped(options, chain, options.index)
-    _, _, queries = _mapped(options, chain, options.query)
+    kind, known, index = _mapped(options, chain, options.index)
+    _, asked, queries = _mapped(options, chain, options.query)
     if not 1 <= options.k <= len(index):
         raise ValueError(
             f"-k {options.k}: it must be from 1 to the {len(index)} {kind.noun}s of the index."
         )
     distances, rows = kneighbors(index, queries, n_neighbors=options.k)
+    from_, to = np.repeat(np.arange(len(queries)), options.k), rows.ravel()
     columns = {
-        "query": np.repeat(np.arange(len(queries)), options.k),
+        "query": from_ if asked.ids is None else asked.ids[from_],
         "rank": np.tile(np.arange(1, options.k + 1), len(queries)),
-        "row": rows.ravel(),
+        "row": to if known.ids is None else known.ids[to],
         "distance": distances.ravel(),
     }
+    for name, table, numbers in (("query_label", asked, from_), ("row_label", known, to)):
+        if table.ids is not None and table.y is not None:
+            columns[name] = np.asarray(table.y)[numbers]
     if options.output is None or options.output.suffix.lower() != ".parquet":
         columns["distance"] = np.array([f"{distance:.6g}" for distance in distances.ravel()])
     if options.output is None:

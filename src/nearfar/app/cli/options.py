@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 DATA_HELP = (
-    "a CSV, TSV or Parquet table, a .npy or .npz file (keys X, y, groups, time, feature_names, "
-    "target_names, image_shape; with the key offsets, where each begins, sets of vectors), or one "
-    "of digits, wine, iris, breast_cancer"
+    "a CSV, TSV or Parquet table (also with a column of lists, a vector in each row), a folder of "
+    "Parquet files, a .npy or .npz file (keys X, y, groups, time, feature_names, target_names, "
+    "image_shape; with the key offsets, where each begins, sets of vectors), or one of digits, "
+    "wine, iris, breast_cancer"
 )
 
 
@@ -39,6 +40,21 @@ def add_sets(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_rows(command: argparse.ArgumentParser) -> None:
+    """Add what says where the vectors and the names of rows are."""
+    command.add_argument(
+        "--vector",
+        metavar="COL",
+        help="the column (or key of an .npz) with a vector in each row: lists, or [0.1, 0.2]",
+    )
+    command.add_argument(
+        "--id",
+        dest="ids",
+        metavar="COL",
+        help="the column that names each row; no feature, and written instead of row numbers",
+    )
+
+
 def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> Any:
     """:func:`nearfar.app.tables.reading.read_data` by the options of a command."""
     from nearfar.app.tables import reading
@@ -49,6 +65,8 @@ def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> 
         min_vectors=options.min_vectors,
         keep=getattr(options, "keep", ()),
         drop=getattr(options, "drop", ()),
+        vector=options.vector,
+        ids=options.ids,
         **given,
     )
 

@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.folds import Problem, tune
 from nearfar.app.compare.methods import Method, Scale, baselines, learners
-from nearfar.app.tables.columns import choose_columns
+from nearfar.app.tables.columns import as_floats, choose_columns
 from nearfar.app.tables.traps import check_target
 from nearfar.datasets.tables import Table
 from nearfar.evaluation.measures import choose_measure
@@ -60,14 +60,15 @@ def fit_chain(
     chosen = find_method(method, scale)
     classes, codes = check_target(table.y, table.target or "y")
     columns = choose_columns(table.X, feature_names=table.feature_names, keep=keep, drop=drop)
-    X = columns.select(table.X)
+    X = as_floats(columns.select(table.X))
     measure = choose_measure(None, classes, np.bincount(codes))
     prepare = columns.preprocessor()
     problem = Problem(X, classes, codes, prepare, measure, table.groups, table.time)
     choice = tune(problem, chosen, np.arange(len(codes)), "full")
     steps = choice.setting.steps(problem.prepare)
     chain = Pipeline([*steps, ("knn", KNNClassifier(n_neighbors=choice.k or 1))])
-    notes = [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
+    notes = [*columns.notes]
+    notes += [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
     error = "" if choice.error is None else f"; {measure.name} inside {percent(choice.error)}"
     notes.append(f"{chosen.label}: {choice.setting.label}, k = {choice.k}{error}.")
     return chain.fit(X, classes[codes]), notes

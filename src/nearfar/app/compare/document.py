@@ -109,7 +109,7 @@ def describe(
         "time": table.time_name,
         "test": None if test is None else {"name": test.name, "n_rows": len(test.X)},
         "image_shape": None if table.image_shape is None else list(table.image_shape),
-        "messages": list(table.messages),
+        "messages": [*table.messages, *columns.notes],
     }
 
 
@@ -141,11 +141,9 @@ def versions() -> dict[str, str]:
     return found | {name: version(name) for name in names}
 
 
-def contents(
-    document: dict[str, Any], rows: Any, columns: Columns, image_shape: Sequence[int] | None
-) -> dict[str, Any]:
+def contents(document: dict[str, Any], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
     """Values, or pictures, of the rows that the report of the document shows."""
-    chosen = rows_to_show(document)
+    chosen, image_shape = rows_to_show(document), table.image_shape
     names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
@@ -159,6 +157,10 @@ def contents(
         str(row): [_text(value) for value in line]
         for row, line in zip(chosen, cells.tolist(), strict=True)
     }
+    if table.ids is not None:  # those of a test file are not read
+        names = [str(table.id_name), *names]
+        ids = {str(row): _text(table.ids[row]) for row in chosen if row < len(table.ids)}
+        values = {row: [ids.get(row, ""), *cells] for row, cells in values.items()}
     return {"rows": {"columns": names, "values": values}, "images": None}
 
 

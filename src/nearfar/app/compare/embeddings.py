@@ -32,6 +32,7 @@ from nearfar.app.compare.methods import (
     of_rows,
     refuse_class,
 )
+from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
@@ -240,7 +241,7 @@ class Embeddings:
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
-        return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
 
     def inputs(self, train: Indices, test: Indices) -> tuple[Matrix, Matrix]:
         """Both parts as numbers, prepared by what the training rows tell."""

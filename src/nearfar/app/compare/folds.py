@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
 from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
+from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices
 from nearfar.base.voter import nearest as nearest_columns
 from nearfar.base.voter import vote, vote_shares
@@ -85,7 +86,7 @@ class Problem:
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
-        return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
 
     def labels(self, rows: Indices) -> NDArray[Any]:
         """Their labels, as the user gave them."""

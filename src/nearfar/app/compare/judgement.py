@@ -130,8 +130,8 @@ def judge(
 def gain_that_matters(reference_error: float, min_gain: float) -> float:
     """The least gain for which a plain distance would be given up.
 
-    >>> gain_that_matters(0.4, 0.05), gain_that_matters(0.02, 0.05)
-    (0.02, 0.01)
+    >>> gain_that_matters(0.5, 0.05), gain_that_matters(0.02, 0.05)
+    (0.025, 0.01)
     """
     return max(min_gain * reference_error, LEAST_GAIN)
 

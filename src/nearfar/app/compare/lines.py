@@ -101,7 +101,8 @@ def embedding_lines(
     setting, prepare = method.settings[0], kind.columns.preprocessor()
     steps = [] if isinstance(prepare, str) else [_prepare(prepare)]
     steps += [] if isinstance(setting.scale, str) else [code_of(setting.scale)]
-    rows = "X.iloc" if hasattr(table.X, "iloc") else "X"
+    framed = hasattr(table.X, "iloc") and kind.columns.feature_names is None
+    rows = "X.iloc" if framed else "X"
     ready, every = [], "X"
     inputs = [f"    known, new = {rows}[train], {rows}[test]"]
     if steps:

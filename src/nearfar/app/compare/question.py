@@ -31,8 +31,8 @@ class Question:
 
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
     themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
-    file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id`` and
-    ``min_vectors``.
+    file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id``,
+    ``min_vectors``, ``vector`` and ``ids``.
     """
 
     X: Any
@@ -41,6 +41,8 @@ class Question:
     labels: str | None = None
     set_id: str | None = None
     min_vectors: int = 2
+    vector: str | None = None
+    ids: str | None = None
     unlabelled: bool = False
     groups: Any = None
     time: Any = None

@@ -15,6 +15,15 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
+from nearfar.app.tables.written_numbers import Writing, numbers_of, writing_of
+from nearfar.blocks import row_blocks
+from nearfar.datasets.vector_columns import (
+    as_vectors,
+    has_one_length,
+    say_vectors,
+    vector_columns,
+    vector_names,
+)
 from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
 
@@ -44,6 +53,12 @@ class Columns:
         Whether a used column has a missing value.
     feature_names : tuple of str or None
         Names of all columns of an array; None for a DataFrame.
+    vector : str or None
+        The column of a DataFrame whose cells are vectors, which are then the array.
+    written : tuple of (str, str)
+        Columns of numbers as people write them ("$1,200"), each with its mark of decimals.
+    notes : tuple of str
+        What was decided and must be said, beside what is left out.
     """
 
     numeric: tuple[Any, ...]
@@ -51,6 +66,9 @@ class Columns:
     dropped: tuple[tuple[str, str], ...]
     missing: bool
     feature_names: tuple[str, ...] | None = None
+    vector: str | None = None
+    written: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,12 +86,13 @@ class Columns:
         """The data as the preprocessor takes them.
 
         Of a DataFrame the columns in use, by name: numbers as float64 (also those stored as text,
-        booleans and nullable ones), categories as objects with NaN for missing. Of an array all
-        columns as floats. Row by row nothing depends on the other rows. A missing column, text
-        among the numbers and infinite values raise a ``ValueError``.
+        booleans and nullable ones; float32 where all are such), categories as objects with NaN for
+        missing. Of an array all columns as floats: itself, if it holds floats. Row by row nothing
+        depends on the other rows. A missing column, text among the numbers and infinite values
+        raise a ``ValueError``.
         """
         if self.feature_names is not None:
-            rows = _as_array(X)
+            rows = _as_array(X if self.vector is None else self._vectors(X))
             if rows.shape[1] != len(self.feature_names):
                 raise ValueError(
                     f"X has {rows.shape[1]} columns; expected {len(self.feature_names)}."
@@ -88,9 +107,16 @@ class Columns:
                 f"X lacks {listed(lacking)}.{did_you_mean(lacking[0], frame.columns)} "
                 f"It has {listed(frame.columns)}."
             )
-        floats = np.empty((len(frame), len(self.numeric)), order="F")
+        single = all(frame[name].dtype == np.float32 for name in self.numeric)
+        floats = np.empty(
+            (len(frame), len(self.numeric)), np.float32 if single else np.float64, order="F"
+        )
+        marks = dict(self.written)
         for i, name in enumerate(self.numeric):
-            floats[:, i], odd = _numbers(pd, frame[name])
+            if single:
+                floats[:, i] = frame[name]
+                continue
+            floats[:, i], odd = _written(pd, frame[name], name, marks.get(name))
             if odd.any():
                 row = int(np.argmax(odd))
                 raise ValueError(
@@ -104,6 +130,15 @@ class Columns:
             for name in self.categorical
         }
         return pd.concat([chosen, pd.DataFrame(levels)], axis=1) if levels else chosen
+
+    def _vectors(self, X: Any) -> Any:
+        """The vectors of a frame; an array is taken as they are."""
+        if not hasattr(X, "columns"):
+            return X
+        frame, name = _named(X), str(self.vector)
+        if name not in frame.columns:
+            raise ValueError(f"X lacks '{name}', the vectors. It has {listed(frame.columns)}.")
+        return as_vectors(frame[name], name, "X")
 
     def knowing(self, rows: Any) -> Columns:
         """The same, with ``missing`` judged on more rows: what ``select`` gave for all of them."""
@@ -170,7 +205,9 @@ def choose_columns(
     Of a DataFrame are left out: whole numbers or text different in every row (numbers from 20 rows
     on, and not where most columns are such, as in a table of counts), dates, free text, categories
     of more than 100 levels, empty and constant columns, and numbers with odd cells of text among
-    them. An array is used as it is.
+    them. Of numbers as people write them ("$1,200", "12 %") those are left out that may have
+    thousands or decimals behind their mark. If a column holds lists of numbers, all of one length,
+    these vectors are what is used, and the other columns are not. An array is used as it is.
 
     Parameters
     ----------
@@ -199,7 +236,11 @@ def choose_columns(
     """
     keep, drop = names_asked(keep), names_asked(drop)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return _choose_of_frame(_named(X), keep, drop, show_cells)
+        frame = _named(X)
+        vector = _vector_of(frame, drop)
+        if vector is not None:
+            return _choose_of_vectors(frame, vector, keep, drop)
+        return _choose_of_frame(frame, keep, drop, show_cells)
     rows = _as_array(X)
     p = rows.shape[1]
     names = [f"column {i}" for i in range(p)] if feature_names is None else list(feature_names)
@@ -228,8 +269,70 @@ def names_asked(columns: Iterable[Any] | str | None) -> list[Any]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
+def as_floats(X: Any) -> Any:
+    """An array as learners take it: float64, or float32 of float32 and float16; all else as it is.
+
+    >>> import numpy as np
+    >>> [as_floats(np.ones((1, 1), kind)).dtype.name for kind in ("f2", "f4", "i8")]
+    ['float32', 'float32', 'float64']
+    """
+    if not isinstance(X, np.ndarray) or X.dtype in (np.float32, np.float64):
+        return X
+    return X.astype(np.float32 if X.dtype == np.float16 else np.float64)
+
+
 def _any_missing(rows: NDArray[Any], used: tuple[int, ...]) -> bool:
-    return bool(np.isnan(rows if len(used) == rows.shape[1] else rows[:, used]).any())
+    blocks = [block for block in _blocks(rows) if not _is_finite(rows[block])]
+    part = slice(None) if len(used) == rows.shape[1] else list(used)
+    return any(bool(np.isnan(rows[block][:, part]).any()) for block in blocks)
+
+
+def _blocks(rows: NDArray[Any]) -> Iterable[slice]:
+    """Blocks of rows: of a mapped file no more is in memory."""
+    return row_blocks(len(rows), 8 * rows.shape[1])
+
+
+def _is_finite(block: NDArray[Any]) -> bool:
+    # A finite sum clears most data in one pass.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(block.sum(dtype=np.float32 if block.dtype == np.float16 else None)))
+
+
+def _vector_of(frame: Any, drop: list[Any]) -> str | None:
+    """The column of vectors, unless it is dropped."""
+    gone = {str(name) for name in drop}
+    found = [name for name in vector_columns(frame) if name not in gone]
+    found = [name for name in found if has_one_length(frame[name])]
+    if len(found) > 1:
+        raise ValueError(
+            f"X has several columns of vectors, {listed(found)}; leave out all but one with drop."
+        )
+    return found[0] if found else None
+
+
+def _choose_of_vectors(frame: Any, name: str, keep: list[Any], drop: list[Any]) -> Columns:
+    """The vectors of a column, and why no other is used."""
+    rows = as_vectors(frame[name], name, "X")
+    features = vector_names(name, rows.shape[1])
+    own = [column for column in (*keep, *drop) if column in features]
+    _check_known([*frame.columns, *features], {"keep": keep, "drop": drop})
+    others = [column for column in frame.columns if column != name]
+    kept = [str(column) for column in keep if str(column) in others]
+    if kept:
+        raise ValueError(
+            f"Column '{kept[0]}' cannot be kept beside the vectors in '{name}'; with drop "
+            f"'{name}' the other columns are used."
+        )
+    found = choose_columns(
+        rows, feature_names=features, drop=[column for column in drop if column in own]
+    )
+    asked = {str(column) for column in drop}
+    beside = tuple(
+        (column, "dropped as asked" if column in asked else f"beside the vectors in '{name}'")
+        for column in others
+    )
+    note = say_vectors(name, rows.shape[1], guessed=True, others=())
+    return replace(found, dropped=(*beside, *found.dropped), vector=name, notes=(note,))
 
 
 def _by_position(column: Any, names: list[str]) -> Any:
@@ -247,11 +350,16 @@ def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any], show_cells: b
     numeric: list[str] = []
     categorical: list[str] = []
     reasons: dict[str, str] = {}
+    written: dict[str, str] = {}
+    notes: list[str] = []
     for name in frame.columns:
         if name in unwanted:
             reasons[name] = "dropped as asked"
             continue
-        kind, reason = _judge(pd, name, frame[name], show_cells)
+        writing = _writing(pd, frame[name])
+        if writing is not None and writing.decimal is not None:
+            written[name] = writing.decimal
+        kind, reason = _judge(pd, name, frame[name], show_cells, writing)
         if reason and name in kept:
             if kind == "unusable":
                 raise ValueError(
@@ -263,6 +371,10 @@ def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any], show_cells: b
             reasons[name] = reason
         elif kind == "numeric":
             numeric.append(name)
+            if name in written:
+                assert writing is not None
+                cell = f": {writing.example!r}" if show_cells else ""
+                notes.append(f"Column '{name}': read as numbers{cell}.")
         else:
             categorical.append(name)
     _take_back_counts(pd, frame, numeric, reasons)
@@ -270,10 +382,25 @@ def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any], show_cells: b
     if not numeric and not categorical:
         raise ValueError(_nothing_left(dropped))
     missing = any(bool(frame[name].isna().any()) for name in (*numeric, *categorical))
-    return Columns(tuple(numeric), tuple(categorical), dropped, missing)
+    marks = tuple((name, written[name]) for name in numeric if name in written)
+    return Columns(
+        tuple(numeric), tuple(categorical), dropped, missing, written=marks, notes=tuple(notes)
+    )
 
 
-def _judge(pd: Any, name: str, column: Any, show_cells: bool) -> tuple[str, str]:
+def _writing(pd: Any, column: Any) -> Writing | None:
+    """How numbers are written in a column of text that holds more than plain ones."""
+    if not (column.dtype.kind == "O" and not isinstance(column.dtype, pd.CategoricalDtype)):
+        return None
+    present = column.dropna()
+    if len(present) == 0 or not all(isinstance(cell, str | int | float) for cell in present):
+        return None
+    return writing_of(present) if _numbers(pd, present)[1].any() else None
+
+
+def _judge(
+    pd: Any, name: str, column: Any, show_cells: bool, writing: Writing | None
+) -> tuple[str, str]:
     """What a column is ('numeric', 'categorical', 'unusable'), and why it is left out, if so."""
     dtype = column.dtype
     if dtype.kind == "c":
@@ -290,7 +417,10 @@ def _judge(pd: Any, name: str, column: Any, show_cells: bool) -> tuple[str, str]
             isinstance(cell, list | tuple | dict | set | np.ndarray) for cell in present.iloc[:100]
         ):
             return "unusable", "lists, not one value a row"
-        numbers, odd = _numbers(pd, column)
+        if writing is not None and writing.decimal is None:
+            return "categorical", writing.doubt if show_cells else "thousands, or decimal commas"
+        mark = None if writing is None else writing.decimal
+        numbers, odd = _numbers(pd, column) if mark is None else numbers_of(column, mark)
         if not odd.any():
             return _judge_numbers(name, numbers)
         if odd.sum() <= 0.2 * len(present) and column.nunique() > MIN_ROWS_FOR_ID:
@@ -303,6 +433,22 @@ def _judge(pd: Any, name: str, column: Any, show_cells: bool) -> tuple[str, str]
     return "unusable" if reason == "dates" else "categorical", reason
 
 
+def _written(
+    pd: Any, column: Any, name: str, mark: str | None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """A column as floats, by its mark of decimals, or by what its own cells say of that."""
+    if mark is None:
+        writing = _writing(pd, column)
+        if writing is None:
+            return _numbers(pd, column)
+        if writing.decimal is None:
+            raise ValueError(f"Column '{name}' should hold numbers: {writing.doubt}.")
+        mark = writing.decimal
+    if column.dtype.kind != "O":
+        return _numbers(pd, column)
+    return numbers_of(column, mark)
+
+
 def _judge_numbers(name: str, numbers: NDArray[np.float64]) -> tuple[str, str]:
     _refuse_infinite(numbers[:, None], [name])
     present = numbers[~np.isnan(numbers)]
@@ -312,6 +458,7 @@ def _judge_numbers(name: str, numbers: NDArray[np.float64]) -> tuple[str, str]:
         everywhere = len(present) == len(numbers)
         return "numeric", "the same value in every row" if everywhere else "one value only"
     enough = len(present) >= max(MIN_ROWS_FOR_ID, 0.9 * len(numbers))
+    enough = enough and bool(np.all(present[:100] == np.floor(present[:100])))
     if enough and np.all(present == np.floor(present)) and len(np.unique(present)) == len(present):
         return "numeric", _LIKE_AN_ID
     return "numeric", ""
@@ -404,7 +551,7 @@ def _as_array(X: Any) -> NDArray[Any]:
         raise ValueError(f"X must have rows and columns; got an array of shape {rows.shape}.")
     if rows.dtype.kind == "c":
         raise ValueError("X holds complex numbers; use their parts.")
-    if rows.dtype == np.float32 or rows.dtype == np.float64:
+    if rows.dtype in (np.float16, np.float32, np.float64):
         return rows
     try:
         return rows.astype(np.float64)
@@ -415,16 +562,16 @@ def _as_array(X: Any) -> NDArray[Any]:
 
 
 def _refuse_infinite(rows: NDArray[Any], names: Any) -> None:
-    # A finite sum clears most data in one pass.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(rows.sum()):
-            return
-    where = np.argwhere(np.isinf(rows))
-    if len(where):
-        row, column = where[0]
-        raise ValueError(
-            f"Column '{names[column]}' is infinite in row {row}; mend it, or leave the cell empty."
-        )
+    for block in _blocks(rows):
+        if _is_finite(rows[block]):
+            continue
+        where = np.argwhere(np.isinf(rows[block]))
+        if len(where):
+            row, column = where[0]
+            raise ValueError(
+                f"Column '{names[column]}' is infinite in row {row + block.start}; mend it, or "
+                "leave the cell empty."
+            )
 
 
 def _check_known(names: list[str], asked: dict[str, list[Any]]) -> None:

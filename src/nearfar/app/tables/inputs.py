@@ -157,11 +157,13 @@ def all_rows(table: Table, test: Table | None, columns: Columns) -> Any:
     """The columns in use of the rows to train on, and below them those of the test set."""
     if test is None:
         return columns.select(table.X)
-    if not hasattr(table.X, "iloc"):
-        if hasattr(test.X, "iloc") or test.X.shape[1:] != table.X.shape[1:]:
+    if columns.vector is not None and hasattr(test.X, "iloc"):
+        return np.concatenate([columns.select(part.X) for part in (table, test)])
+    if columns.feature_names is not None:
+        expected = len(columns.feature_names)
+        if hasattr(test.X, "iloc") or test.X.shape[1] != expected:
             raise ValueError(
-                f"The test data have {test.X.shape[1]} features, the training data "
-                f"{table.X.shape[1]}."
+                f"The test data have {test.X.shape[1]} features, the training data {expected}."
             )
         return np.concatenate([columns.select(part.X) for part in (table, test)])
     pandas = require("pandas", "app")

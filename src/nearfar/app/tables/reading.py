@@ -9,7 +9,7 @@ from typing import Any
 from nearfar.datasets.set_tables import read_sets, refuse_unfolded
 from nearfar.datasets.tables import DataFile, Table, as_file, read_table
 
-__all__ = ["noun_of_file", "read_data", "refuse_for_sets"]
+__all__ = ["noun_of_file", "read_data", "read_rows", "refuse_for_sets"]
 
 
 def noun_of_file(file: DataFile, set_id: str | None = None) -> str:
@@ -26,6 +26,8 @@ def read_data(
     drop: Sequence[str] = (),
     features: Sequence[str] | None = None,
     time: str | None = None,
+    ids: str | None = None,
+    vector: str | None = None,
     guess_target: bool | None = None,
     **given: Any,
 ) -> Table:
@@ -44,18 +46,45 @@ def read_data(
         columns are chosen later.
     features : sequence of str, optional
         Of a long table of sets, the columns that are features.
-    time, guess_target
-        For :func:`nearfar.datasets.read_table`; sets have neither.
+    vector : str, optional
+        The column that holds a vector in each row; None is the only one, unless it is dropped.
+    time, ids, guess_target
+        For :func:`nearfar.datasets.read_table`; sets have none of them.
     given
         ``target``, ``labels``, ``groups`` and ``need_target`` of both readers.
     """
     file = as_file(source)
     if noun_of_file(file, set_id) == "set":
+        refuse_for_sets(id=ids)
         return read_sets(
-            file, by=set_id, drop=tuple(drop), features=features, min_vectors=min_vectors, **given
+            file,
+            by=set_id,
+            drop=tuple(drop),
+            features=features,
+            vector=vector,
+            min_vectors=min_vectors,
+            **given,
         )
-    table = read_table(file, time=time, guess_target=guess_target, **given)
+    table = read_rows(
+        file, drop=drop, vector=vector, time=time, ids=ids, guess_target=guess_target, **given
+    )
     refuse_unfolded(table, [*keep, *drop])
+    return table
+
+
+def read_rows(
+    source: str | os.PathLike[str] | DataFile,
+    *,
+    drop: Sequence[str] = (),
+    vector: str | None = None,
+    **given: Any,
+) -> Table:
+    """:func:`nearfar.datasets.read_table`; a column of vectors that is dropped is not taken."""
+    if vector in drop:
+        raise ValueError(f"--vector {vector} and --drop {vector} say opposite things.")
+    table = read_table(source, vector=vector, **given)
+    if vector is None and table.vector in drop:
+        table = read_table(source, vector=False, **given)
     return table
 
 

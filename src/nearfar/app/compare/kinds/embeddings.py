@@ -28,7 +28,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import Scheme, make_unlabelled_scheme
 from nearfar.app.tables import traps
 from nearfar.app.tables.colors import color_column, set_aside, step_colors
-from nearfar.app.tables.columns import Columns, choose_columns
+from nearfar.app.tables.columns import Columns, as_floats, choose_columns
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Matrix
 from nearfar.summaries.neighbor_graph import distinct_rows
@@ -152,7 +152,7 @@ class EmbeddingKind(Kind):
                 "nothing, and there is nothing to choose."
             )
             found.append(Trap("dimensions", text))
-        spreads: NDArray[np.float64] = self.inputs.var(axis=0)
+        spreads: NDArray[np.float64] = self.inputs.var(axis=0, dtype=np.float64)
         if isinstance(self.problem.scaler, str) and p > 1 and spreads.max() > 0.9 * spreads.sum():
             origins = columns.origins(columns.preprocessor()) if not columns.categorical else None
             which = int(spreads.argmax())
@@ -171,7 +171,11 @@ class EmbeddingKind(Kind):
         """What is known of the data; labels are not."""
         none = np.zeros(len(self.inputs), dtype=np.intp)
         known = describe(self.table, None, self.columns, [], none)
-        known |= {"class_counts": [], "target": None, "messages": self.messages}
+        known |= {
+            "class_counts": [],
+            "target": None,
+            "messages": [*self.messages, *self.columns.notes],
+        }
         known |= {"groups": None, "time": None}
         known["dropped"] = [list(pair) for pair in self._dropped()]
         asked = self.question
@@ -257,7 +261,7 @@ def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:
         )
     prepare = columns.preprocessor()
     made = rows if isinstance(prepare, str) else prepare.fit_transform(rows)
-    inputs = np.asarray(made, dtype=np.float64)
+    inputs = as_floats(np.asarray(made))
     distinct = len(distinct_rows(inputs)[0])
     if distinct == 1:
         raise ValueError("All rows are equal: none has neighbours that an embedding could keep.")

@@ -133,6 +133,7 @@ class Kind(ABC):
             target=asked.target,
             labels=asked.labels,
             time=asked.time,
+            ids=asked.ids,
             need_target=not asked.unlabelled,
             **own,
         )
@@ -148,4 +149,4 @@ class Kind(ABC):
 
 
 #: What is asked of a test file as of the first.
-_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups")
+_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups", "vector")

@@ -139,7 +139,9 @@ class RowKind(Kind):
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the class, small classes, numbers of rows."""
         problem = self.problem
-        found = traps.duplicates(problem.X, problem.codes, cuts(scheme))
+        same = traps.same_rows(problem.X)
+        found = traps.duplicates(problem.X, problem.codes, cuts(scheme), same=same)
+        found += traps.near_copies(problem.X, cuts(scheme), same=same)
         found += traps.telling_columns(problem.X, self.columns, problem.codes)
         found += self._class_warnings(scheme)
         if not hasattr(problem.X, "iloc"):
@@ -236,7 +238,7 @@ class RowKind(Kind):
         return {"by_group": found, "answer": answer | {"notes": [*notes, *answer["notes"]]}}
 
     def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
-        return contents(document, self.problem.X, self.columns, self.table.image_shape)
+        return contents(document, self.problem.X, self.columns, self.table)
 
 
 def cuts(scheme: Scheme) -> list[tuple[Any, Any]]:

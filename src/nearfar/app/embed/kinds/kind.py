@@ -111,9 +111,12 @@ class Kind(Protocol):
     def mapped(self, chain: Pipeline, table: Table, name: str) -> NDArray[Any]:
         """Where a fitted chain maps them; ``name`` is that of their file."""
 
-    def names(self, table: Table) -> Any:
-        """A name of each for a table of coordinates, or None."""
-        return None
+    def names(self, table: Table) -> dict[str, NDArray[Any]]:
+        """Columns before the coordinates: what names each, and its label where it has an id."""
+        if table.ids is None:
+            return {}
+        found = {str(table.id_name): table.ids}
+        return found if table.y is None else found | {str(table.target): np.asarray(table.y)}
 
     def metadata(self, table: Table) -> dict[str, Any]:
         """What a model file must know to read new data alike."""

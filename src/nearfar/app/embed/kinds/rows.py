@@ -25,7 +25,7 @@ from nearfar.app.tables.colors import (
     column_names,
     is_known,
 )
-from nearfar.app.tables.columns import Columns, choose_columns, columns_of
+from nearfar.app.tables.columns import Columns, as_floats, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
 from nearfar.base import Learner
 from nearfar.datasets.tables import EMBEDDED, Table
@@ -77,7 +77,8 @@ class Rows(Kind):
             keep=[name for name in wishes.keep if name != table.target],
             drop=drop,
         )
-        notes = [f"Left out: column {name!r}: {why}." for name, why in columns.dropped]
+        notes = [*columns.notes]
+        notes += [f"Left out: column {name!r}: {why}." for name, why in columns.dropped]
         if wishes.color is not None and shade is not None and shade["name"] in columns.names:
             own = shade["name"]
             notes.append(
@@ -190,7 +191,7 @@ class Rows(Kind):
                 f"{listed(prepare.feature_names_in_)}."
             )
         try:
-            X = columns_of(prepare).select(table.X) if is_table else np.asarray(table.X, np.float64)
+            X = columns_of(prepare).select(table.X) if is_table else as_floats(table.X)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         if X.shape[1] != chain.n_features_in_:
@@ -233,12 +234,12 @@ def _prepared(columns: Columns, rows: Any, notes: list[str]) -> tuple[list[Any],
     """Steps that make numbers of the rows, fitted, and the numbers."""
     prepare = columns.preprocessor()
     if isinstance(prepare, str):
-        return [], np.asarray(rows)
+        return [], as_floats(rows)
     if columns.missing:
         cells = np.asarray(rows.isna() if hasattr(rows, "isna") else np.isnan(rows))
         where = count(int(cells.sum()), "missing value")
         notes.append(f"{where} filled in: numbers by the median, categories as one of their own.")
-    X = np.asarray(prepare.fit_transform(rows))
+    X = np.asarray(prepare.fit_transform(as_floats(rows)))
     return [("prepare", prepare)], X
 
 
@@ -270,10 +271,11 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
         except ValueError:  # too many names; nobody asked for them
             table.messages.append(f"'{table.target}' has too many values to colour by.")
             return None
-    sides = {
+    sides: dict[str | None, tuple[Any, Any, int]] = {
         table.time_name: (table.time, None, FEW_NUMBERS),
         table.groups_name: (table.groups, None, MOST_CLASSES),
         table.target: (table.y, table.class_names, MOST_CLASSES),
+        **{name: (values, None, FEW_NUMBERS) for name, values in table.others.items()},
     }
     if column in sides and sides[column][0] is not None:
         values, names, few = sides[column]
@@ -331,14 +333,16 @@ def _contents(table: Table, columns: Columns, color: dict[str, Any] | None, n: i
             return {"images": pictures(rows, table.image_shape, _IMAGE_BYTES)}
         ids, others = _shown(columns, color)
         names = [*ids, *others][: max(1, min(_MOST_COLUMNS, _MOST_CELLS // n))]
+        named = {} if table.ids is None else {str(table.id_name): table.ids[drawn].tolist()}
         if hasattr(table.X, "iloc"):
             every = [str(name) for name in table.X.columns]
             cells = {name: table.X.iloc[drawn, every.index(name)].tolist() for name in names}
         else:
             every = list(columns.feature_names or ())
             cells = {name: table.X[drawn, every.index(name)].tolist() for name in names}
+        cells = named | cells
         texts = {name: [_cell(v) for v in column] for name, column in cells.items()}
-        return {"columns": texts, "n_ids": len(ids)}
+        return {"columns": texts, "n_ids": len(named) + len(ids)}
 
     return contents
 

@@ -121,9 +121,9 @@ class SetsOfVectors(Kind):
             return [], ["# sets: the sets of vectors"]
         return ["from nearfar.datasets import read_sets"], [f"sets = {table.source}.X"]
 
-    def names(self, table: Table) -> Any:
+    def names(self, table: Table) -> dict[str, NDArray[Any]]:
         """Those of the sets."""
-        return table.X.names
+        return {} if table.X.names is None else {"set": table.X.names}
 
     def metadata(self, table: Table) -> dict[str, Any]:
         """The features, which a long table is read by."""
