@@ -21,6 +21,7 @@ from sklearn.datasets import load_wine
 import nearfar
 from nearfar.app.cli import main
 from nearfar.app.compare.schedule import Schedule
+from nearfar.words import hyphened
 
 QUICK = ["--repeats", "1", "--tuning", "k", "--methods", "lda", "--no-context", "--in-process"]
 
@@ -128,7 +129,7 @@ def test_the_default_report_takes_a_free_name(here, capsys):
     ("words", "message"),
     [
         (["compare", "nowhere.csv"], "nowhere.csv"),
-        (["compare", "iris", "--methods", "lmn"], "Did you mean"),
+        (["compare", "iris", "--methods", "lmn"], "Did you mean lmnn, "),
         (["compare", "iris", "--out", "report.txt"], "end its name with .html"),
         (["compare", "iris", "--out", "no/such/report.html"], "no folder"),
         (["compare", "iris", "--json", "no/such/all.json"], "no folder"),
@@ -145,7 +146,7 @@ def test_the_default_report_takes_a_free_name(here, capsys):
         (["compare", "iris", "--json", "./report.html"], "is the report"),
         (["compare", "iris", "--json", "a.journal", "--out", "a.html"], "is the journal"),
         (["compare", "wine.csv", "--json", "wine.csv", "--force"], "is the data"),
-        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean"),
+        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean lmnn, "),
         (["fit", "iris", "--method", "", "--save", "m.nf"], "name one method"),
         (["fit", "iris", "--method", "lda,rca", "--save", "m.nf"], "name one method"),
         (["fit", "nowhere.csv", "--method", "lda", "--save", "no/m.nf"], "no folder no"),
@@ -336,8 +337,25 @@ def test_methods_are_listed_by_room(capsys):
     out = capsys.readouterr().out
     assert out.startswith("Start here")
     for name in nearfar.all_learners():
-        assert re.search(rf"^  {name.lower()} .*\[.*\]$", out, re.MULTILINE)
+        assert re.search(rf"^  {hyphened(name)} .*\[.*\]$", out, re.MULTILINE)
     assert out.index("mahalanobis:") > out.index("Start here")
+
+
+def test_a_name_is_the_same_however_it_is_written_and_an_unknown_one_has_three_near(capsys):
+    from nearfar.app.compare.embeddings import embedding_methods
+    from nearfar.app.compare.methods import learners
+    from nearfar.app.embed.methods import find_embedder
+
+    for name in ("Laplacian-Eigenmaps", "laplacian_eigenmaps", "LaplacianEigenmaps"):
+        assert [one.name for one in learners(name)] == ["laplacian-eigenmaps"]
+        assert embedding_methods(name, n_train=50)[-1].name == "laplacian-eigenmaps"
+        assert find_embedder(name) is nearfar.LaplacianEigenmaps
+    assert learners("laplacian eigenmaps")[0].label == "LaplacianEigenmaps"
+    for ask in (learners, find_embedder):
+        with pytest.raises(ValueError, match="Did you mean") as told:
+            ask("laplacian")
+        said = str(told.value)
+        assert "laplacian-eigenmaps" in said and len(said) < 130 and said.count(",") <= 2
 
 
 def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
@@ -447,6 +465,7 @@ SIGNALLED = """
 import os, signal, sys
 from nearfar.app.cli import main
 from nearfar.app.compare.schedule import Schedule
+from nearfar.words import hyphened
 
 number, count, record = getattr(signal, sys.argv[1]), int(sys.argv[2]), Schedule._record
 def then(self, *rest):

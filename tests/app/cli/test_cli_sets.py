@@ -178,7 +178,7 @@ def broken(frame, column, rows, value):
         (None, [*LONG[1:], "--drop", "speaker", "--keep", "f0"], "--keep is for rows of a table"),
         (None, [*LONG[1:], "--drop", "speaker", "--unlabelled"], "nearfar embed"),
         (None, [*LONG[1:], "--drop", "speaker", "--methods", "lmnn"], "LMNN takes vectors"),
-        (None, [*LONG[1:], "--drop", "speaker", "--methods", "rieman"], "Did you mean riemann?"),
+        (None, [*LONG[1:], "--drop", "speaker", "--methods", "rieman"], "Did you mean riemann,"),
         (None, [*LONG[1:], "--drop", "speaker", "--scale", "unit"], "auto, none or standard"),
         (
             lambda f: broken(f, "kind", lambda g: g.index[g["utterance"] == "u07"][:1], "oh"),

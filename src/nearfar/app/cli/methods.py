@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from nearfar.words import listed
+from nearfar.words import hyphened, listed
 
 
 def add_methods(commands: Any) -> None:
@@ -21,7 +21,7 @@ def _methods(options: argparse.Namespace) -> int:
     from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
 
     found = known_estimators()
-    width = max(map(len, found))
+    width = max(len(hyphened(name)) for name in found)
     print("Start here (what `nearfar compare` tries):")
     for name in DEFAULT:
         print(_method_line(name, found[name], width))
@@ -59,4 +59,4 @@ def _method_line(name: str, learner: Any, width: int) -> str:
     words += [tags.role] * (tags.role != "map") + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
-    return f"  {name.lower():<{width}} {first} [{', '.join(words)}]"
+    return f"  {hyphened(name):<{width}} {first} [{', '.join(words)}]"

@@ -19,7 +19,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.progress import Progress
-from nearfar.words import did_you_mean
+from nearfar.words import bare, nearest_names
 
 
 def answer(
@@ -76,13 +76,13 @@ def answer(
 
 def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
     """The methods but those that the user will not have."""
-    may_go = {one.name.lower(): one for one in methods if one.role in ("learner", "context")}
+    may_go = {bare(one.name): one.name for one in methods if one.role in ("learner", "context")}
     for name in names:
-        if str(name).lower() not in may_go:
-            hint = did_you_mean(str(name), may_go)
+        if bare(str(name)) not in may_go:
+            hint = nearest_names(str(name), may_go.values())
             raise ValueError(f"without={name!r}: that is none of what is compared.{hint}")
-    gone = {str(name).lower() for name in names}
-    left = [one for one in methods if one.name.lower() not in gone]
+    gone = {bare(str(name)) for name in names}
+    left = [one for one in methods if bare(one.name) not in gone]
     if not any(one.role == "learner" for one in left):
         raise ValueError("Without these nothing is left to compare with the plain distances.")
     return left
