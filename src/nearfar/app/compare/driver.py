@@ -8,6 +8,7 @@ from time import monotonic
 
 import joblib
 
+from nearfar.app.compare.chain import chosen_by_folds
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.document import make_document, versions
 from nearfar.app.compare.journal import Journal, identity, traits
@@ -18,6 +19,7 @@ from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
+from nearfar.app.compare.use import chain_of
 from nearfar.app.progress import Progress
 from nearfar.words import bare, nearest_names
 
@@ -29,7 +31,18 @@ def answer(
     began: float | None = None,
     argv: Sequence[str] | None = None,
 ) -> Comparison:
-    """All steps of a comparison, in their order, whatever is compared."""
+    """What is asked, answered."""
+    return compared(question, progress=progress, began=began, argv=argv)[0]
+
+
+def compared(
+    question: Question,
+    *,
+    progress: Progress | None = None,
+    began: float | None = None,
+    argv: Sequence[str] | None = None,
+) -> tuple[Comparison, Kind]:
+    """All steps of a comparison, in their order; the result, and the data it was found on."""
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
     kind = kind_of(question)
@@ -71,7 +84,10 @@ def answer(
         argv=argv,
     )
     complete = all(run.status != "unfinished" for run in schedule.runs.values())
-    return kind.result(document, complete=complete)
+    result = kind.result(document, complete=complete)
+    chosen = chosen_by_folds(document, methods)
+    result.chain = None if chosen is None else chain_of(kind, chosen)
+    return result, kind
 
 
 def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:

@@ -216,14 +216,19 @@ class Choice:
     caught: tuple[str, ...]
 
 
-def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Choice:
-    """The setting and k with the lowest error on splits inside the training rows."""
+def tune(
+    problem: Problem, method: Method, train: Indices, tuning: Tuning, k: int | None = None
+) -> Choice:
+    """The setting and k with the lowest error on splits inside the training rows.
+
+    Where ``k`` is given, the setting with the lowest error at that k, or at the most that is tried.
+    """
     settings = method.tried(tuning)
     inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
     # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
     if not inside or idle:
-        return Choice(settings[0], 1 if settings[0].votes else None, None, ())
+        return Choice(settings[0], (k or 1) if settings[0].votes else None, None, ())
     shared = problem.shares(settings) if problem.shares and len(settings) > 1 else None
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None
@@ -236,14 +241,15 @@ def tune(problem: Problem, method: Method, train: Indices, tuning: Tuning) -> Ch
         except Exception as error:  # one setting that cannot be used leaves the others
             failures.append((setting, error))
             continue
-        column = int(means.argmax())
+        column = int(means.argmax()) if k is None else min(k, len(means)) - 1
         # As GridSearchCV: the highest mean, the first of equals.
         if best is None or means[column] > best[0]:
             best = (float(means[column]), setting, ks[column])
     if best is None:
         raise failures[0][1]
     notes = [f"Setting {one.label!r} failed: {_one_line(error)}" for one, error in failures]
-    return Choice(best[1], best[2], 1.0 - best[0], (*notes, *sorted(caught)))
+    voters = best[2] if k is None or best[2] is None else k
+    return Choice(best[1], voters, 1.0 - best[0], (*notes, *sorted(caught)))
 
 
 def _inner_scores(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from nearfar.app.embed.kinds.choice import KINDS
@@ -84,22 +84,45 @@ def make_embedder(
             raise ValueError(f"--neighbors {n_neighbors}: {name} reads no neighbours.")
         given["n_neighbors"] = n_neighbors
     own = {key: value for key, value in known.items() if key not in ("verbose", "warm_start")}
+    for key, value in read_settings(settings, ("n_components", "n_neighbors"), own, name).items():
+        given[key] = value
+    learner = found(**given)
+    learner._check_parameters()
+    return learner
+
+
+def read_settings(
+    settings: Sequence[str],
+    options: Sequence[str] = (),
+    own: Collection[str] | None = None,
+    name: str = "",
+) -> dict[str, Any]:
+    """Parameters that were given as "name=value".
+
+    Parameters
+    ----------
+    settings : sequence of str
+        As they were given.
+    options : sequence of str
+        Those that have an option of their own.
+    own : collection of str, optional
+        Those that the method of this ``name`` has; None takes any.
+    """
+    given = {}
     for setting in settings:
         key, sign, text = (part.strip() for part in setting.partition("="))
         if not sign or not key:
             raise ValueError(f"--set {setting}: write it as name=value.")
-        if key not in own:
+        if own is not None and key not in own:
             hint = did_you_mean(key, own)
             raise ValueError(
                 f"--set {setting}: {name} has no parameter '{key}'.{hint} It has {listed(own)}."
             )
-        if key in ("n_components", "n_neighbors"):
+        if key in options:
             option = key.replace("n_", "--")
             raise ValueError(f"--set {setting}: say {option} {text}.")
         given[key] = _value(text)
-    learner = found(**given)
-    learner._check_parameters()
-    return learner
+    return given
 
 
 def _value(text: str) -> Any:
