@@ -454,6 +454,13 @@ def test_sets_are_fitted_and_predicted(long, here, capsys):
     assert "takes sets of vectors, and new.csv holds rows" in capsys.readouterr().err
     assert run("fit", *words, "--method", "embedding-svm", "--save", "s.nf") == 2
     assert "has a part SVC that a model file does not take" in capsys.readouterr().err
+    svm = ["--methods", "embedding-svm", "--repeats", "1", "--tuning", "k", "--in-process"]
+    assert run(
+        "compare", *words, *svm, "--min-gain", "0", "--save", "s.nf", "--json", "s.json"
+    ) in (0, 2)
+    if json.loads((here / "s.json").read_text())["best"] != "reference":
+        assert "Not saved: SetEmbedding + SVM has a part SVC" in capsys.readouterr().out
+        assert not (here / "s.nf").exists()
     more = ["--methods", "hellinger", "--repeats", "1", "--in-process", "--no-context"]
     assert run("compare", *words, *more, "--json", "a.json") == 0
     fit, _, predict = commands_in(json.loads((here / "a.json").read_text()))

@@ -95,7 +95,7 @@ def _add_protocol(group: Any) -> None:
     add(
         "--sample",
         type=_sample,
-        metavar="N",
+        metavar="N|none",
         help="compare on N rows, drawn by class; none: on all rows. Default: all, or as many as "
         "can be tested in the time given",
     )
@@ -207,10 +207,23 @@ def _next(options: argparse.Namespace, result: Any, kind: Any) -> list[dict[str,
     """What to do with the answer."""
     from nearfar.app.cli.again import next_steps
 
-    if result.chain is None:
+    if result.chain is None or _not_kept(result.chain):
         return []
     noun, chosen = kind.table.noun, result.chain.chosen
     return next_steps(options, result.document, chosen, kind.command, noun)
+
+
+def _not_kept(chain: Any) -> str:
+    """Why a model file cannot keep a chain; nothing if it can, or if nobody knows."""
+    from nearfar.app.cli.models import check_kept
+
+    try:
+        check_kept(chain.pipeline(), chain.chosen.method.label)
+    except ValueError as error:
+        return str(error).rstrip(".")
+    except ImportError:  # without skops there are no model files yet
+        return ""
+    return ""
 
 
 def _save(options: argparse.Namespace, result: Any, kind: Any) -> bool:
@@ -218,9 +231,11 @@ def _save(options: argparse.Namespace, result: Any, kind: Any) -> bool:
     from nearfar.app.cli.models import save_chain
 
     document = result.document
-    if result.chain is None or document["status"] == "interrupted":
-        why = "no fold was done" if result.chain is None else "the comparison was interrupted"
-        print(f"\nNot saved: {why}; {options.save} was not written.")
+    why = "no fold was done" if result.chain is None else _not_kept(result.chain)
+    if document["status"] == "interrupted":
+        why = "the comparison was interrupted"
+    if why:
+        print(f"\nNot saved: {why}.")
         return False
     verdict, chosen = document["answer"]["verdict"], result.chain.chosen
     so = {"keep": ", the plain distance", "unsure": ", the plain distance until more is known"}

@@ -172,17 +172,15 @@ def check_kept(chain: Any, label: str) -> None:
             part = re.search(r" is an? ([\w.]+\w)", str(error))
             what = f" {part[1].rpartition('.')[2]}" if part else ""
             raise ValueError(
-                f"--save: {label} has a part{what} that a model file does not take; choose another "
-                "method."
+                f"{label} has a part{what} that a model file does not take; choose another method."
             ) from error
 
 
 def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
     """Fit the chain to all rows, write it into the file that ``--save`` names, and say so."""
-    from nearfar.app.compare.use import chain_of, fit_chain, model_notes
+    from nearfar.app.compare.use import fit_chain, model_notes
     from nearfar.persistence import describe, save
 
-    check_kept(chain_of(kind, chosen).pipeline(), chosen.method.label)
     chain = fit_chain(kind, chosen)
     notes = model_notes(kind, chosen)
     finds = hasattr(chain[-1], "kneighbors") or hasattr(chain[-1], "embedding_")

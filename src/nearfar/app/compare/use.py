@@ -85,8 +85,11 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
     inside = parameters_of(made)
     settings = []
     for one in scalings:
-        way = one.label.partition(", ")[0]
-        settings.append(replace(one, label=", ".join(filter(None, [way, inside])), estimator=made))
+        first_word, _, last_word = one.label.partition(", ")
+        # Before the parameters stands the scaling, after them what the columns are reduced to.
+        reduced = "" if isinstance(one.reduce, str) else last_word.rpartition(", ")[2]
+        label = ", ".join(filter(None, [first_word, inside, reduced]))
+        settings.append(replace(one, label=label, estimator=made))
     return replace(method, settings=tuple(settings))
 
 
