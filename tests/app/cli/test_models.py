@@ -202,6 +202,20 @@ def test_the_same_again_is_a_command_to_copy():
     parsed(*again[1:])
 
 
+def test_the_last_line_of_a_run_with_a_budget_gives_the_same_numbers(here, capsys):
+    words = ["compare", "iris", "--methods", "lda", "--no-context", "--in-process"]
+    # A budget that no machine needs: how much is tuned is found out, and nothing is cut short.
+    assert run(*words, "--time-budget", "600", "--repeats", "1", "--json", "a.json") == 0
+    again = shlex.split(capsys.readouterr().out.strip().splitlines()[-1])
+    assert again[:6] == ["nearfar", *words[:5]] and "--time-budget" not in again
+    assert run(*again[1:], "--json", "b.json") == 0
+    one, two = (json.loads((here / f"{name}.json").read_text()) for name in "ab")
+    assert one["status"] == two["status"] == "complete"
+    assert one["folds"] == two["folds"] and one["protocol"]["planned"] == two["protocol"]["planned"]
+    for key in ("name", "error", "interval", "folds_done"):
+        assert [m[key] for m in one["methods"]] == [m[key] for m in two["methods"]]
+
+
 def test_options_are_found_with_their_values():
     options = parsed("compare", "a", "--keep", "b", "--unlabeled", "--json=c")
     assert parts_of(options.parser, options.argv[2:]) == [
@@ -377,6 +391,26 @@ def test_a_file_without_notes_is_used_all_the_same(table, here, capsys):
         assert run("neighbors", "old.nf", "new.csv") == 0
         assert run("show", "old.nf") == 0
         assert "barbera, barolo and grignolino" in capsys.readouterr().out
+
+
+def test_a_file_keeps_as_many_ids_as_it_can():
+    from types import SimpleNamespace
+
+    from nearfar.app.compare.use import model_notes
+
+    def notes(n):
+        data = {"name": "a.csv", "target": "t", "classes": ["a"], "features": ["x"]}
+        kind = SimpleNamespace(
+            describe=lambda: data,
+            table=SimpleNamespace(noun="row"),
+            training=lambda: (range(n), None),
+            ids=lambda: ("id", range(n)),
+        )
+        return model_notes(kind, Chosen(baselines()[0], baselines()[0].settings[0], 3))
+
+    assert notes(3)["ids"] == ["0", "1", "2"]
+    many = notes(200_000)
+    assert "ids" not in many and many["features"] == ["x"] and many["n_rows"] == 200_000
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def _methods(options: argparse.Namespace) -> int:
     for method in baselines():
         print(f"  {method.name:<{width}} {method.label}")
     print(f"  {'reference':<{width}} the best of these, as tuning finds it")
-    print("\nsets of vectors, for `nearfar compare --set-id COL --methods` (* what it tries):")
+    print(
+        "\nsets of vectors, for `nearfar compare` and `fit` with --set-id COL (* what is compared):"
+    )
     wide = max(map(len, SET_METHODS))
     for name, one in SET_METHODS.items():
         star = "*" if name in OF_SETS else " "
