@@ -7,7 +7,7 @@ import shlex
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_digits, load_wine
 from sklearn.pipeline import Pipeline
 
 import nearfar
@@ -176,6 +176,9 @@ def test_python_gets_the_chain_too(table):
     assert result.document["next"][0]["command"] == "model = result.fit(X, y)"
     embedded = nearfar.compare(X, methods="lle", **options | {"tuning": None})
     assert embedded.fit(X).transform(X).shape == (178, 2)
+    images, labels = load_digits().images[:100], load_digits().target[:100]
+    drawn = nearfar.compare(images, labels, methods="lda", **options).fit(images, labels)
+    assert drawn.score(images.reshape(100, 64), labels) > 0.8
 
 
 # Commands made of others

@@ -61,7 +61,12 @@ class Chain:
         return Pipeline(steps)
 
     def fit(self, X: Any, y: Any = None) -> Pipeline:
-        """The Pipeline, fitted to rows as they were compared: a table may have more columns."""
+        """The Pipeline, fitted to rows as they were compared: a table may have more columns.
+
+        Images become flat rows, which is what the Pipeline takes.
+        """
+        if getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X).reshape(len(X), -1)
         return self.pipeline().fit(self.select(X), y)
 
 

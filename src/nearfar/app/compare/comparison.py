@@ -129,7 +129,7 @@ class Comparison:
         Returns
         -------
         Pipeline
-            Fitted; :func:`nearfar.save` writes it into a file.
+            Fitted; :func:`nearfar.save` writes it into a file. Of images it takes flat rows.
         """
         return self._chain().fit(X, y)
 
