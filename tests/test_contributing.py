@@ -13,6 +13,7 @@ import pytest
 
 import nearfar
 from nearfar.contract import KINDS
+from nearfar.words import hyphened
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -136,7 +137,7 @@ def test_the_common_tests_find_them(copy):
 def test_the_list_of_methods_names_them(copy):
     out = python(copy, "-m", "nearfar", "methods")
     for name in FILES:
-        assert re.search(rf"^  {name.lower()} ", out, re.M), name
+        assert re.search(rf"^  {hyphened(name)} ", out, re.M), name
 
 
 QUICK = "--repeats 1 --tuning k --no-context --in-process --out a.html --force"
