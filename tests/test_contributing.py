@@ -13,6 +13,7 @@ import pytest
 
 import nearfar
 from nearfar.contract import KINDS
+from nearfar.words import hyphened
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -175,7 +176,7 @@ def printed(copy):
 
 @pytest.mark.parametrize("name", FILES)
 def test_list_comparison_model_files_and_pages_know_them(printed, name):
-    assert re.search(rf"^  {name.lower()} ", printed["methods"], re.M)
+    assert re.search(rf"^  {hyphened(name)} ", printed["methods"], re.M)
     assert re.search(rf"^\W*{name}\b.*\d", printed["compare"], re.M)
     assert f"{name} came back\n" in printed["save"]
     assert re.search(rf"^   {name}$", printed["pages"], re.M)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -16,6 +17,37 @@ def did_you_mean(name: object, names: Iterable[object]) -> str:
     by_lower = {str(known).lower(): str(known) for known in names}
     close = get_close_matches(str(name).lower(), by_lower, n=1)
     return f" Did you mean '{by_lower[close[0]]}'?" if close else ""
+
+
+def hyphened(name: str) -> str:
+    """The name of a class as a method is called, in every command.
+
+    >>> hyphened("HessianLLE"), hyphened("MVEMClassifier"), hyphened("LMNN")
+    ('hessian-lle', 'mvem-classifier', 'lmnn')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
+
+
+def bare(name: str) -> str:
+    """A name without what does not matter in it: capitals, hyphens, underscores, blanks.
+
+    >>> bare("Laplacian-Eigenmaps") == bare("laplacian_eigenmaps") == bare("LaplacianEigenmaps")
+    True
+    """
+    return re.sub(r"[-_\s]", "", name.lower())
+
+
+def nearest_names(name: str, names: Iterable[str]) -> str:
+    """`` Did you mean a, b or c?`` with a space before it: the three nearest of many names.
+
+    >>> nearest_names("lmn", ["lda", "lmnn", "rca", "multi-pass-lmnn"])
+    ' Did you mean lmnn, multi-pass-lmnn or lda?'
+    """
+    by_bare = {bare(known): known for known in names}
+    close = [by_bare[key] for key in get_close_matches(bare(name), by_bare, n=3, cutoff=0.0)]
+    if not close:
+        return ""
+    return f" Did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?"
 
 
 def listed(names: Iterable[object], limit: int = 20, *, quoted: bool = True) -> str:

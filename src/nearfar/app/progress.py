@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from time import monotonic
 from typing import Any, TextIO
 
@@ -85,12 +86,26 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Plain lines: what was said, and a line whenever a tenth of the folds is done."""
+    """Plain lines: what was said, and a line whenever a tenth of the folds is done.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    Parameters
+    ----------
+    stream : text stream, optional
+        Where to; None is standard error.
+    budget : float, optional
+        Seconds, from now, after which nothing more will be done.
+    """
+
+    def __init__(self, stream: TextIO | None = None, budget: float | None = None) -> None:
         self._stream = stream
+        self._end = None if budget is None else monotonic() + budget
         self._labels: dict[str, str] = {}
-        self._total = self._done = self._shown = 0
+        self._done: dict[str, int] = {}
+        self._over: set[str] = set()
+        self._n_folds = self._shown = 0
+        #: When work began, and the folds that were done by then: a journal may know some.
+        self._since: tuple[float, int] | None = None
+        self._last = ""
 
     def say(self, line: str) -> None:
         """Print the line."""
@@ -101,29 +116,110 @@ class PlainProgress(Progress):
     def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
         """Remember how much there is to do."""
         self._labels = {name: label for name, label, _ in methods}
-        self._total = n_folds * len(methods)
+        self._done = dict.fromkeys(self._labels, 0)
+        self._n_folds, self._since = n_folds, None
 
     def more(self, n_folds: int) -> None:
         """Count anew."""
-        self._total = n_folds * len(self._labels)
-        self._shown = 10 * self._done // max(1, self._total)
+        self._n_folds = n_folds
+        self._shown = self._tenth()
+
+    def working(self, method: str) -> None:
+        """Look at the clock when work begins."""
+        if self._labels and self._since is None:
+            self._since = (monotonic(), self._n_done())
 
     def fold_done(self, method: str, n_done: int, error: float) -> None:
         """Print a line now and then."""
-        self._done += 1
-        tenth = 10 * self._done // max(1, self._total)
-        if tenth > self._shown:
-            self._shown = tenth
-            label = self._labels.get(method, method)
-            self.say(
-                f"  {self._done}/{self._total} folds; last: {label}, fold {n_done}, mean "
-                f"{self.measure} so far {100 * error:.1f} %"
-            )
+        self._done[method] = self._done.get(method, 0) + 1
+        label = self._labels.get(method, method)
+        self._last = f"last: {label}, fold {n_done}, mean {self.measure} so far {100 * error:.1f} %"
+        self._show()
 
     def ended(self, method: str, status: str, reason: str | None) -> None:
         """Print failures at once."""
+        self._over.add(method)
         if status == "failed":
             self.say(f"  {self._labels.get(method, method)} failed: {reason}")
+
+    def _show(self) -> None:
+        if self._tenth() > self._shown:
+            self._shown = self._tenth()
+            self.say(f"  {self._line()}")
+
+    def _line(self) -> str:
+        left = self.seconds_left()
+        time = "" if left is None else f", about {duration(left)} left"
+        return f"{self._n_done()}/{self._n_done() + self._n_left()} folds{time}; {self._last}"
+
+    def seconds_left(self) -> float | None:
+        """Foretold by the folds done so far, never negative; None while nothing is known.
+
+        Not more than the budget leaves.
+        """
+        if self._since is None or not self._n_left():
+            return None
+        began, before = self._since
+        now, new = monotonic(), self._n_done() - before
+        if new < 1:
+            return None
+        left = self._n_left() * (now - began) / new
+        return max(0.0, left if self._end is None else min(left, self._end - now))
+
+    def _n_done(self) -> int:
+        return sum(self._done.values())
+
+    def _n_left(self) -> int:
+        """Folds to come: what has failed has none."""
+        return sum(max(0, self._n_folds - n) for m, n in self._done.items() if m not in self._over)
+
+    def _tenth(self) -> int:
+        return 10 * self._n_done() // max(1, self._n_done() + self._n_left())
+
+
+class NotebookProgress(PlainProgress):
+    """In a notebook: what was said, and one line below it that keeps up with the folds."""
+
+    def __init__(self, stream: TextIO | None = None, budget: float | None = None) -> None:
+        super().__init__(stream, budget)
+        self._handle: Any = None
+
+    def tick(self) -> None:
+        """Keep the time going."""
+        if self._handle is not None:
+            self._show()
+
+    def close(self) -> None:
+        """Let the line stand; what comes next has its own."""
+        self._handle = None
+
+    def _show(self) -> None:
+        shown = {"text/plain": self._line()}
+        if self._handle is None:
+            display = import_module("IPython.display").display
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
+def python_progress(budget: float | None) -> PlainProgress:
+    """What suits where Python runs: lines, or in a notebook one that is kept up to date."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    notebook = getattr(shell, "kernel", None) is not None
+    return NotebookProgress(budget=budget) if notebook else PlainProgress(budget=budget)
+
+
+def duration(seconds: float) -> str:
+    """A rough time in words.
+
+    >>> [duration(seconds) for seconds in (0.2, 42, 200, 8000)]
+    ['1 s', '40 s', '3 min', '2.2 h']
+    """
+    if seconds < 10:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 100:
+        return f"{5 * round(seconds / 5)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class FitProgress:

@@ -14,7 +14,7 @@ from nearfar.app.compare.driver import answer
 from nearfar.app.compare.methods import Scale
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.splits import Tuning
-from nearfar.app.progress import PlainProgress, Progress
+from nearfar.app.progress import Progress, python_progress
 from nearfar.app.report import write
 
 
@@ -144,7 +144,8 @@ def compare(
     Returns
     -------
     Comparison
-        With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``to_html`` and ``to_json``;
+        With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``fit``,
+        ``to_html`` and ``to_json``;
         without labels an :class:`nearfar.app.compare.embedding_comparison.EmbeddingComparison`.
 
     Examples
@@ -161,9 +162,25 @@ def compare(
     'pca'
     """
     given = dict(locals())
-    progress = PlainProgress() if verbose else Progress()
-    result = answer(Question.of(given), progress=progress)
+    question = Question.of(given)
+    progress = python_progress(question.budget) if verbose else Progress()
+    result = answer(question, progress=progress)
     if journal is not None and result.complete:
         Path(journal).unlink(missing_ok=True)
     result.write_page = write
+    result.document["next"] = _next(result, "X" if y is None else "X, y")
     return result
+
+
+def _next(result: Comparison, given: str) -> list[dict[str, str]]:
+    """What to do with the answer."""
+    if result.chain is None:
+        return []
+    chosen = result.chain.chosen
+    words = f" ({chosen.words()})" if chosen.words() else ""
+    noun = result.document["data"].get("unit", "row")
+    steps = {
+        f"Fit {chosen.method.label}{words} to all {noun}s": f"model = result.fit({given})",
+        "Keep it in a file": "nearfar.save(model, 'model.nf')",
+    }
+    return [{"text": text, "command": command} for text, command in steps.items()]

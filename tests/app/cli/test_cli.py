@@ -20,8 +20,10 @@ import pytest
 from sklearn.datasets import load_wine
 
 import nearfar
+from nearfar.app import cli
 from nearfar.app.cli import main
 from nearfar.app.compare.schedule import Schedule
+from nearfar.words import hyphened
 
 QUICK = ["--repeats", "1", "--tuning", "k", "--methods", "lda", "--no-context", "--in-process"]
 
@@ -44,6 +46,13 @@ def table(here):
 
 def run(*words):
     return main([str(word) for word in words])
+
+
+def parsed(*words):
+    """The options of a command, as it gets them."""
+    options = cli._parser().parse_args(words)
+    options.argv = ["nearfar", *words]
+    return options
 
 
 def test_compare_prints_the_answer_and_writes_report_and_numbers(table, here, capsys):
@@ -129,7 +138,7 @@ def test_the_default_report_takes_a_free_name(here, capsys):
     ("words", "message"),
     [
         (["compare", "nowhere.csv"], "nowhere.csv"),
-        (["compare", "iris", "--methods", "lmn"], "Did you mean"),
+        (["compare", "iris", "--methods", "lmn"], "Did you mean lmnn, "),
         (["compare", "iris", "--out", "report.txt"], "end its name with .html"),
         (["compare", "iris", "--out", "no/such/report.html"], "no folder"),
         (["compare", "iris", "--json", "no/such/all.json"], "no folder"),
@@ -146,15 +155,15 @@ def test_the_default_report_takes_a_free_name(here, capsys):
         (["compare", "iris", "--json", "./report.html"], "is the report"),
         (["compare", "iris", "--json", "a.journal", "--out", "a.html"], "is the journal"),
         (["compare", "wine.csv", "--json", "wine.csv", "--force"], "is the data"),
-        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean"),
+        (["fit", "iris", "--method", "lmn", "--save", "m.nf"], "Did you mean lmnn, "),
         (["fit", "iris", "--method", "", "--save", "m.nf"], "name one method"),
         (["fit", "iris", "--method", "lda,rca", "--save", "m.nf"], "name one method"),
         (["fit", "nowhere.csv", "--method", "lda", "--save", "no/m.nf"], "no folder no"),
         (["fit", "nowhere.csv", "--method", "lda", "--save", "folder.html"], "is a folder"),
-        (["transform", "m.nf", "--input", "wine.csv", "-o", "a.xlsx"], ".parquet, .csv, .tsv or"),
-        (["neighbors", "m.nf", "--index", "a", "--query", "a", "-o", "a.npy"], ".tsv or .parquet"),
-        (["transform", "nowhere.nf", "--input", "wine.csv", "-o", "a.csv"], "nowhere.nf"),
-        (["transform", "wine.csv", "--input", "wine.csv", "-o", "a.csv"], "wine.csv"),
+        (["transform", "m.nf", "wine.csv", "--out", "a.xlsx"], ".parquet, .csv, .tsv or"),
+        (["neighbors", "m.nf", "a", "--out", "a.npy"], ".tsv or .parquet"),
+        (["transform", "nowhere.nf", "wine.csv", "--out", "a.csv"], "nowhere.nf"),
+        (["transform", "wine.csv", "wine.csv", "--out", "a.csv"], "wine.csv"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(table, here, words, message, capsys):
@@ -215,7 +224,14 @@ def test_a_name_is_claimed_when_it_is_chosen(here, monkeypatch):
     from nearfar.app.compare.journal import unclaim
 
     def options(**more):
-        rest = {"out": None, "json": None, "resume": False, "force": False, "data": "iris"}
+        rest = {
+            "out": None,
+            "json": None,
+            "save": None,
+            "resume": False,
+            "force": False,
+            "data": "iris",
+        }
         return argparse.Namespace(**rest | more)
 
     assert cli.places(options())[0] == Path("report.html")
@@ -258,16 +274,16 @@ def test_another_tuning_is_not_mixed_into_what_is_there(here, capsys, monkeypatc
 
 
 def test_going_on_is_advised_with_time_enough(here, capsys):
-    options = argparse.Namespace(out=None, argv=["nearfar", "compare", "a b", "--time-budget=2"])
-    from nearfar.app.cli import compare as cli
+    options = parsed("compare", "a b", "--time-budget=2")
+    from nearfar.app.cli.compare import resume_command
 
     out = Path("report.html")
     same = "nearfar compare 'a b' --time-budget=2 --out report.html --resume"
-    assert cli.resume_command(options, out, None) == same
+    assert resume_command(options, out, None) == same
     more = "nearfar compare 'a b' --out report.html --time-budget 60 --resume"
-    assert cli.resume_command(options, out, 2.0) == more
-    options.argv = ["nearfar", "compare", "x", "--time-budget", "100", "--force"]
-    assert "x --out report.html --time-budget 400 --resume" in cli.resume_command(options, out, 100)
+    assert resume_command(options, out, 2.0) == more
+    options = parsed("compare", "x", "--time-budget", "100", "--force")
+    assert "x --out report.html --time-budget 400 --resume" in resume_command(options, out, 100)
     assert run("compare", "digits", "--time-budget", "1") == 0  # imports alone take longer
     assert "--time-budget 60 --resume" in capsys.readouterr().out
 
@@ -288,17 +304,17 @@ def test_fit_transform_and_neighbors_make_a_chain(table, here, capsys):
     assert run("fit", "wine.csv", "--target", "kind", "--method", "lda", "--save", "m.nf") == 2
     new = table.drop(columns=["kind"]).iloc[::-1]
     new.to_csv("new.csv", index=False)
-    assert run("transform", "m.nf", "--input", "new.csv", "-o", "out.parquet") == 0
+    assert run("transform", "m.nf", "new.csv", "--out", "out.parquet") == 0
     mapped = pd.read_parquet("out.parquet")
     assert mapped.shape == (178, 2)
     for name in ("out.csv", "out.tsv", "out.npy"):
-        assert run("transform", "m.nf", "--input", "new.csv", "-o", name) == 0
+        assert run("transform", "m.nf", "new.csv", "--out", name) == 0
     for name, separator in (("out.csv", ","), ("out.tsv", "\t")):
         read = pd.read_csv(name, sep=separator, float_precision="round_trip")
         np.testing.assert_array_equal(read, mapped)
     np.testing.assert_array_equal(np.load("out.npy"), mapped.to_numpy())
     capsys.readouterr()
-    assert run("neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3") == 0
+    assert run("neighbors", "m.nf", "new.csv", "--index", "wine.csv", "-k", "3") == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert len(rows) == 178 * 3
     # The queries are the index in reverse: each is its own nearest, at distance zero.
@@ -306,9 +322,9 @@ def test_fit_transform_and_neighbors_make_a_chain(table, here, capsys):
     assert [int(row["row"]) for row in first] == list(range(177, -1, -1))
     assert max(float(row["distance"]) for row in first) < 1e-12
     found = pd.DataFrame(rows).astype(float)
-    words = ["neighbors", "m.nf", "--index", "wine.csv", "--query", "new.csv", "-k", "3"]
+    words = ["neighbors", "m.nf", "new.csv", "--index", "wine.csv", "-k", "3"]
     for name in ("n.parquet", "n.csv", "n.tsv"):
-        assert run(*words, "-o", name) == 0
+        assert run(*words, "--out", name) == 0
     for read in (pd.read_parquet("n.parquet"), pd.read_csv("n.csv"), pd.read_table("n.tsv")):
         pd.testing.assert_frame_equal(read.astype(float), found, rtol=1e-5)
     model = nearfar.load("m.nf")
@@ -321,10 +337,10 @@ def test_a_table_that_lacks_a_column_is_refused_by_name(table, here, capsys):
     run("fit", "wine.csv", "--target", "kind", "--method", "rca", "--save", "m.nf")
     table.drop(columns=["hue", "alcohol"]).to_csv("less.csv", index=False)
     capsys.readouterr()
-    assert run("transform", "m.nf", "--input", "less.csv", "-o", "out.npy") == 2
+    assert run("transform", "m.nf", "less.csv", "--out", "out.npy") == 2
     err = capsys.readouterr().err
-    assert "lacks the column(s) alcohol, hue" in err or "hue" in err
-    assert run("neighbors", "m.nf", "--index", "wine.csv", "--query", "wine.csv", "-k", "500") == 2
+    assert "less.csv lacks 'alcohol', 'hue', which the model was fitted on" in err
+    assert run("neighbors", "m.nf", "wine.csv", "--index", "wine.csv", "-k", "500") == 2
     assert "from 1 to the 178 rows" in capsys.readouterr().err
 
 
@@ -333,11 +349,11 @@ def test_arrays_go_through_the_chain_too(here, capsys):
     np.savez("wine.npz", X=X, y=y)
     assert run("fit", "wine.npz", "--method", "standardised", "--save", "m.nf") == 0
     np.save("new.npy", X[:5])
-    assert run("transform", "m.nf", "--input", "new.npy", "-o", "out.npy") == 0
+    assert run("transform", "m.nf", "new.npy", "--out", "out.npy") == 0
     expected = (X[:5] - X.mean(axis=0)) / X.std(axis=0)
     np.testing.assert_allclose(np.load("out.npy"), expected, rtol=1e-10)
     np.save("wrong.npy", X[:5, :3])
-    assert run("transform", "m.nf", "--input", "wrong.npy", "-o", "out2.npy") == 2
+    assert run("transform", "m.nf", "wrong.npy", "--out", "out2.npy") == 2
     assert "has 3 columns; the model was fitted on 13" in capsys.readouterr().err
 
 
@@ -346,8 +362,25 @@ def test_methods_are_listed_by_room(capsys):
     out = capsys.readouterr().out
     assert out.startswith("Start here")
     for name in nearfar.all_learners():
-        assert re.search(rf"^  {name.lower()} .*\[.*\]$", out, re.MULTILINE)
+        assert re.search(rf"^  {hyphened(name)} .*\[.*\]$", out, re.MULTILINE)
     assert out.index("mahalanobis:") > out.index("Start here")
+
+
+def test_a_name_is_the_same_however_it_is_written_and_an_unknown_one_has_three_near(capsys):
+    from nearfar.app.compare.embeddings import embedding_methods
+    from nearfar.app.compare.methods import learners
+    from nearfar.app.embed.methods import find_embedder
+
+    for name in ("Laplacian-Eigenmaps", "laplacian_eigenmaps", "LaplacianEigenmaps"):
+        assert [one.name for one in learners(name)] == ["laplacian-eigenmaps"]
+        assert embedding_methods(name, n_train=50)[-1].name == "laplacian-eigenmaps"
+        assert find_embedder(name) is nearfar.LaplacianEigenmaps
+    assert learners("laplacian eigenmaps")[0].label == "LaplacianEigenmaps"
+    for ask in (learners, find_embedder):
+        with pytest.raises(ValueError, match="Did you mean") as told:
+            ask("laplacian")
+        said = str(told.value)
+        assert "laplacian-eigenmaps" in said and len(said) < 130 and said.count(",") <= 2
 
 
 def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
@@ -369,13 +402,13 @@ def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
     assert [part.strip() for part in head if part] == [
         "method",
         "error % [95 %]",
-        "difference [95 %]",
+        "gain [95 %]",
         "Holm p",
         "folds",
     ]
     n_rows = 1 + 4 + 1 + 3  # reference, baselines, the learner that works, context
     assert all(len(line) <= NARROW for line in table[: 1 + n_rows])
-    assert "one with quite a long n.." in text and "Majority class*" in text
+    assert "one with quite a long .." in text and "Majority class*" in text
     assert "late failed after 3 of 10 folds: ValueError: enough" in text
     assert "Never failed: ValueError: never" in text
     assert "late" not in "".join(line[:25] for line in table[: 1 + n_rows])
@@ -483,6 +516,7 @@ SIGNALLED = """
 import os, signal, sys
 from nearfar.app.cli import main
 from nearfar.app.compare.schedule import Schedule
+from nearfar.words import hyphened
 
 number, count, record = getattr(signal, sys.argv[1]), int(sys.argv[2]), Schedule._record
 def then(self, *rest):

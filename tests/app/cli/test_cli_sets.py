@@ -178,7 +178,7 @@ def broken(frame, column, rows, value):
         (None, [*LONG[1:], "--drop", "speaker", "--keep", "f0"], "--keep is for rows of a table"),
         (None, [*LONG[1:], "--drop", "speaker", "--unlabelled"], "nearfar embed"),
         (None, [*LONG[1:], "--drop", "speaker", "--methods", "lmnn"], "LMNN takes vectors"),
-        (None, [*LONG[1:], "--drop", "speaker", "--methods", "rieman"], "Did you mean riemann?"),
+        (None, [*LONG[1:], "--drop", "speaker", "--methods", "rieman"], "Did you mean riemann,"),
         (None, [*LONG[1:], "--drop", "speaker", "--scale", "unit"], "auto, none or standard"),
         (
             lambda f: broken(f, "kind", lambda g: g.index[g["utterance"] == "u07"][:1], "oh"),
@@ -239,7 +239,7 @@ def test_files_that_know_their_sets_are_refused_by_what_is_wrong(here, sets, cap
         assert run("compare", *words, *QUICK) == 2
         assert message in capsys.readouterr().err
     assert run("fit", "s.npz", "--method", "lda", "--save", "m.nf") == 2
-    assert "holds sets of vectors, and fit learns from rows" in capsys.readouterr().err
+    assert "LDA takes vectors, and these are sets" in capsys.readouterr().err
 
 
 def test_few_groups_make_few_folds_and_small_sets_can_be_asked_for(here, sets, capsys):
@@ -283,14 +283,10 @@ def test_embed_draws_sets_and_its_model_maps_new_ones(long, here, capsys):
     page = (here / "e.html").read_text()
     assert "the Hellinger distance" in page and "The page stores 30 ellipses" in page
     placed = pd.read_csv("c.csv").set_index("set")
-    assert (
-        run("transform", "m.nf", "--input", "old.csv", "--set-id", "utterance", "-o", "t.csv") == 0
-    )
+    assert run("transform", "m.nf", "old.csv", "--set-id", "utterance", "--out", "t.csv") == 0
     again = pd.read_csv("t.csv").set_index("set")
     assert np.allclose(again.loc[placed.index], placed, atol=1e-8)
-    assert (
-        run("transform", "m.nf", "--input", "new.csv", "--set-id", "utterance", "-o", "n.csv") == 0
-    )
+    assert run("transform", "m.nf", "new.csv", "--set-id", "utterance", "--out", "n.csv") == 0
     new = pd.read_csv("n.csv").set_index("set")
     assert sorted(new.index) == [f"u{i}" for i in range(30, 36)]
     from nearfar import SetEmbedding
@@ -299,7 +295,7 @@ def test_embed_draws_sets_and_its_model_maps_new_ones(long, here, capsys):
     fitted = SetEmbedding(2, metric="hellinger").fit(table.X)
     fresh = read_sets("new.csv", by="utterance", features=["f0", "f1", "f2"], need_target=False)
     assert np.allclose(new.loc[fresh.X.names], fitted.transform(fresh.X), atol=1e-8)
-    query = ["--index", "old.csv", "--query", "new.csv", "--set-id", "utterance", "-k", "3"]
+    query = ["new.csv", "--index", "old.csv", "--set-id", "utterance", "-k", "3"]
     capsys.readouterr()
     assert run("neighbors", "m.nf", *query) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1 + 3 * 6
@@ -324,13 +320,13 @@ def test_embed_says_what_cannot_be_done(long, here, words, message, capsys):
 
 def test_models_of_sets_and_of_rows_are_not_confused(long, here, capsys):
     assert run("embed", *LONG, "--drop", "speaker", "--save", "m.nf") == 0
-    assert run("transform", "m.nf", "--input", "long.csv", "-o", "t.csv") == 2
+    assert run("transform", "m.nf", "long.csv", "--out", "t.csv") == 2
     assert "say with --set-id COL" in capsys.readouterr().err
     assert run("embed", "iris", "--method", "pca", "--save", "v.nf") == 0
     capsys.readouterr()
-    words = ["--input", "long.csv", "--set-id", "utterance", "-o", "t.csv"]
+    words = ["long.csv", "--set-id", "utterance", "--out", "t.csv"]
     assert run("transform", "v.nf", *words) == 2
-    assert "maps rows of a table, and long.csv holds sets" in capsys.readouterr().err
+    assert "takes rows of a table, and long.csv holds sets" in capsys.readouterr().err
     assert run("embed", "iris", "--method", "set-embedding") == 2
     assert "it embeds sets of vectors" in capsys.readouterr().err
 
@@ -358,16 +354,16 @@ def test_embed_fit_transform_and_neighbors_open_a_file_once(here, sets, monkeypa
         name = f"{kind}.npz"
         for words in (
             ["embed", name, "--method", method, "--save", "m.nf", "--force"],
-            ["transform", "m.nf", "--input", name, "-o", "t.csv", "--force"],
+            ["transform", "m.nf", name, "--out", "t.csv", "--force"],
         ):
             opened.clear()
             assert run(*words) == 0
             assert opened == [name]
         opened.clear()
-        assert run("neighbors", "m.nf", "--index", name, "--query", name) == 0
+        assert run("neighbors", "m.nf", name, "--index", name) == 0
         assert opened == [name, name]
     opened.clear()
     assert run("fit", "rows.npz", "--method", "lda", "--save", "f.nf") == 0
     assert run("fit", "sets.npz", "--method", "lda", "--save", "g.nf") == 2
     assert opened == ["rows.npz", "sets.npz"]
-    assert "fit learns from rows" in capsys.readouterr().err
+    assert "LDA takes vectors, and these are sets" in capsys.readouterr().err

@@ -410,7 +410,7 @@ def test_what_cannot_be_compared_is_said(change, message):
     [
         (LDA(), ["lda"]),
         ([LDA(), LDA(n_components=1), "rca"], ["lda", "lda 2", "rca"]),
-        ((StandardScaler(),), ["standardscaler"]),
+        ((StandardScaler(),), ["standard-scaler"]),
         ("lda, rca", ["lda", "rca"]),
     ],
 )

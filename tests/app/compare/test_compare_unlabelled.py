@@ -81,7 +81,7 @@ def roll():
 def rolled(roll):
     """A comparison on the roll."""
     X, angle = roll
-    methods = ["isomap", "variationalmvu", "lle"]
+    methods = ["isomap", "variational-mvu", "lle"]
     return compare(X, methods=methods, color=angle, **QUICK)
 
 
@@ -189,13 +189,13 @@ def test_the_number_of_a_method_is_that_of_its_folds_by_hand(roll):
 
 def test_unfolding_a_roll_keeps_more_than_flattening_it(rolled):
     found = by_name(rolled)
-    assert found["variationalmvu"]["kept"] > found["pca"]["kept"] + 0.1
+    assert found["variational-mvu"]["kept"] > found["pca"]["kept"] + 0.1
     assert found["isomap"]["kept"] > found["pca"]["kept"] + 0.05
-    assert rolled.best in ("variationalmvu", "isomap")
+    assert rolled.best in ("variational-mvu", "isomap")
     assert rolled.document["answer"]["verdict"] in ("use", "unsure")
     assert found[rolled.best]["difference_interval"][0] > 0
-    assert found["variationalmvu"]["gap"] < 0.2 and found["isomap"]["gap"] is None
-    assert found["randomprojection"]["role"] == "baseline"
+    assert found["variational-mvu"]["gap"] < 0.2 and found["isomap"]["gap"] is None
+    assert found["random-projection"]["role"] == "baseline"
     order = [method["kept"] for method in rolled.document["methods"]]
     assert order == sorted(order, reverse=True)
 
@@ -234,7 +234,7 @@ def test_a_lucky_draw_is_seen_and_not_recommended():
     found = {}
     for seed in range(6):
         result = compare(X, methods=methods, random_state=seed, cv=3, **QUICK)
-        found[seed] = by_name(result)["randomprojection"]
+        found[seed] = by_name(result)["random-projection"]
         assert result.best in ("pca", "mine") and not found[seed]["recommended"]
         notes = " ".join(result.document["answer"]["notes"])
         best = max(by_name(result)[name]["kept"] for name in ("pca", "mine"))
@@ -439,7 +439,7 @@ def test_lines_for_an_embedded_set_and_many_held_out_rows(monkeypatch):
     assert MEASURED > 20
     options = {"unlabelled": True, "repeats": 1, "isolate": False}
     result = answer(Question(DataFile("wine"), methods="pca", **options))
-    assert [m["name"] for m in result.document["methods"]] == ["pca", "randomprojection"]
+    assert [m["name"] for m in result.document["methods"]] == ["pca", "random-projection"]
     share, _ = run_lines(result.code)
     assert share == pytest.approx(by_name(result)["pca"]["kept"], abs=1e-12)
 

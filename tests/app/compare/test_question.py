@@ -51,7 +51,7 @@ def test_the_command_line_asks_what_the_question_holds():
     add_compare(parser.add_subparsers())
     words = ["compare", "iris"]
     given = vars(parser.parse_args(words))
-    places = {"data", "run", "out", "json", "resume", "force"}
+    places = {"data", "run", "out", "json", "save", "resume", "force", "parser", "commands"}
     question = Question.of(given, X=DataFile("iris"))
     # Nothing is said twice: what is not asked for has the default of the question.
     assert set(given) - places <= set(OPTIONS)

@@ -1,4 +1,4 @@
-"""The command line: ``nearfar compare``, ``embed``, ``fit``, ``transform``, ``neighbors``, ..."""
+"""The command line: ``nearfar compare``, ``embed``, ``fit``, ``predict``, ``transform``, ..."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ examples:
   nearfar compare table.csv --unlabelled    which embedding, when there are no labels?
   nearfar compare frames.csv --set-id utterance --target vowel --groups speaker
   nearfar fit table.csv --target kind --method lmnn --save model.nf
-  nearfar neighbors model.nf --index table.csv --query new.csv -k 5
+  nearfar predict model.nf new.csv --out labels.csv
+  nearfar neighbors model.nf new.csv -k 5
 """
 
 

@@ -24,28 +24,20 @@ def add_compare(commands: Any) -> None:
         "--set-id, compare dissimilarities of sets of vectors.",
         argument_default=argparse.SUPPRESS,
     )
-    command.set_defaults(run=_compare)
-    add = command.add_argument
-    add("data", metavar="DATA", help=DATA_HELP)
-    add_target(command)
-    add_sets(command)
-    add_rows(command)
+    command.set_defaults(run=_compare, parser=command, commands=commands)
     # Names and defaults are those of the question.
-    add(
-        "--unlabelled",
-        "--unlabeled",
-        action="store_true",
-        help="use no labels: rank embeddings (PCA, Isomap, MVU, ...) by the nearest neighbours of "
-        "held-out rows that they keep",
-    )
-    add(
-        "--components",
-        dest="n_components",
-        type=number(int, 1),
-        metavar="N",
-        help="dimensions of the embeddings (2)",
-    )
-    add("--color", "--colour", metavar="COL", help="colours their pictures; no feature")
+    _add_data(command.add_argument_group("data"))
+    _add_methods(command.add_argument_group("methods"))
+    _add_protocol(command.add_argument_group("protocol"))
+    _add_output(command.add_argument_group("output"))
+
+
+def _add_data(group: Any) -> None:
+    add = group.add_argument
+    add("data", metavar="DATA", help=DATA_HELP)
+    add_target(group)
+    add_sets(group)
+    add_rows(group)
     add(
         "--groups",
         metavar="COL",
@@ -59,6 +51,23 @@ def add_compare(commands: Any) -> None:
         metavar="COL",
         help="report errors by the groups of this column; no feature",
     )
+    add(
+        "--unlabelled",
+        "--unlabeled",
+        action="store_true",
+        help="use no labels: rank embeddings (PCA, Isomap, MVU, ...) by the nearest neighbours of "
+        "held-out rows that they keep",
+    )
+    add(
+        "--color",
+        "--colour",
+        metavar="COL",
+        help="with --unlabelled: the column that colours the pictures; no feature",
+    )
+
+
+def _add_methods(group: Any) -> None:
+    add = group.add_argument
     add("--methods", metavar="A,B", help="learners or families to compare (see: nearfar methods)")
     add(
         "--without",
@@ -66,22 +75,49 @@ def add_compare(commands: Any) -> None:
         help="learners or classifiers that are not to be compared (lmnn, trees)",
     )
     add(
-        "--sample",
-        type=_sample,
-        metavar="N",
-        help="compare on N rows, drawn by class; none: on all rows. Default: all, or as many as "
-        "can be tested in the time given",
+        "--no-context",
+        dest="context",
+        action="store_false",
+        help="leave out trees and logistic regression",
     )
-    add("--scoring", metavar="NAME", help="a scorer of scikit-learn, such as f1_macro")
-    add_scale(command, "auto")
-    add("--repeats", type=number(int, 1), metavar="N", help="run so many × 5 folds, however long")
+    add_scale(group, "auto")
+    add(
+        "--components",
+        dest="n_components",
+        type=number(int, 1),
+        metavar="N",
+        help="with --unlabelled: dimensions of the embeddings (2)",
+    )
+
+
+def _add_protocol(group: Any) -> None:
+    add = group.add_argument
     add(
         "--time-budget",
         type=number(float, 1),
         metavar="SECONDS",
         help="stop then; default 120 unless --repeats is given",
     )
-    add("--tuning", choices=("full", "holdout", "k"), help="how much is tried inside each fold")
+    add(
+        "--sample",
+        type=_sample,
+        metavar="N|none",
+        help="compare on N rows, drawn by class; none: on all rows. Default: all, or as many as "
+        "can be tested in the time given",
+    )
+    add("--repeats", type=number(int, 1), metavar="N", help="run so many × 5 folds, however long")
+    add(
+        "--tuning",
+        choices=("full", "holdout", "k"),
+        help="what is tried inside each training fold: k and up to 4 settings a method by 3 folds "
+        "(full) or on a quarter held out (holdout), or k alone; default: what the time allows",
+    )
+    add(
+        "--scoring",
+        metavar="NAME",
+        help="a scorer of scikit-learn, such as f1_macro; default: the error, balanced where "
+        "classes are of unlike size",
+    )
     add(
         "--min-gain",
         type=number(float, 0),
@@ -108,11 +144,19 @@ def add_compare(commands: Any) -> None:
         action="store_false",
         help="no worker processes: quicker to start, but nothing can be killed or measured",
     )
+
+
+def _add_output(group: Any) -> None:
+    add = group.add_argument
+    add("--out", type=Path, default=None, metavar="FILE", help="the page (default report.html)")
+    add("--json", type=Path, default=None, metavar="FILE", help="every number, fold by fold")
     add(
-        "--no-context",
-        dest="context",
-        action="store_false",
-        help="leave out trees and logistic regression",
+        "--save",
+        type=Path,
+        default=None,
+        metavar="MODEL",
+        help="fit what is recommended to all rows, and keep it in this model file, for: nearfar "
+        "predict",
     )
     add(
         "--no-rows",
@@ -120,9 +164,6 @@ def add_compare(commands: Any) -> None:
         action="store_false",
         help="keep values, and names of sets, out of the report",
     )
-    # Where the answer goes.
-    add("--out", type=Path, default=None, metavar="FILE", help="the page (default report.html)")
-    add("--json", type=Path, default=None, metavar="FILE", help="every number, fold by fold")
     add("--resume", action="store_true", default=False, help="go on with an interrupted comparison")
     add("--force", action="store_true", default=False, help="overwrite files that exist")
 
@@ -135,6 +176,10 @@ def _compare(options: argparse.Namespace) -> int:
     has_report = find_spec("jinja2") is not None
     if options.out is not None and not has_report:
         raise ImportError("--out needs jinja2; run: pip install 'nearfar[app]'")
+    if options.save is not None:
+        from nearfar.extras import require
+
+        require("skops.io", "app")  # before the work, not after
     out, journal = places(options)
     from nearfar.app.compare.journal import unclaim
 
@@ -146,7 +191,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
     # Only now: these imports take a second.
-    from nearfar.app.compare.driver import answer
+    from nearfar.app.compare.driver import compared
     from nearfar.app.compare.interrupts import Interrupts
     from nearfar.app.compare.question import Question
     from nearfar.datasets.tables import DataFile
@@ -157,14 +202,80 @@ def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_r
     progress = _progress(fancy, question.budget)
     n_before = _n_lines(journal)
     with Interrupts(requests=True) as interrupts:
-        result = answer(
+        result, kind = compared(
             question,
             progress=progress,
             began=options.began,
             argv=options.argv,
             interrupts=interrupts,
         )
-        return _finish(options, result, out, journal, n_before, question.budget, fancy, has_report)
+        result.document["next"] = _next(options, result, kind)
+        code = _finish(options, result, out, journal, n_before, question.budget, fancy, has_report)
+    if options.save is not None and not _save(options, result, kind):
+        code = code or 2
+    _print_next(options, result.document, question.budget)
+    return code
+
+
+def _next(options: argparse.Namespace, result: Any, kind: Any) -> list[dict[str, str]]:
+    """What to do with the answer."""
+    from nearfar.app.cli.again import next_steps
+
+    if result.chain is None or _not_kept(result.chain):
+        return []
+    noun, chosen = kind.table.noun, result.chain.chosen
+    return next_steps(options, result.document, chosen, kind.command, noun)
+
+
+def _not_kept(chain: Any) -> str:
+    """Why a model file cannot keep a chain; nothing if it can, or if nobody knows."""
+    from nearfar.app.cli.models import check_kept
+
+    try:
+        check_kept(chain.pipeline(), chain.chosen.method.label)
+    except ValueError as error:
+        return str(error).rstrip(".")
+    except ImportError:  # without skops there are no model files yet
+        return ""
+    return ""
+
+
+def _save(options: argparse.Namespace, result: Any, kind: Any) -> bool:
+    """Fit what is recommended to all rows, and save it; whether there was such."""
+    from nearfar.app.cli.models import save_chain
+
+    document = result.document
+    why = "no fold was done" if result.chain is None else _not_kept(result.chain)
+    if document["status"] == "interrupted":
+        why = "the comparison was interrupted"
+    if why:
+        print(f"\nNot saved: {why}.")
+        return False
+    verdict, chosen = document["answer"]["verdict"], result.chain.chosen
+    so = {"keep": ", the plain distance", "unsure": ", the plain distance until more is known"}
+    if chosen.method.role != "baseline":
+        so = {"unsure": ", until more is known"}
+    words = chosen.words()
+    print(
+        f"\nFitting to all {len(kind.training()[0]):,} {kind.table.noun}s: {chosen.method.label}"
+        f"{f' ({words})' if words else ''}{so.get(verdict, '')}."
+    )
+    save_chain(options, kind, chosen)
+    return True
+
+
+def _print_next(
+    options: argparse.Namespace, document: dict[str, Any], budget: float | None
+) -> None:
+    from nearfar.app.cli.again import same_again
+
+    if document["next"]:
+        print("\nNext:")
+    for step in document["next"]:
+        print(f"  {step['text']}:\n    {step['command']}")
+    if budget is not None:
+        again = shlex.join(same_again(options, document))
+        print(f"\nThe same folds and settings again, however long it takes:\n    {again}")
 
 
 def _finish(
@@ -193,14 +304,6 @@ def _finish(
         print(f"\nReport: {out}")
     else:
         print("\nFor the HTML report: pip install 'nearfar[app]'")
-    protocol = result.document["protocol"]
-    if budget is not None:
-        print(
-            "The same folds and settings again, however long it takes: "
-            f"--repeats {protocol['repeats']}"
-            + (f" --tuning {protocol['tuning']}" if protocol["tuning"] != "none" else "")
-            + " without --time-budget"
-        )
     if options.json is not None:
         print(f"Numbers: {options.json}")
     if journal.exists():
@@ -243,7 +346,7 @@ def _progress(fancy: bool, budget: float | None) -> Any:
         return LiveProgress(budget)
     from nearfar.app.progress import PlainProgress
 
-    return PlainProgress(sys.stdout)
+    return PlainProgress(sys.stdout, budget)
 
 
 def places(options: argparse.Namespace) -> tuple[Path, Path]:
@@ -255,8 +358,9 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
     from nearfar.app.compare.journal import claim, unclaim
 
     replaced = options.force or options.resume
-    if options.json is not None:
-        check_place(options.json, "--json", replaced)
+    for option in ("json", "save"):
+        if getattr(options, option) is not None:
+            check_place(getattr(options, option), f"--{option}", replaced)
     if options.out is None:
         out = _resumable() if options.resume else Path("report.html")
     else:
@@ -293,12 +397,16 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
 
 
 def _refuse_one_name(options: argparse.Namespace, out: Path, journal: Path) -> None:
-    if options.json is None:
-        return
-    json = os.path.realpath(options.json)
-    for path, what in ((out, "the report"), (journal, "the journal"), (options.data, "the data")):
-        if json == os.path.realpath(path):
-            raise ValueError(f"--json {options.json} is {what}; choose another name.")
+    taken = {os.path.realpath(options.data): "the data"}
+    taken |= {os.path.realpath(out): "the report", os.path.realpath(journal): "the journal"}
+    for option in ("json", "save"):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise ValueError(f"--{option} {path} is {taken[place]}; choose another name.")
+        taken[place] = f"what --{option} writes"
 
 
 def _resumable() -> Path:
@@ -312,12 +420,12 @@ def _resumable() -> Path:
 
 def resume_command(options: argparse.Namespace, out: Path, budget: float | None) -> str:
     """The command to go on with; with a larger budget where this one was too small."""
-    kept = [word for word in options.argv if word not in ("--resume", "--force")]
+    from nearfar.app.cli.again import without
+
+    gone = ["--resume", "--force"] + ["--time-budget"] * (budget is not None)
+    kept = without(options.parser, options.argv, gone)
     if options.out is None:
         kept += ["--out", str(out)]
     if budget is not None:
-        for i in range(len(kept) - 1, 0, -1):
-            if kept[i].partition("=")[0] == "--time-budget":
-                del kept[i : i + (1 if "=" in kept[i] else 2)]
         kept += ["--time-budget", f"{max(60, 4 * budget):g}"]
     return shlex.join([*kept, "--resume"])

@@ -13,6 +13,7 @@ from typing import Any
 from nearfar.app.cli.files import check_ending, check_place, write_coordinates
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_parameters,
     add_rows,
     add_scale,
     add_sets,
@@ -31,42 +32,49 @@ def add_embed(commands: Any) -> None:
         "picture is.",
     )
     command.set_defaults(run=_embed)
-    add = command.add_argument
-    add("data", metavar="DATA", help=DATA_HELP)
-    add(
+    data = command.add_argument_group("data")
+    data.add_argument("data", metavar="DATA", help=DATA_HELP)
+    add_target(data)
+    add_sets(data)
+    add_rows(data)
+    data.add_argument(
+        "--groups", metavar="COL", help="of sets: a column that is no feature, for --color"
+    )
+    data.add_argument(
+        "--color",
+        "--colour",
+        metavar="COL",
+        help="the column to colour by (default: the labels)",
+    )
+    data.add_argument(
+        "--images", type=_shape, metavar="HxW", help="rows are images of this height and width"
+    )
+    method = command.add_argument_group("method")
+    method.add_argument(
         "--method",
         metavar="NAME",
         help="mvu (default), variational-mvu, landmark-mvu, isomap, lle, laplacian-eigenmaps, pca "
-        "...; a wrong name lists all. For sets of vectors: set-embedding, whose dissimilarity is "
+        "... (see: nearfar methods). For sets of vectors: set-embedding, whose dissimilarity is "
         "--set metric=hellinger, for instance (default bhattacharyya_riemann)",
     )
-    add(
+    method.add_argument(
         "--components",
         type=number(int, 1),
         default=2,
         metavar="N",
         help="dimensions (2); the page draws up to three",
     )
-    add("--neighbors", type=number(int, 1), metavar="K", help="neighbours of each row")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="NAME=VALUE",
-        help="another parameter of the method, such as constraints=equality",
+    method.add_argument(
+        "--neighbors", type=number(int, 1), metavar="K", help="neighbours of each row"
     )
-    add_target(command)
-    add_sets(command)
-    add_rows(command)
-    add("--groups", metavar="COL", help="of sets: a column that is no feature, for --color")
-    add("--color", metavar="COL", help="the column to colour by (default: the labels)")
-    add("--images", type=_shape, metavar="HxW", help="rows are images of this height and width")
-    add_scale(command, "auto", "auto standardises columns of unlike spread (default)")
-    add("--no-rows", action="store_true", help="keep the values of rows out of the page")
+    add_parameters(method, "constraints=equality")
+    add_scale(method, "auto", "auto standardises columns of unlike spread (default)")
+    output = command.add_argument_group("output")
+    add = output.add_argument
     add("--out", type=Path, metavar="FILE", help="the page (default embedding.html)")
     add("--csv", type=Path, metavar="FILE", help="the coordinates: .csv, .tsv, .parquet or .npy")
     add("--save", type=Path, metavar="MODEL", help="the model file, for: nearfar transform")
+    add("--no-rows", action="store_true", help="keep the values of rows out of the page")
     add("--force", action="store_true", help="overwrite files that exist")
 
 
@@ -135,7 +143,14 @@ def _embed(options: argparse.Namespace) -> int:
     if options.save is not None:
         from nearfar.persistence import save
 
-        metadata = {"method": options.method, "data": table.name, "target": table.target}
+        metadata = {
+            "method": options.method,
+            "label": type(learner).__name__,
+            "data": table.name,
+            "unit": kind.noun,
+            "n_rows": len(result.coordinates),
+            "target": table.target,
+        }
         save(result.chain, options.save, force=True, metadata=metadata | kind.metadata(table))
     _print_embedding(result.document)
     print(f"\nPage: {options.out}")

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from nearfar.words import listed
+from nearfar.words import hyphened, listed
 
 
 def add_methods(commands: Any) -> None:
@@ -21,7 +21,7 @@ def _methods(options: argparse.Namespace) -> int:
     from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
 
     found = known_estimators()
-    width = max(map(len, found))
+    width = max(len(hyphened(name)) for name in found)
     print("Start here (what `nearfar compare` tries):")
     for name in DEFAULT:
         print(_method_line(name, found[name], width))
@@ -39,7 +39,9 @@ def _methods(options: argparse.Namespace) -> int:
     for method in baselines():
         print(f"  {method.name:<{width}} {method.label}")
     print(f"  {'reference':<{width}} the best of these, as tuning finds it")
-    print("\nsets of vectors, for `nearfar compare --set-id COL --methods` (* what it tries):")
+    print(
+        "\nsets of vectors, for `nearfar compare` and `fit` with --set-id COL (* what is compared):"
+    )
     wide = max(map(len, SET_METHODS))
     for name, one in SET_METHODS.items():
         star = "*" if name in OF_SETS else " "
@@ -59,4 +61,4 @@ def _method_line(name: str, learner: Any, width: int) -> str:
     words += [tags.role] * (tags.role != "map") + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
-    return f"  {name.lower():<{width}} {first} [{', '.join(words)}]"
+    return f"  {hyphened(name):<{width}} {first} [{', '.join(words)}]"

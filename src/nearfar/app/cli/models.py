@@ -1,10 +1,12 @@
-"""``nearfar fit``, ``transform`` and ``neighbors``: models in files."""
+"""``nearfar fit``, ``predict``, ``transform``, ``neighbors`` and ``show``: models in files."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from nearfar.app.cli.files import (
@@ -16,6 +18,7 @@ from nearfar.app.cli.files import (
 )
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_parameters,
     add_rows,
     add_scale,
     add_sets,
@@ -24,24 +27,23 @@ from nearfar.app.cli.options import (
     read_data,
 )
 
+_MODEL_HELP = "a model file, which nearfar fit, compare or embed wrote with --save"
+_TABLES = (".csv", ".tsv", ".parquet")
+
 
 def add_model_commands(commands: Any) -> None:
-    """Add the three commands."""
-    fit = commands.add_parser(
-        "fit",
-        help="fit one method and save the chain from raw table to neighbours",
-        description="Tune k and the method's settings by cross-validation, fit on all rows, save.",
+    """Add the five commands."""
+    _add_fit(commands)
+    predict = commands.add_parser(
+        "predict",
+        help="labels of new rows by a saved model, and the rows that decided",
+        description="For each row its label, the share of votes for each class, and the training "
+        "rows that voted, nearest first: by their ids, if the model knows these, else by their "
+        "numbers from 0.",
     )
-    fit.set_defaults(run=_fit)
-    fit.add_argument("data", metavar="DATA", help=DATA_HELP)
-    add_target(fit)
-    add_rows(fit)
-    fit.add_argument("--method", required=True, metavar="NAME", help="see: nearfar methods")
-    fit.add_argument("--groups", metavar="COL", help="kept together while tuning; no feature")
-    fit.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
-    add_scale(fit, "auto")
-    fit.add_argument("--save", type=Path, required=True, metavar="MODEL", help="the model file")
-    fit.add_argument("--force", action="store_true", help="overwrite it if it exists")
+    predict.set_defaults(run=_predict)
+    _add_model_and_data(predict, "the rows to predict; further columns are not used")
+    _add_table(predict)
 
     transform = commands.add_parser(
         "transform",
@@ -49,69 +51,158 @@ def add_model_commands(commands: Any) -> None:
         description="Map rows into the space where the learned distance is the Euclidean one.",
     )
     transform.set_defaults(run=_transform)
-    transform.add_argument("model", type=Path, metavar="MODEL")
-    transform.add_argument("--input", required=True, metavar="FILE", help="rows to map")
-    transform.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help=".parquet, .csv, .tsv, .npy",
-    )
-    add_sets(transform)
-    add_rows(transform)
-    transform.add_argument("--force", action="store_true", help="overwrite it if it exists")
+    _add_model_and_data(transform, "the rows to map")
+    _add_table(transform, "where they are: .parquet, .csv, .tsv or .npy", required=True)
 
     neighbors = commands.add_parser(
         "neighbors",
         help="nearest rows by the learned distance",
-        description="For each query the nearest rows of an index, by the learned distance.",
+        description="For each row the nearest of those that the model was fitted to, or of an "
+        "index, by the learned distance.",
     )
     neighbors.set_defaults(run=_neighbors)
-    neighbors.add_argument("model", type=Path, metavar="MODEL")
-    neighbors.add_argument("--index", required=True, metavar="FILE", help="rows to find")
-    neighbors.add_argument("--query", required=True, metavar="FILE", help="rows to find them for")
-    add_sets(neighbors)
-    add_rows(neighbors)
-    neighbors.add_argument("-k", type=number(int, 1), default=5, metavar="N", help="how many (5)")
-    neighbors.add_argument("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv, .parquet")
-    neighbors.add_argument("--force", action="store_true", help="overwrite it if it exists")
+    data = _add_model_and_data(neighbors, "the rows whose neighbours are sought")
+    data.add_argument("--index", metavar="FILE", help="find rows of this file, not of the model")
+    data.add_argument("-k", type=number(int, 1), default=5, metavar="N", help="how many (5)")
+    _add_table(neighbors)
+
+    show = commands.add_parser(
+        "show",
+        help="what is in a model file?",
+        description="Steps, parameters, rows, features, classes and versions of a model file.",
+    )
+    show.set_defaults(run=_show)
+    show.add_argument("model", type=Path, metavar="MODEL", help=_MODEL_HELP)
+
+
+def _add_fit(commands: Any) -> None:
+    fit = commands.add_parser(
+        "fit",
+        help="fit one method and save the chain from raw table to neighbours",
+        description="Tune k and the method's settings by cross-validation, fit on all rows, save.",
+    )
+    fit.set_defaults(run=_fit)
+    data = fit.add_argument_group("data")
+    data.add_argument("data", metavar="DATA", help=DATA_HELP)
+    add_target(data)
+    data.add_argument("--groups", metavar="COL", help="kept together while tuning; no feature")
+    data.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
+    add_sets(data)
+    add_rows(data)
+    method = fit.add_argument_group("method")
+    method.add_argument(
+        "--method",
+        required=True,
+        metavar="NAME",
+        help="a learner or a plain distance: raw, standardised, cosine, whitened, or reference, "
+        "the best of these (see: nearfar methods)",
+    )
+    add_scale(method, "auto")
+    method.add_argument(
+        "--components",
+        type=number(int, 1),
+        metavar="N",
+        help="dimensions of the map, if the method has such",
+    )
+    add_parameters(method, "n_neighbors=5; then only its scaling and k are tuned")
+    method.add_argument(
+        "-k", type=number(int, 1), metavar="N", help="how many neighbours vote (tuned, up to 15)"
+    )
+    output = fit.add_argument_group("output")
+    output.add_argument("--save", type=Path, required=True, metavar="MODEL", help="the model file")
+    output.add_argument("--force", action="store_true", help="overwrite it if it exists")
+
+
+def _add_model_and_data(command: argparse.ArgumentParser, what: str) -> Any:
+    data = command.add_argument_group("data")
+    data.add_argument("model", type=Path, metavar="MODEL", help=_MODEL_HELP)
+    data.add_argument("data", metavar="DATA", help=f"{what}: a file such as nearfar fit takes")
+    add_sets(data)
+    add_rows(data)
+    return data
+
+
+def _add_table(
+    command: argparse.ArgumentParser,
+    what: str = "a table, .csv, .tsv or .parquet (default: CSV to the terminal)",
+    *,
+    required: bool = False,
+) -> None:
+    output = command.add_argument_group("output")
+    output.add_argument(
+        "--out", "--csv", type=Path, required=required, metavar="FILE", dest="out", help=what
+    )
+    output.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from nearfar.app.compare.chain import find_method, fit_chain
-    from nearfar.app.embed.kinds.choice import kind_of
-    from nearfar.app.tables.reading import noun_of_file, read_rows
+    from nearfar.app.compare.chain import Chosen
+    from nearfar.app.compare.kinds.choice import kind_of
+    from nearfar.app.compare.kinds.rows import RowKind
+    from nearfar.app.compare.question import Question
+    from nearfar.app.compare.use import chain_of, choose_named
+    from nearfar.app.embed.methods import read_settings
     from nearfar.datasets.tables import DataFile
     from nearfar.extras import require
-    from nearfar.persistence import save
 
     # Before the work, not after.
     check_place(options.save, "--save", options.force)
-    find_method(options.method, options.scale)
     require("skops.io", "app")
-    data = DataFile(options.data)
-    kind_of(noun_of_file(data)).check_fit(options.data)
-    table = read_rows(
-        data,
-        drop=options.drop,
-        vector=options.vector,
-        ids=options.ids,
-        target=options.target,
-        labels=options.labels,
-        groups=options.groups,
-        time=options.time,
-    )
-    chain, notes = fit_chain(
-        table, options.method, scale=options.scale, keep=options.keep, drop=options.drop
-    )
-    for line in [*table.messages, *notes]:
+    given = read_settings(options.settings, ("n_components",))
+    if options.components is not None:
+        given["n_components"] = options.components
+    kind = kind_of(Question.of(vars(options), X=DataFile(options.data)))
+    assert isinstance(kind, RowKind)  # the others have no labels
+    kind.read()
+    kind.prepare()
+    method = kind.named(options.method)
+    check_kept(chain_of(kind, Chosen(method, method.settings[0], None)).pipeline(), method.label)
+    chosen, words = choose_named(kind, method, given, options.k)
+    for line in [*kind.table.messages, *kind.left_out(), words]:
         print(line)
-    metadata = {"method": options.method, "data": table.name, "target": table.target}
-    save(chain, options.save, force=options.force, metadata=metadata)
-    print(f"Saved: {options.save} (it holds the training rows, as they are or mapped)")
+    save_chain(options, kind, chosen)
     return 0
+
+
+def check_kept(chain: Any, label: str) -> None:
+    """Refuse, before the work, a chain with a part that a model file does not take."""
+    from nearfar.persistence import ModelFileError, save
+
+    with TemporaryDirectory() as folder:
+        try:
+            save(chain, Path(folder) / "model.nf")
+        except ModelFileError as error:
+            part = re.search(r" is an? ([\w.]+\w)", str(error))
+            what = f" {part[1].rpartition('.')[2]}" if part else ""
+            raise ValueError(
+                f"{label} has a part{what} that a model file does not take; choose another method."
+            ) from error
+
+
+def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
+    """Fit the chain to all rows, write it into the file that ``--save`` names, and say so."""
+    from nearfar.app.compare.use import fit_chain, model_notes
+    from nearfar.persistence import describe, save
+
+    chain = fit_chain(kind, chosen)
+    notes = model_notes(kind, chosen)
+    finds = hasattr(chain[-1], "kneighbors") or hasattr(chain[-1], "embedding_")
+    too_many = finds and "ids" not in notes and kind.ids()[1] is not None
+    if not finds:  # nobody will ask for them
+        notes = {key: value for key, value in notes.items() if key not in ("ids", "id_name")}
+    save(chain, options.save, force=True, metadata=notes)
+    says = describe(options.save)
+    held = []
+    if says["holds_training_rows"]:
+        held.append(f"the training {kind.table.noun}s, as they are or mapped")
+    if "ids" in notes:
+        held.append(f"their ids from '{notes['id_name']}'")
+    if too_many:
+        print(f"The ids of '{kind.ids()[0]}' are too many for a model file: rows are numbered.")
+    print(f"Saved: {options.save}" + (f" (it holds {', and '.join(held)})" if held else ""))
+
+
+# Models, and what they are given
 
 
 def _load_chain(path: Path) -> Any:
@@ -122,28 +213,157 @@ def _load_chain(path: Path) -> Any:
     chain = load(path)
     if not isinstance(chain, Pipeline) or not {"knn", "learner"} & set(chain.named_steps):
         raise ValueError(
-            f"{path} holds a {type(chain).__name__}, not a chain made by nearfar fit or embed."
+            f"{path} holds a {type(chain).__name__}, not a chain made by nearfar fit, compare or "
+            "embed; use it in Python, by nearfar.load."
         )
     return chain
 
 
-def _mapped(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
-    """The kind of what a file holds, its table, and where the model maps it."""
+def _notes(path: Path) -> dict[str, Any]:
+    """What a model file says beside the model, as far as it is of the kind that is written."""
+    from nearfar.persistence import describe
+
+    said = describe(path)["metadata"]
+    notes: dict[str, Any] = {}
+    for names, fits in (
+        (_TEXTS, lambda value: isinstance(value, str)),
+        (_LISTS, lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value)),
+        (("n_rows",), lambda value: isinstance(value, int)),
+    ):
+        notes |= {name: said[name] for name in names if name in said and fits(said[name])}
+    return notes
+
+
+_TEXTS = ("method", "label", "setting", "data", "unit", "target", "id_name")
+_LISTS = ("classes", "features", "ids")
+
+
+def _opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
+    """The kind of what a file holds, its table, and what the chain takes of it."""
     from nearfar.app.embed.kinds.choice import kind_of
     from nearfar.app.tables.reading import noun_of_file
     from nearfar.datasets.tables import DataFile
-    from nearfar.persistence import describe
 
     data = DataFile(source)
     kind = kind_of(noun_of_file(data, options.set_id))
-    tags = getattr(chain.named_steps.get("learner"), "learner_tags", None)
-    if kind.input != getattr(tags, "input", "vectors"):
+    if kind.input != _input_of(chain):
         raise ValueError(f"{options.model} {kind.refused.format(source)}")
     # Sets of a long table have the features that the model was fitted on.
-    features = describe(options.model)["metadata"].get("features") if options.set_id else None
+    features = _notes(options.model).get("features") if options.set_id else None
     table = read_data(options, data, need_target=False, features=features)
-    _know_labels(table, describe(options.model)["metadata"].get("target"))
-    return kind, table, kind.mapped(chain, table, source)
+    if len(table.X) == 0:
+        raise ValueError(f"{source} has no rows.")
+    _know_labels(table, _notes(options.model).get("target"))
+    return kind, table, kind.inputs(chain, table, source)
+
+
+def _input_of(chain: Any) -> str:
+    """What the chain takes: "vectors" or "sets"."""
+    from sklearn.pipeline import Pipeline
+
+    learner = chain.named_steps.get("learner")
+    while isinstance(learner, Pipeline):
+        learner = learner[0]
+    return str(getattr(getattr(learner, "learner_tags", None), "input", "vectors"))
+
+
+def _mapped(path: Path, chain: Any, X: Any) -> Any:
+    """Where a chain maps rows: up to the vote of neighbours, if there is one."""
+    import numpy as np
+
+    from nearfar.app.compare.folds import map_through
+
+    steps = chain[:-1] if "knn" in chain.named_steps else chain
+    if len(steps.steps) and not hasattr(steps[-1], "transform"):
+        finds = ", or nearfar neighbors without --index" * hasattr(steps[-1], "kneighbors")
+        raise ValueError(
+            f"{path} classifies by {type(steps[-1]).__name__}, which has no map: use nearfar "
+            f"predict{finds}."
+        )
+    return np.asarray(map_through(steps, X))
+
+
+def _predict(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from nearfar.app.compare.folds import map_through
+    from nearfar.words import listed
+
+    _check_table(options)
+    chain = _load_chain(options.model)
+    last = chain[-1]
+    if not hasattr(last, "predict"):
+        raise ValueError(
+            f"{options.model} holds a map ({type(last).__name__}) and knows no labels: nearfar "
+            "transform maps rows with it; nearfar fit makes a model that predicts."
+        )
+    notes = _notes(options.model)
+    kind, table, X = _opened(options, chain, options.data)
+    points = map_through(chain[:-1], X)
+    names = _class_names(last.classes_, notes)
+    labels = last.predict(points)
+    codes = np.searchsorted(last.classes_, labels)
+    columns: dict[str, Any] = kind.names(table) or {kind.noun: np.arange(len(labels))}
+    own = notes.get("id_name", "")
+    if own in getattr(table.X, "columns", ()):
+        columns = columns | {own: table.X[own].to_numpy()}
+    columns["label"] = np.array(names)[codes]
+    if hasattr(last, "predict_proba"):
+        shares = last.predict_proba(points)
+        columns |= {f"share {name}": shares[:, i] for i, name in enumerate(names)}
+    if hasattr(last, "kneighbors"):
+        ids = _ids(notes, len(last._codes))
+        rows = last.kneighbors(points)[1]
+        texts = [" ".join(ids[row] if ids else str(row) for row in line) for line in rows.tolist()]
+        columns["neighbors"] = np.array(texts)
+    if options.out is None:
+        write_csv(sys.stdout, columns, ",")
+        return 0
+    write_columns(columns, options.out)
+    print(f"Wrote the labels of {len(labels):,} {kind.noun}s to {options.out}")
+    unused = _unused(table, chain, notes)
+    if unused:
+        print(f"Not used, for the model does not know them: {listed(unused)}.")
+    _say_errors(table, notes.get("target"), labels)
+    return 0
+
+
+def _class_names(classes: Any, notes: dict[str, Any]) -> list[str]:
+    known: list[str] = notes.get("classes", [])
+    return known if len(known) == len(classes) else [str(name) for name in classes.tolist()]
+
+
+def _ids(notes: dict[str, Any], n_rows: int) -> list[str]:
+    """The ids of the rows that a model keeps; none where these are not all."""
+    found: list[str] = notes.get("ids", [])
+    return found if len(found) == n_rows else []
+
+
+def _unused(table: Any, chain: Any, notes: dict[str, Any]) -> list[str]:
+    """Columns that the model was not fitted on, but for labels and ids."""
+    known = [*getattr(chain, "feature_names_in_", ()), notes.get("target"), notes.get("id_name")]
+    return [str(name) for name in getattr(table.X, "columns", ()) if str(name) not in known]
+
+
+def _say_errors(table: Any, target: str | None, labels: Any) -> None:
+    """Of rows whose labels are known, how many were missed."""
+    import numpy as np
+
+    from nearfar.datasets.tables import missing_among, tidy_labels
+    from nearfar.words import percent
+
+    true = table.y
+    if true is None and target is not None and target in getattr(table.X, "columns", ()):
+        true = table.X[target].to_numpy()
+    if true is None:
+        return
+    known = ~missing_among(true)
+    if known.any():
+        wrong = tidy_labels(np.asarray(true[known])).astype(str) != labels[known].astype(str)
+        print(
+            f"{int(wrong.sum()):,} of {int(known.sum()):,} differ from '{target or table.target}' "
+            f"in the file: {percent(float(wrong.mean()))}."
+        )
 
 
 def _know_labels(table: Any, target: str | None) -> None:
@@ -157,45 +377,146 @@ def _know_labels(table: Any, target: str | None) -> None:
 
 def _transform(options: argparse.Namespace) -> int:
     endings = (".parquet", ".csv", ".tsv", *([] if options.ids is not None else [".npy"]))
-    check_ending(options.output, endings)
-    check_place(options.output, "-o", options.force)
-    kind, table, points = _mapped(options, _load_chain(options.model), options.input)
-    write_coordinates(points, options.output, kind.names(table))
-    print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.output}")
+    check_ending(options.out, endings, "--out ")
+    check_place(options.out, "--out", options.force)
+    chain = _load_chain(options.model)
+    kind, table, X = _opened(options, chain, options.data)
+    points = _mapped(options.model, chain, X)
+    write_coordinates(points, options.out, kind.names(table))
+    print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.out}")
     return 0
 
 
 def _neighbors(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from nearfar.search.exact_search import kneighbors
-
-    if options.output is not None:
-        check_ending(options.output, (".csv", ".tsv", ".parquet"))
-        check_place(options.output, "-o", options.force)
+    _check_table(options)
     chain = _load_chain(options.model)
-    kind, known, index = _mapped(options, chain, options.index)
-    _, asked, queries = _mapped(options, chain, options.query)
-    if not 1 <= options.k <= len(index):
-        raise ValueError(
-            f"-k {options.k}: it must be from 1 to the {len(index)} {kind.noun}s of the index."
-        )
-    distances, rows = kneighbors(index, queries, n_neighbors=options.k)
-    from_, to = np.repeat(np.arange(len(queries)), options.k), rows.ravel()
-    columns = {
+    kind, asked, X = _opened(options, chain, options.data)
+    distances, rows, known = _nearest(options, chain, kind, X)
+    n, k = rows.shape
+    from_, to = np.repeat(np.arange(n), k), rows.ravel()
+    columns: dict[str, Any] = {
         "query": from_ if asked.ids is None else asked.ids[from_],
-        "rank": np.tile(np.arange(1, options.k + 1), len(queries)),
-        "row": to if known.ids is None else known.ids[to],
-        "distance": distances.ravel(),
+        "rank": np.tile(np.arange(1, k + 1), n),
+        "row": to if getattr(known, "ids", None) is None else known.ids[to],
     }
+    ids = _ids(_notes(options.model), known) if isinstance(known, int) else []
+    if ids:
+        columns["id"] = np.array(ids)[to]
     for name, table, numbers in (("query_label", asked, from_), ("row_label", known, to)):
-        if table.ids is not None and table.y is not None:
+        if not isinstance(table, int) and table.ids is not None and table.y is not None:
             columns[name] = np.asarray(table.y)[numbers]
-    if options.output is None or options.output.suffix.lower() != ".parquet":
+    columns["distance"] = distances.ravel()
+    if options.out is None or options.out.suffix.lower() != ".parquet":
         columns["distance"] = np.array([f"{distance:.6g}" for distance in distances.ravel()])
-    if options.output is None:
+    if options.out is None:
         write_csv(sys.stdout, columns, ",")
         return 0
-    write_columns(columns, options.output)
-    print(f"Wrote the neighbours of {len(queries):,} {kind.noun}s to {options.output}")
+    write_columns(columns, options.out)
+    print(f"Wrote the neighbours of {n:,} {kind.noun}s to {options.out}")
     return 0
+
+
+def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tuple[Any, Any, Any]:
+    """Distances and numbers of the nearest rows, and their table, or how many a model has."""
+    from nearfar.app.compare.folds import map_through
+    from nearfar.search.exact_search import kneighbors
+
+    last = chain[-1]
+    known: Any = None
+    if options.index is not None:
+        where = "index"
+        _, known, others = _opened(options, chain, options.index)
+        index = _mapped(options.model, chain, others)
+    elif hasattr(last, "kneighbors"):
+        _check_k(options.k, len(last._codes), kind.noun, "model")
+        return *last.kneighbors(map_through(chain[:-1], X), options.k), len(last._codes)
+    elif getattr(last, "embedding_", None) is not None:
+        where, index = "model", last.embedding_
+    else:
+        _mapped(options.model, chain, X)  # what has no map says so
+        raise ValueError(
+            f"{options.model} keeps no {kind.noun}s ({type(last).__name__} needs none): name those "
+            "to find with --index FILE."
+        )
+    _check_k(options.k, len(index), kind.noun, where)
+    queries = _mapped(options.model, chain, X)
+    found = kneighbors(index, queries, n_neighbors=options.k)
+    return *found, len(index) if known is None else known
+
+
+def _check_k(k: int, n: int, noun: str, where: str) -> None:
+    if k > n:
+        raise ValueError(f"-k {k}: it must be from 1 to the {n} {noun}s of the {where}.")
+
+
+def _check_table(options: argparse.Namespace) -> None:
+    if options.out is not None:
+        check_ending(options.out, _TABLES, "--out ")
+        check_place(options.out, "--out", options.force)
+
+
+# What a file holds
+
+
+def _show(options: argparse.Namespace) -> int:
+    from nearfar.persistence import describe, load
+
+    says, model = describe(options.model), load(options.model)
+    for head, text in _facts(options.model, says, _notes(options.model), model):
+        print(f"{head + ':':<11} {text}")
+    return 0
+
+
+def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) -> Any:
+    """What is known of a model, by heads."""
+    from sklearn.pipeline import Pipeline
+
+    from nearfar.words import count, listed
+
+    steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
+    last = steps[-1][1]
+    yield "File", f"{path}, {says['bytes']:,} bytes, {says['created']}"
+    method = notes.get("label") or notes.get("method")
+    if method:
+        setting = f" ({notes['setting']})" if notes.get("setting") else ""
+        yield "Method", f"{method}{setting}"
+    for name, step in steps:
+        yield f"  {name}", _step_words(step)
+    noun, n = notes.get("unit", "row"), notes.get("n_rows")
+    if notes.get("data"):
+        yield (
+            "Fitted to",
+            f"{notes['data']}" + (f", {count(n, noun)}" if isinstance(n, int) else ""),
+        )
+    held = says["n_training_rows"] if says["holds_training_rows"] else 0
+    yield "Rows", f"{held:,} or more held, as they are or mapped" if held else "none held"
+    if notes.get("ids"):
+        yield "Ids", f"those of '{notes.get('id_name', 'id')}', {len(notes['ids']):,}"
+    features = notes.get("features")
+    if features is None:
+        features = list(getattr(model, "feature_names_in_", ()))
+    n_features = getattr(model, "n_features_in_", None) or len(features)
+    named = f": {listed(features, 12, quoted=False)}" if features else ""
+    yield "Features", f"{len(features) or n_features}{named}"
+    classes = getattr(last, "classes_", None)
+    if classes is not None:
+        names = _class_names(classes, notes)
+        target = f" of '{notes['target']}'" if notes.get("target") else ""
+        yield "Classes", f"{len(names)}{target}: {listed(names, 12, quoted=False)}"
+    yield "Versions", ", ".join(f"{name} {number}" for name, number in says["versions"].items())
+
+
+def _step_words(step: Any) -> str:
+    from sklearn.compose import ColumnTransformer
+
+    from nearfar.app.compare.lines import code_of
+
+    if hasattr(step, "learner_tags"):  # in full
+        given = step.get_params(deep=False).items()
+        return f"{type(step).__name__}({', '.join(f'{k}={code_of(v)}' for k, v in given)})"
+    if not isinstance(step, ColumnTransformer):
+        return code_of(step)
+    parts = [f"{len(columns)} {name}" for name, _, columns in step.transformers_ if len(columns)]
+    return f"columns as numbers ({', '.join(parts)})"

@@ -14,16 +14,28 @@ DATA_HELP = (
 )
 
 
-def add_target(command: argparse.ArgumentParser) -> None:
+def add_target(command: Any) -> None:
     """Add what says which columns are labels and features."""
     labels = command.add_mutually_exclusive_group()
     labels.add_argument("--target", metavar="COL", help="the column with the labels")
-    labels.add_argument("--labels", metavar="FILE", help="a file with the labels")
-    command.add_argument("--keep", action="append", default=[], metavar="COL", help="use it anyway")
-    command.add_argument("--drop", action="append", default=[], metavar="COL", help="leave it out")
+    labels.add_argument("--labels", metavar="FILE", help="a file with one label a row")
+    command.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="use this column although it looks useless, like an id; may be given again",
+    )
+    command.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="leave this column out; may be given again",
+    )
 
 
-def add_sets(command: argparse.ArgumentParser) -> None:
+def add_sets(command: Any) -> None:
     """Add what makes sets of vectors of a long table."""
     command.add_argument(
         "--set-id",
@@ -40,7 +52,7 @@ def add_sets(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_rows(command: argparse.ArgumentParser) -> None:
+def add_rows(command: Any) -> None:
     """Add what says where the vectors and the names of rows are."""
     command.add_argument(
         "--vector",
@@ -71,9 +83,19 @@ def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> 
     )
 
 
-def add_scale(
-    command: argparse.ArgumentParser, default: str, automatic: str = "auto tunes it (default)"
-) -> None:
+def add_parameters(command: Any, such: str) -> None:
+    """Add parameters of a method."""
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help=f"a parameter of the method, such as {such}; may be given again",
+    )
+
+
+def add_scale(command: Any, default: str, automatic: str = "auto tunes it (default)") -> None:
     """Add the scaling."""
     command.add_argument(
         "--scale",

@@ -1,74 +1,106 @@
-"""From a raw table to neighbours in one fitted Pipeline."""
+"""From raw data to neighbours in one Pipeline: a method at the setting and k to be used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.folds import Problem, tune
-from nearfar.app.compare.methods import Method, Scale, baselines, learners
-from nearfar.app.tables.columns import as_floats, choose_columns
-from nearfar.app.tables.traps import check_target
-from nearfar.datasets.tables import Table
-from nearfar.evaluation.measures import choose_measure
+from nearfar.app.compare.methods import Method, Setting
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.words import percent
 
 
-def find_method(name: str, scale: Scale = "auto") -> Method:
-    """One learner or plain distance by its name.
+@dataclass(frozen=True)
+class Chosen:
+    """A method at one of its settings."""
 
-    >>> find_method("lda").label
-    'LDA'
+    method: Method
+    setting: Setting
+    #: How many neighbours vote; None where none do.
+    k: int | None
+
+    def words(self) -> str:
+        """Setting and k, as far as there are such."""
+        # A plain distance is called after its setting.
+        label = "" if self.method.role == "baseline" else self.setting.label
+        return ", ".join(filter(None, [label, "" if self.k is None else f"k = {self.k}"]))
+
+    def parameters(self) -> dict[str, Any]:
+        """What of the learner must be said to mean this setting and no other of the method."""
+        own = _parameters(self.setting)
+        others = [_parameters(one) for one in self.method.settings]
+        return {
+            name: value
+            for name, value in own.items()
+            if any(repr(other.get(name, value)) != repr(value) for other in others)
+        }
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What is to be used: the whole way from raw rows to neighbours, not yet fitted."""
+
+    chosen: Chosen
+    #: The first step, and before it what takes the columns in use from a table.
+    prepare: Any
+    select: Callable[[Any], Any]
+
+    def pipeline(self) -> Pipeline:
+        """Steps ``prepare``, ``scale``, ``reduce``, ``learner``, ``knn``, as far as there are."""
+        setting, k = self.chosen.setting, self.chosen.k
+        steps = setting.steps(self.prepare)
+        if setting.neighbors and k is not None:
+            steps[-1][1].set_params(n_neighbors=k)
+        elif k is not None:
+            steps.append(("knn", KNNClassifier(n_neighbors=k)))
+        return Pipeline(steps)
+
+    def fit(self, X: Any, y: Any = None) -> Pipeline:
+        """The Pipeline, fitted to rows as they were compared: a table may have more columns.
+
+        Images become flat rows, which is what the Pipeline takes.
+        """
+        if getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X).reshape(len(X), -1)
+        return self.pipeline().fit(self.select(X), y)
+
+
+def chosen_by_folds(document: dict[str, Any], methods: Iterable[Method]) -> Chosen | None:
+    """The recommended method, or the plain distance, as most folds chose it.
+
+    The setting is the commonest, and k the median of its folds. None where no fold was done.
     """
-    plain = {one.name: one for one in baselines()}
-    every = tuple(setting for one in plain.values() for setting in one.settings)
-    plain["reference"] = Method("reference", "Best plain distance", "reference", every)
-    name = name.strip()
-    if not name or "," in name:
-        raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
-    found = plain[name] if name in plain else learners(name, scale)[0]
-    if hasattr(found.settings[0].estimator, "predict"):
-        raise ValueError(f"--method {name}: {found.label} gives labels, and fit keeps a map.")
-    return found
+    entries = {entry["name"]: entry for entry in document["methods"]}
+    common = set(document["common_folds"])
+    name = document["best"]
+    results = _results(entries.get(name), common)
+    if not results:
+        return None
+    plain = Counter(result["baseline"] for result in results if "baseline" in result)
+    if plain:
+        name = plain.most_common(1)[0][0]
+        results = _results(entries[name], common)
+    method = next(one for one in methods if one.name == name)
+    label = Counter(result.get("setting") for result in results).most_common(1)[0][0]
+    setting = next((one for one in method.settings if one.label == label), method.settings[0])
+    ks = [r["k"] for r in results if r.get("setting") == label and r.get("k") is not None]
+    return Chosen(method, setting, int(np.median(ks)) if ks else None)
 
 
-def fit_chain(
-    table: Table,
-    method: str,
-    *,
-    scale: Scale = "auto",
-    keep: Sequence[Any] = (),
-    drop: Sequence[Any] = (),
-) -> tuple[Pipeline, list[str]]:
-    """Tune a method as the comparison does inside a fold, and fit it on all rows.
+def _results(entry: dict[str, Any] | None, folds: set[int]) -> list[dict[str, Any]]:
+    results = [] if entry is None else entry["results"]
+    return [result for result in results if result["fold"] in folds]
 
-    The method is a learner, or one of the plain distances ``raw``, ``standardised``, ``cosine`` and
-    ``whitened``; ``reference`` takes the best of these.
 
-    Returns
-    -------
-    Pipeline
-        Steps ``prepare`` (for tables), ``scale``, ``learner``, ``knn``, as far as they do
-        something.
-    list of str
-        What was left out and chosen.
-    """
-    chosen = find_method(method, scale)
-    classes, codes = check_target(table.y, table.target or "y")
-    columns = choose_columns(table.X, feature_names=table.feature_names, keep=keep, drop=drop)
-    X = as_floats(columns.select(table.X))
-    measure = choose_measure(None, classes, np.bincount(codes))
-    prepare = columns.preprocessor()
-    problem = Problem(X, classes, codes, prepare, measure, table.groups, table.time)
-    choice = tune(problem, chosen, np.arange(len(codes)), "full")
-    steps = choice.setting.steps(problem.prepare)
-    chain = Pipeline([*steps, ("knn", KNNClassifier(n_neighbors=choice.k or 1))])
-    notes = [*columns.notes]
-    notes += [f"Left out: column {column!r}: {why}." for column, why in columns.dropped]
-    error = "" if choice.error is None else f"; {measure.name} inside {percent(choice.error)}"
-    notes.append(f"{chosen.label}: {choice.setting.label}, k = {choice.k}{error}.")
-    return chain.fit(X, classes[codes]), notes
+def _parameters(setting: Setting) -> dict[str, Any]:
+    estimator = setting.estimator
+    if not isinstance(estimator, BaseEstimator) or isinstance(estimator, Pipeline):
+        return {}
+    found: dict[str, Any] = estimator.get_params(deep=False)
+    # Of what votes by itself the k is tuned.
+    return {name: v for name, v in found.items() if name != "n_neighbors" or not setting.neighbors}

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sklearn.pipeline import Pipeline
+
+from nearfar.app.compare.chain import Chain
 from nearfar.extras import require
 from nearfar.words import p_text, percent, points, seconds_text
 
@@ -34,12 +37,14 @@ class Comparison:
     _of_each_fold = "error inner_error setting k fit_seconds tune_seconds peak_mb"
     # What ranks, the heads of the numbers with intervals, and the widest label that leaves room
     # for them in a narrow table.
-    _measured, _heads, _label = "error", ("error %", "gain"), 25
+    _measured, _heads, _label = "error", ("error %", "gain"), 24
 
     def __init__(self, document: dict[str, Any], *, complete: bool = True) -> None:
         self.document = document
         #: Whether every method ended by itself; if not, a journal can go on.
         self.complete = complete
+        #: What is to be used, as most folds chose it; None where no fold was done.
+        self.chain: Chain | None = None
         #: Who draws the document; a page is made above, never asked for from here.
         self.write_page: Callable[..., Path] | None = None
 
@@ -82,6 +87,36 @@ class Comparison:
     def code(self) -> str:
         """Lines of scikit-learn that repeat the chosen pipeline."""
         return str(self.document["code"])
+
+    def pipeline(self) -> Pipeline:
+        """The recommended chain, not yet fitted: preprocessing, scaling, learner, neighbours.
+
+        Setting and k are those that most folds chose. Where the answer is to keep the plain
+        distance, or that one cannot tell, it is the chain of the plain distance.
+        """
+        return self._chain().pipeline()
+
+    def fit(self, X: Any, y: Any = None) -> Pipeline:
+        """Fit the recommended chain, see :meth:`pipeline`, to all rows.
+
+        Parameters
+        ----------
+        X : as in :func:`nearfar.compare`
+            Rows with the columns that were compared.
+        y : array-like of shape (n_samples,)
+            Their labels; None for embeddings.
+
+        Returns
+        -------
+        Pipeline
+            Fitted; :func:`nearfar.save` writes it into a file. Of images it takes flat rows.
+        """
+        return self._chain().fit(X, y)
+
+    def _chain(self) -> Chain:
+        if self.chain is None:
+            raise ValueError("There is no chain to use: not a single fold was done.")
+        return self.chain
 
     def to_html(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the report, one self-contained file; needs jinja2.

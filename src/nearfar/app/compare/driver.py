@@ -9,6 +9,7 @@ from time import monotonic
 
 import joblib
 
+from nearfar.app.compare.chain import chosen_by_folds
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.document import make_document, versions
 from nearfar.app.compare.interrupts import Interrupts
@@ -20,8 +21,9 @@ from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
+from nearfar.app.compare.use import chain_of
 from nearfar.app.progress import Progress
-from nearfar.words import did_you_mean
+from nearfar.words import bare, nearest_names
 
 
 def answer(
@@ -30,30 +32,42 @@ def answer(
     progress: Progress | None = None,
     began: float | None = None,
     argv: Sequence[str] | None = None,
-    interrupts: Interrupts | None = None,
 ) -> Comparison:
-    """All steps of a comparison, in their order, whatever is compared.
+    """What is asked, answered."""
+    return compared(question, progress=progress, began=began, argv=argv)[0]
+
+
+def compared(
+    question: Question,
+    *,
+    progress: Progress | None = None,
+    began: float | None = None,
+    argv: Sequence[str] | None = None,
+    interrupts: Interrupts | None = None,
+) -> tuple[Comparison, Kind]:
+    """The result, and the data it was found on.
 
     ``interrupts`` are those of a caller who still has to write what is returned.
     """
     if interrupts is None:
         with Interrupts() as interrupts:
-            return answer(
+            return compared(
                 question, progress=progress, began=began, argv=argv, interrupts=interrupts
             )
     with warnings.catch_warnings():
         # What scikit-learn warns of when it splits rows is said in words of ours, or not at all.
         warnings.filterwarnings("ignore", module=r"sklearn\.")
-        return _answer(question, progress, began, argv, interrupts)
+        return _compared(question, progress, began, argv, interrupts)
 
 
-def _answer(
+def _compared(
     question: Question,
     progress: Progress | None,
     began: float | None,
     argv: Sequence[str] | None,
     interrupts: Interrupts,
-) -> Comparison:
+) -> tuple[Comparison, Kind]:
+    """All steps of a comparison, in their order, whatever is compared."""
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
     kind = kind_of(question)
@@ -97,18 +111,21 @@ def _answer(
         argv=argv,
     )
     complete = not any(run.status == "unfinished" or run.lost for run in schedule.runs.values())
-    return kind.result(document, complete=complete)
+    result = kind.result(document, complete=complete)
+    chosen = chosen_by_folds(document, methods)
+    result.chain = None if chosen is None else chain_of(kind, chosen)
+    return result, kind
 
 
 def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
     """The methods but those that the user will not have."""
-    may_go = {one.name.lower(): one for one in methods if one.role in ("learner", "context")}
+    may_go = {bare(one.name): one.name for one in methods if one.role in ("learner", "context")}
     for name in names:
-        if str(name).lower() not in may_go:
-            hint = did_you_mean(str(name), may_go)
+        if bare(str(name)) not in may_go:
+            hint = nearest_names(str(name), may_go.values())
             raise ValueError(f"without={name!r}: that is none of what is compared.{hint}")
-    gone = {str(name).lower() for name in names}
-    left = [one for one in methods if one.name.lower() not in gone]
+    gone = {bare(str(name)) for name in names}
+    left = [one for one in methods if bare(one.name) not in gone]
     if gone and not any(one.role == "learner" for one in left):
         raise ValueError("Without these nothing is left to compare with the plain distances.")
     return left

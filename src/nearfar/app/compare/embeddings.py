@@ -38,7 +38,7 @@ from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
 
 REFERENCE = "pca"
-BASELINE = "randomprojection"
+BASELINE = "random-projection"
 #: Fewer rows leave nothing to hold out.
 LEAST_ROWS = 20
 #: Rows of a fold that are measured, at most.

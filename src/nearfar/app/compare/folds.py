@@ -269,17 +269,19 @@ def tune(
     train: Indices,
     tuning: Tuning,
     shared: FoldPairs | None = None,
+    k: int | None = None,
 ) -> Choice:
     """The setting and k with the lowest error on splits inside the training rows.
 
-    Of sets, with ``shared``, scale and ridge are those of all training sets in every split.
+    Of sets, with ``shared``, scale and ridge are those of all training sets in every split. Where
+    ``k`` is given, the setting with the lowest error at that k, or at the most that is tried.
     """
     settings = method.tried(tuning)
     inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
     # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
     if not inside or idle:
-        return Choice(settings[0], 1 if settings[0].votes else None, None, ())
+        return Choice(settings[0], (k or 1) if settings[0].votes else None, None, ())
     caught: set[str] = set()
     best: tuple[float, Setting, int | None] | None = None
     failures: list[tuple[Setting, Exception]] = []
@@ -291,7 +293,7 @@ def tune(
         except Exception as error:  # one setting that cannot be used leaves the others
             failures.append((setting, error))
             continue
-        column = int(means.argmax())
+        column = int(means.argmax()) if k is None else min(k, len(means)) - 1
         # As GridSearchCV: the highest mean, the first of equals.
         if best is None or means[column] > best[0]:
             best = (float(means[column]), setting, ks[column])
@@ -300,7 +302,8 @@ def tune(
     notes = [
         f"Setting {one.label!r} failed: {one_line(type(error), error)}" for one, error in failures
     ]
-    return Choice(best[1], best[2], 1.0 - best[0], (*notes, *sorted(caught)))
+    voters = best[2] if k is None or best[2] is None else k
+    return Choice(best[1], voters, 1.0 - best[0], (*notes, *sorted(caught)))
 
 
 def _inner_scores(

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.base import Estimator, NeighborVoter, all_estimators
 from nearfar.notices import warn
-from nearfar.words import did_you_mean
+from nearfar.words import bare, hyphened, nearest_names
 
 Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
@@ -248,7 +248,7 @@ def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, A
     for given in listed_methods(methods):
         if isinstance(given, str):
             for name in family(given) or [given]:
-                found[name.lower()] = made(find_estimator(name))
+                found[hyphened(_known_as(name))] = made(find_estimator(name))
         else:
             found[new_name(given, found)] = given
     return found
@@ -257,7 +257,7 @@ def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, A
 def new_name(given: Any, taken: Iterable[str]) -> str:
     """A name after the class, with a number where that is taken."""
     kind = given if isinstance(given, type) else type(given)
-    name = base = kind.__name__.lower()
+    name = base = hyphened(kind.__name__)
     n = 1
     while name in taken:
         n += 1
@@ -343,7 +343,7 @@ def _by_distance(estimator: Any) -> bool:
 def label_of(name: str, estimator: Any) -> str:
     """The name of the class, unless the user has another."""
     label = type(estimator).__name__
-    return label if label.lower() == name.lower() else name
+    return label if bare(label) == bare(name) else name
 
 
 def _setting(scale: str, estimator: Any) -> Setting:
@@ -383,16 +383,21 @@ def family(room: str) -> list[str]:
 
 
 def find_estimator(name: str) -> type[Estimator]:
-    """An estimator by name, whatever the case; from other packages by entry point.
+    """An estimator by name, whatever the case and the hyphens; from other packages by entry point.
 
-    >>> find_estimator("lmnn").__name__
-    'LMNN'
+    >>> find_estimator("lmnn").__name__, find_estimator("laplacian_eigenmaps").__name__
+    ('LMNN', 'LaplacianEigenmaps')
     """
-    by_name = {key.lower(): item for key, item in known_estimators().items()}
-    if name.lower() in by_name:
-        return by_name[name.lower()]
-    hint = did_you_mean(name, by_name).replace("'", "")
-    raise ValueError(f"There is no method {name!r}.{hint} Known: {', '.join(sorted(by_name))}.")
+    return known_estimators()[_known_as(name)]
+
+
+def _known_as(name: str) -> str:
+    known = list(known_estimators())
+    found = {bare(key): key for key in known}.get(bare(name))
+    if found is None:
+        hint = nearest_names(name, map(hyphened, known))
+        raise ValueError(f"There is no method {name!r}.{hint} See: nearfar methods.")
+    return found
 
 
 def known_estimators() -> dict[str, type[Estimator]]:

@@ -38,7 +38,7 @@ from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.extras import require
 from nearfar.local.mvem import MVEMClassifier
-from nearfar.words import did_you_mean
+from nearfar.words import bare, hyphened, nearest_names
 
 _WORDS = {
     "kl": "Kullback-Leibler",
@@ -232,24 +232,20 @@ def set_learners(methods: Any = None, scale: Scale = "auto", seed: int = 0) -> l
 
 def _names(text: str) -> list[str]:
     """Names of methods, from a name or that of the family."""
-    name = re.sub(r"[ _]", "-", text.strip().lower())
-    if name == "distributions":
+    if bare(text) == "distributions":
         return [key for key, method in SET_METHODS.items() if method.needs is None]
-    known = {key.replace("-", ""): key for key in SET_METHODS}
-    key = known.get(name.replace("-", ""))
+    key = {bare(key): key for key in SET_METHODS}.get(bare(text))
     if key is not None:
         return [key]
     try:
         kind = find_estimator(text)
     except ValueError:
-        hint = did_you_mean(name, SET_METHODS).replace("'", "")
+        hint = nearest_names(text, SET_METHODS)
     else:
         if kind.learner_tags.input == "sets":
-            return [kind.__name__.lower()]
+            return [hyphened(kind.__name__)]
         hint = f" {kind.__name__} takes {kind.learner_tags.input}, and these are sets."
-    raise ValueError(
-        f"There is no method {text!r} for sets.{hint} Known: {', '.join(SET_METHODS)}."
-    )
+    raise ValueError(f"There is no method {text!r} for sets.{hint} See: nearfar methods.")
 
 
 def _named(name: str, method: SetMethod, scale: Scale, seed: int) -> Method:

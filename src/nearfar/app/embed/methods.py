@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from nearfar.app.embed.kinds.choice import KINDS
 from nearfar.app.embed.kinds.kind import Kind
 from nearfar.base import Learner, all_estimators
 from nearfar.base.tags import Input
-from nearfar.words import did_you_mean, listed
+from nearfar.words import bare, did_you_mean, hyphened, listed, nearest_names
 
 _BY_INPUT: dict[Input, Kind] = {kind.input: kind for kind in KINDS.values()}
 
@@ -23,7 +23,7 @@ def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
     ('HessianLLE', False, ['set-embedding'])
     """
     found = {
-        _hyphened(name): learner
+        hyphened(name): learner
         for name, learner in all_estimators("map", input).items()
         if issubclass(learner, _BY_INPUT[input].drawn_by)
         and not learner.learner_tags.supervised
@@ -38,29 +38,20 @@ def find_embedder(name: str, input: Input = "vectors") -> type[Learner]:
     >>> find_embedder("VariationalMVU").__name__, find_embedder("landmark_isomap").__name__
     ('VariationalMVU', 'LandmarkIsomap')
     """
-    letters = re.sub(r"[-_ ]", "", name.lower())
-    by_letters = {
-        other: {key.replace("-", ""): learner for key, learner in embedders(other).items()}
+    by_bare = {
+        other: {bare(key): learner for key, learner in embedders(other).items()}
         for other in _BY_INPUT
     }
-    if letters in by_letters[input]:
-        return by_letters[input][letters]
-    known = embedders(input)
-    for other, learners in by_letters.items():
-        if letters in learners:
+    if bare(name) in by_bare[input]:
+        return by_bare[input][bare(name)]
+    for other, learners in by_bare.items():
+        if bare(name) in learners:
             raise ValueError(
                 f"--method {name}: it embeds {_BY_INPUT[other].called}, and the data are "
-                f"{_BY_INPUT[input].called}. Known for them: {', '.join(known)}."
+                f"{_BY_INPUT[input].called}."
             )
-    hint = did_you_mean(name.strip().replace("_", "-"), known).replace("'", "")
-    raise ValueError(
-        f"--method {name}: there is no such embedding.{hint} Known: {', '.join(known)}."
-    )
-
-
-def _hyphened(name: str) -> str:
-    """``HessianLLE`` as ``hessian-lle``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+    hint = nearest_names(name, embedders(input))
+    raise ValueError(f"--method {name}: there is no such embedding.{hint} See: nearfar methods.")
 
 
 def make_embedder(
@@ -85,7 +76,7 @@ def make_embedder(
         What it is to embed.
     """
     found = find_embedder(method, input)
-    name = _hyphened(found.__name__)
+    name = hyphened(found.__name__)
     known = found().get_params(deep=False)
     given: dict[str, Any] = {"n_components": n_components}
     if n_neighbors is not None:
@@ -93,22 +84,45 @@ def make_embedder(
             raise ValueError(f"--neighbors {n_neighbors}: {name} reads no neighbours.")
         given["n_neighbors"] = n_neighbors
     own = {key: value for key, value in known.items() if key not in ("verbose", "warm_start")}
+    for key, value in read_settings(settings, ("n_components", "n_neighbors"), own, name).items():
+        given[key] = value
+    learner = found(**given)
+    learner._check_parameters()
+    return learner
+
+
+def read_settings(
+    settings: Sequence[str],
+    options: Sequence[str] = (),
+    own: Collection[str] | None = None,
+    name: str = "",
+) -> dict[str, Any]:
+    """Parameters that were given as "name=value".
+
+    Parameters
+    ----------
+    settings : sequence of str
+        As they were given.
+    options : sequence of str
+        Those that have an option of their own.
+    own : collection of str, optional
+        Those that the method of this ``name`` has; None takes any.
+    """
+    given = {}
     for setting in settings:
         key, sign, text = (part.strip() for part in setting.partition("="))
         if not sign or not key:
             raise ValueError(f"--set {setting}: write it as name=value.")
-        if key not in own:
+        if own is not None and key not in own:
             hint = did_you_mean(key, own)
             raise ValueError(
                 f"--set {setting}: {name} has no parameter '{key}'.{hint} It has {listed(own)}."
             )
-        if key in ("n_components", "n_neighbors"):
+        if key in options:
             option = key.replace("n_", "--")
             raise ValueError(f"--set {setting}: say {option} {text}.")
         given[key] = _value(text)
-    learner = found(**given)
-    learner._check_parameters()
-    return learner
+    return given
 
 
 def _value(text: str) -> Any:

@@ -41,6 +41,7 @@ class EmbeddingKind(Kind):
     result = EmbeddingComparison
     progress_measure = "neighbours lost"
     tuning = "none"
+    command = "embed"
     problem: Embeddings
 
     def read(self) -> None:
@@ -128,6 +129,10 @@ class EmbeddingKind(Kind):
                 f"{asked.n_components} dimensions. Ask for fewer (n_components, --components)."
             )
         return compared
+
+    def training(self) -> tuple[Any, Any]:
+        """All rows."""
+        return self.rows, None
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, gaps, and columns that decide alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nearfar.app.compare.answer import Answer
@@ -35,6 +35,8 @@ class Kind(ABC):
     progress_measure: ClassVar[str] = "error"
     #: How much is tuned, where it is not the user's to say.
     tuning: ClassVar[Tuning | None] = None
+    #: The command that fits one method of this kind.
+    command: ClassVar[str] = "fit"
     #: Set by ``read``.
     table: Table
     test: Table | None = None
@@ -101,6 +103,28 @@ class Kind(ABC):
     @abstractmethod
     def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
         """What the page draws beyond the numbers."""
+
+    @abstractmethod
+    def training(self) -> tuple[Any, Any]:
+        """What a chain that is to be used is fitted to: rows, and labels if there are such."""
+
+    @property
+    def selector(self) -> Callable[[Any], Any]:
+        """Makes of rows, as they were given, what the first step of a chain takes."""
+        return self.columns.select
+
+    def ids(self) -> tuple[str | None, Any]:
+        """The name of what tells the rows apart, and its value in each; None where nothing does."""
+        table = self.table
+        given = getattr(table, "ids", None)
+        if given is not None:
+            return getattr(table, "id_name", None), given
+        alike = [name for name, why in self.columns.dropped if "like an ID" in why]
+        alike += [name for name, why in self.columns.dropped if "like a name" in why]
+        if not alike or not hasattr(table.X, "columns"):
+            return None, None
+        every = [str(name) for name in table.X.columns]
+        return alike[0], table.X.iloc[:, every.index(alike[0])].tolist()
 
     def lines(self, data: dict[str, Any], warned: list[Trap], scheme: Scheme) -> list[str]:
         """What is said before the run."""

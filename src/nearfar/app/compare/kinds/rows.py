@@ -28,6 +28,7 @@ from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.measures import choose_measure
+from nearfar.words import bare, listed
 
 #: The fewest rows to which a plan may cut them, and that times the classes.
 LEAST_ROWS, ROWS_A_CLASS = 2000, 25
@@ -135,6 +136,36 @@ class RowKind(Kind):
         beside = context_methods(asked.random_state) if asked.context else []
         n_train = min(len(fold.train) for fold in scheme.folds)
         return [*baselines(), *reduced([*found, *beside], size[1], n_train)]
+
+    def named(self, name: str) -> Method:
+        """A plain distance, the best of these, or a learner, reduced as in a comparison."""
+        plain = {bare(one.name): one for one in self.plain()}
+        every = tuple(setting for one in plain.values() for setting in one.settings)
+        plain["reference"] = Method("reference", "Best plain distance", "reference", every)
+        if not name.strip() or "," in name:
+            raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
+        if bare(name) in plain:
+            return plain[bare(name)]
+        found = self.learned(name)
+        if len(found) > 1:
+            names = listed((one.name for one in found), 5, quoted=False)
+            raise ValueError(f"--method {name}: that is a family; name one of it: {names}.")
+        return found[0]
+
+    def plain(self) -> list[Method]:
+        """What learners are held against."""
+        return baselines()
+
+    def learned(self, name: str) -> list[Method]:
+        """Learners by a name, for all rows."""
+        found = learners(name, self.question.scale, image_shape=self.table.image_shape)
+        return reduced(found, len(self.columns.names), len(self.problem.codes))
+
+    def training(self) -> tuple[Any, Any]:
+        """All rows but those of a test file, and their labels."""
+        problem = self.problem
+        rows = np.arange(len(problem.codes) - problem.n_test_rows)
+        return problem.rows(rows), problem.labels(rows)
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the class, small classes, numbers of rows."""

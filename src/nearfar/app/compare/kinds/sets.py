@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,23 @@ class SetKind(RowKind):
             self.problem.pairs.expect(found)
         return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
 
+    def plain(self) -> list[Method]:
+        """Neighbours by the means."""
+        return set_baselines()
+
+    def learned(self, name: str) -> list[Method]:
+        """Methods of sets by a name."""
+        return set_learners(name, self.question.scale, self.question.random_state)
+
+    @property
+    def selector(self) -> Callable[[Any], Any]:
+        """Leaves sets as they are."""
+        return _as_they_are
+
+    def ids(self) -> tuple[str | None, Any]:
+        """The names of the sets."""
+        return self.question.set_id or "set", self.table.X.names
+
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, small classes, and sets too small for a covariance."""
         problem, sets = self.problem, self.problem.X
@@ -160,6 +178,10 @@ class SetKind(RowKind):
             text = f"The sets could not be drawn: {error}"
             document["warnings"].append({"kind": "picture", "text": text})
             return None
+
+
+def _as_they_are(sets: Any) -> Any:
+    return sets
 
 
 def small_sets(sets: Sets) -> list[Trap]:

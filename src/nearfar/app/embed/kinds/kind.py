@@ -83,10 +83,6 @@ class Kind(Protocol):
     def check(self, wishes: Wishes) -> None:
         """Refuse, before anything is read, what is not for this kind."""
 
-    def check_fit(self, name: str) -> None:
-        """Refuse what the distances of rows cannot be learned from; ``name`` is of the file."""
-        return
-
     def prepare(self, table: Table, learner: Learner, wishes: Wishes) -> Ready:
         """Make of a table what the learner takes, as the user wishes."""
 
@@ -108,8 +104,8 @@ class Kind(Protocol):
     def code(self, table: Table, ready: Ready, wishes: Wishes) -> tuple[list[str], list[str]]:
         """Imports and lines of Python that give ``variable``."""
 
-    def mapped(self, chain: Pipeline, table: Table, name: str) -> NDArray[Any]:
-        """Where a fitted chain maps them; ``name`` is that of their file."""
+    def inputs(self, chain: Pipeline, table: Table, name: str) -> Any:
+        """What a fitted chain takes of them; ``name`` is that of their file."""
 
     def names(self, table: Table) -> dict[str, NDArray[Any]]:
         """Columns before the coordinates: what names each, and its label where it has an id."""

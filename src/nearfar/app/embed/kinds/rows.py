@@ -54,7 +54,7 @@ class Rows(Kind):
     method = "mvu"
     kept = "training rows, as they are or mapped"
     refused = (
-        "maps sets of vectors, and {} holds rows: say with --set-id COL which of them are one set."
+        "takes sets of vectors, and {} holds rows: say with --set-id COL which of them are one set."
     )
 
     def check(self, wishes: Wishes) -> None:
@@ -181,7 +181,7 @@ class Rows(Kind):
             lines.append(f"X = {scaler}().fit_transform(X)")
         return imports, lines
 
-    def mapped(self, chain: Pipeline, table: Table, name: str) -> Floats:
+    def inputs(self, chain: Pipeline, table: Table, name: str) -> Any:
         """Rows by the columns that the chain was fitted on."""
         prepare = chain.named_steps.get("prepare")
         is_table = isinstance(prepare, ColumnTransformer) and hasattr(prepare, "feature_names_in_")
@@ -190,6 +190,13 @@ class Rows(Kind):
                 f"{name} has no column names; the model was fitted on a table with "
                 f"{listed(prepare.feature_names_in_)}."
             )
+        if is_table:
+            lacking = [c for c in columns_of(prepare).names if c not in set(map(str, table.X))]
+            if lacking:
+                raise ValueError(
+                    f"{name} lacks {listed(lacking)}, which the model was fitted on."
+                    f"{did_you_mean(lacking[0], table.X)} It has {listed(table.X)}."
+                )
         try:
             X = columns_of(prepare).select(table.X) if is_table else as_floats(table.X)
         except ValueError as error:
@@ -198,8 +205,7 @@ class Rows(Kind):
             raise ValueError(
                 f"{name} has {X.shape[1]} columns; the model was fitted on {chain.n_features_in_}."
             )
-        # An embedding has no vote of neighbours at its end.
-        return np.asarray(map_through(chain[:-1] if "knn" in chain.named_steps else chain, X))
+        return X
 
 
 # Reading

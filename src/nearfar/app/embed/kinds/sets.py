@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
 from nearfar.app.compare.set_pictures import ellipses_of, panel_words, symmetric_pairs
 from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
@@ -34,18 +33,11 @@ class SetsOfVectors(Kind):
     method = "set-embedding"
     drawn_by = SetEmbedding  # of which the other maps are parts
     kept = "means and covariances of the sets"
-    refused = "maps rows of a table, and {} holds sets."
+    refused = "takes rows of a table, and {} holds sets."
 
     def check(self, wishes: Wishes) -> None:
         """Options that say nothing about sets."""
         refuse_for_sets(keep=wishes.keep, images=wishes.image_shape)
-
-    def check_fit(self, name: str) -> None:
-        """There is no chain from sets to neighbours."""
-        raise ValueError(
-            f"{name} holds sets of vectors, and fit learns from rows. nearfar embed --save "
-            "keeps an embedding of sets; nearfar.SetKNeighborsClassifier classifies them."
-        )
 
     def prepare(self, table: Table, learner: SetEmbedding, wishes: Wishes) -> Ready:
         """Have the learner scale them; they are as they should be."""
@@ -129,14 +121,15 @@ class SetsOfVectors(Kind):
         """The features, which a long table is read by."""
         return {"features": table.feature_names}
 
-    def mapped(self, chain: Pipeline, table: Table, name: str) -> NDArray[Any]:
+    def inputs(self, chain: Pipeline, table: Table, name: str) -> Sets:
         """Sets of as many features as those the chain was fitted on."""
         if table.X.n_features != chain.n_features_in_:
             raise ValueError(
                 f"{name} has vectors of {table.X.n_features} features; the model was fitted on "
                 f"{chain.n_features_in_}."
             )
-        return np.asarray(map_through(chain, table.X))
+        sets: Sets = table.X
+        return sets
 
 
 def _set_scale(learner: SetEmbedding, sets: Sets, scale: Scale, notes: list[str]) -> None:

@@ -1,0 +1,127 @@
+"""After a comparison, or without one: the method that is to be used, fitted to all rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from nearfar.app.compare.chain import Chain, Chosen
+from nearfar.app.compare.folds import tune
+from nearfar.app.compare.kinds.kind import Kind
+from nearfar.app.compare.kinds.rows import RowKind
+from nearfar.app.compare.methods import Method, parameters_of
+from nearfar.words import did_you_mean, hyphened, listed, percent
+
+#: Characters of what a model file may say of itself.
+_MOST_SAID = 500_000
+
+
+def choose_named(
+    kind: RowKind, method: Method, given: Mapping[str, Any], k: int | None = None
+) -> tuple[Chosen, str]:
+    """A method at the setting and k that do best, as the comparison tunes it inside a fold.
+
+    Parameters
+    ----------
+    kind : RowKind
+        The data, read and prepared.
+    method : Method
+        A learner, or one of the plain distances: see ``kind.named``.
+    given : mapping
+        Parameters of the learner: it is not tuned then, its scaling is.
+    k : int, optional
+        How many neighbours vote; None tunes it.
+
+    Returns
+    -------
+    choice : Chosen
+    words : str
+        What was chosen, and its error inside.
+    """
+    if given:
+        method = with_parameters(method, given)
+    n_rows = len(kind.training()[1])
+    settings = method.settings
+    pinned = len(settings) == 1 and (k is not None or not settings[0].votes)
+    if k is not None and not settings[0].votes:
+        raise ValueError(f"-k {k}: of {method.label} no neighbours vote.")
+    if k is not None and k > n_rows:
+        raise ValueError(f"-k {k}: there are {n_rows:,} {kind.table.noun}s.")
+    if pinned:
+        choice, error = Chosen(method, settings[0], k), None
+    else:
+        found = tune(kind.problem, method, np.arange(n_rows), "full", k=k)
+        voters = (found.k or 1) if found.setting.votes else None
+        choice, error = Chosen(method, found.setting, voters), found.error
+    measure = kind.problem.measure.name
+    inside = "" if error is None else f"; {measure} inside {percent(error)}"
+    return choice, f"{method.label}: {choice.words()}{inside}."
+
+
+def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
+    """The method with these parameters only, in each of its scalings."""
+    first = method.settings[0].estimator
+    if isinstance(first, str | Pipeline):
+        what = "is a plain distance" if isinstance(first, str) else "is a chain of several steps"
+        raise ValueError(f"--set and --components: {method.name} {what} without parameters.")
+    own = first.get_params(deep=False)
+    for name in given:
+        if name not in own:
+            option = "--components" if name == "n_components" else f"--set {name}={given[name]}"
+            raise ValueError(
+                f"{option}: {hyphened(type(first).__name__)} has no parameter '{name}'."
+                f"{did_you_mean(name, own)} It has {listed(own)}."
+            )
+    made = clone(first).set_params(**given)
+    if hasattr(made, "_check_parameters"):
+        made._check_parameters()
+    scalings = [one for one in method.settings if repr(one.estimator) == repr(first)]
+    inside = parameters_of(made)
+    settings = []
+    for one in scalings:
+        first_word, _, last_word = one.label.partition(", ")
+        # Before the parameters stands the scaling, after them what the columns are reduced to.
+        reduced = "" if isinstance(one.reduce, str) else last_word.rpartition(", ")[2]
+        label = ", ".join(filter(None, [first_word, inside, reduced]))
+        settings.append(replace(one, label=label, estimator=made))
+    return replace(method, settings=tuple(settings))
+
+
+def fit_chain(kind: Kind, choice: Chosen) -> Pipeline:
+    """The chain, fitted to all rows; those of a test file are left alone."""
+    X, y = kind.training()
+    return chain_of(kind, choice).pipeline().fit(X, y)
+
+
+def chain_of(kind: Kind, choice: Chosen) -> Chain:
+    """The chain of a choice, for data of this kind."""
+    return Chain(choice, kind.columns.preprocessor(), kind.selector)
+
+
+def model_notes(kind: Kind, choice: Chosen) -> dict[str, Any]:
+    """What a model file must know to tell labels and neighbours by their names."""
+    data = kind.describe()
+    notes: dict[str, Any] = {
+        "method": choice.method.name,
+        "label": choice.method.label,
+        "setting": choice.words(),
+        "data": data["name"],
+        "unit": kind.table.noun,
+        "n_rows": len(kind.training()[0]),
+        "target": data["target"],
+        "classes": data["classes"],
+        "features": [str(name) for name in data["features"]],
+    }
+    name, ids = kind.ids()
+    if ids is not None:
+        notes |= {"id_name": name, "ids": [str(one) for one in ids]}
+    for key in ("ids", "features"):
+        if len(json.dumps(notes)) > _MOST_SAID:
+            del notes[key]
+    return notes
