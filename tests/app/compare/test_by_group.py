@@ -1,11 +1,15 @@
 """Errors by group, and what a recommendation says of the groups it makes worse."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from nearfar import LDA, compare
 from nearfar.app.compare.by_group import errors_by_group, group_names, group_notes
+from nearfar.app.compare.kinds.rows import RowKind
+from nearfar.app.compare.question import Question
 
 OPTIONS = {"repeats": 1, "isolate": False, "verbose": False, "context": False, "tuning": "k"}
 
@@ -162,3 +166,16 @@ def test_without_labels_there_are_no_errors_to_report():
     frame, _ = table(80)
     with pytest.raises(ValueError, match="report_by needs labels"):
         compare(frame, report_by="site", **OPTIONS | {"tuning": None})
+
+
+@pytest.mark.parametrize(("verdict", "said"), [("use", 1), ("unsure", 0), ("keep", 0)])
+def test_only_a_recommendation_speaks_of_the_groups_it_harms(verdict, said):
+    groups, before, after = mixed()
+    document = held_out(groups, before, after)
+    document["answer"]["verdict"] = verdict
+    kind = RowKind(Question(np.ones((4, 2)), [0, 1, 0, 1]))
+    kind.reported = ("region", np.array(groups, dtype=object), False)
+    kind.problem = SimpleNamespace(noun="row")
+    found = document | kind._by_group(document)
+    assert len(found["answer"]["notes"]) == said
+    assert [entry["group"] for entry in found["by_group"]["groups"]] == ["tiny", "south", "north"]

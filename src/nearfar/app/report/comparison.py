@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearfar.app.compare.shown import Document
-from nearfar.app.report.words import cut, interval, number, pair, percent
+from nearfar.app.report.words import SPACE, cut, interval, number, pair, percent
 
 Method = dict[str, Any]
 # Nothing else may become the address of a picture.
@@ -54,7 +54,9 @@ class Comparison(Document):
         planned = len(self.document["folds"]) or used
         done = {result["fold"] for result in method["results"]}
         shared = common and used == len(common) < planned and done.issuperset(common)
-        return f"{used:,} common of {planned:,}" if shared else f"{used:,} of {planned:,}"
+        # A narrow cell breaks it before "of", or not at all.
+        of = f"of{SPACE}{planned:,}"
+        return f"{used:,}{SPACE}common {of}" if shared else f"{used:,}{SPACE}{of}"
 
     def label(self, name: str) -> str:
         """How a method is called in the report."""
