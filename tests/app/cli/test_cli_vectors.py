@@ -92,11 +92,11 @@ def test_without_ids_coordinates_are_as_before(here):
 
 def test_models_take_vectors_and_write_ids(here, capsys):
     assert run("fit", "a.parquet", "--method", "lda", "--save", "m.nf", "--id", "id") == 0
-    assert run("transform", "m.nf", "--input", "a.csv", "-o", "t.csv", "--id", "id") == 0
+    assert run("transform", "m.nf", "a.csv", "--out", "t.csv", "--id", "id") == 0
     table = pd.read_csv("t.csv")
     assert list(table.columns[:2]) == ["id", "label"] and table["id"].tolist() == IDS
     capsys.readouterr()
-    words = ["--index", "a.parquet", "--query", "a.csv", "-k", "2"]
+    words = ["a.csv", "--index", "a.parquet", "-k", "2"]
     assert run("neighbors", "m.nf", *words, "--id", "id") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "query,rank,row,distance,query_label,row_label"
@@ -110,13 +110,13 @@ def test_tables_of_columns_have_ids_too(here, capsys):
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=Y, number=np.arange(N) + 100)
     frame.to_csv("rows.csv", index=False)
     assert run("fit", "rows.csv", "--method", "lda", "--save", "m.nf", "--id", "number") == 0
-    assert run("transform", "m.nf", "--input", "rows.csv", "-o", "t.csv", "--id", "number") == 0
+    assert run("transform", "m.nf", "rows.csv", "--out", "t.csv", "--id", "number") == 0
     assert pd.read_csv("t.csv")["number"].tolist() == list(range(100, 100 + N))
     frame.assign(number=7).to_csv("same.csv", index=False)
     capsys.readouterr()
-    assert run("transform", "m.nf", "--input", "same.csv", "-o", "u.csv", "--id", "number") == 2
+    assert run("transform", "m.nf", "same.csv", "--out", "u.csv", "--id", "number") == 2
     assert "must be different in every row; '7' stands in rows 0 and 1" in capsys.readouterr().err
-    assert run("transform", "m.nf", "--input", "rows.csv", "-o", "u.csv", "--id", "numbr") == 2
+    assert run("transform", "m.nf", "rows.csv", "--out", "u.csv", "--id", "numbr") == 2
     assert "--id numbr: rows.csv has no such column. Did you mean" in capsys.readouterr().err
 
 

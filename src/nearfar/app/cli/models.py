@@ -404,10 +404,10 @@ def _neighbors(options: argparse.Namespace) -> int:
     ids = _ids(_notes(options.model), known) if isinstance(known, int) else []
     if ids:
         columns["id"] = np.array(ids)[to]
+    columns["distance"] = distances.ravel()
     for name, table, numbers in (("query_label", asked, from_), ("row_label", known, to)):
         if not isinstance(table, int) and table.ids is not None and table.y is not None:
             columns[name] = np.asarray(table.y)[numbers]
-    columns["distance"] = distances.ravel()
     if options.out is None or options.out.suffix.lower() != ".parquet":
         columns["distance"] = np.array([f"{distance:.6g}" for distance in distances.ravel()])
     if options.out is None:

@@ -248,7 +248,7 @@ def planes(comparison: Comparison, methods: list[Method]) -> list[View]:
     drawn = [method for method in methods if not (plain and method["role"] == "reference")]
     kinds: list[tuple[str, str, Callable[[Method], float | None]]] = [
         ("Fit", "s", lambda method: number(method["fit_seconds"])),
-        ("Predict a row", "µs", lambda method: predict_cost(comparison, method)),
+        ("Predict one", "µs", lambda method: predict_cost(comparison, method)),
     ]
     found = [_plane(comparison, drawn[:LEARNERS], *kind) for kind in kinds]
     return [view for view in found if view is not None]
