@@ -222,3 +222,55 @@ def test_a_sample_that_makes_no_sense_is_refused(sample):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="sample="):
         compare(X, y, sample=sample, **QUICK)
+
+
+# Equal tuning
+
+
+def test_untuned_nobody_chooses_among_settings():
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    X = rng.normal(size=(400, 30))
+    X[:, 0] = 30 * y + rng.normal(size=400)  # raw distances see the one column that tells
+    options = QUICK | {"methods": {"lda": LDA()}, "repeats": 1}
+    untuned = compare(X, y, tuning="k", **options)
+    tuned = compare(X, y, tuning="holdout", **options)
+    rows = [{m["name"]: m for m in each.document["methods"]} for each in (untuned, tuned)]
+    assert rows[0]["raw"]["error"] < rows[0]["standardised"]["error"]
+    # The reference is at its first setting as the learner is, not the best of four.
+    assert rows[0]["reference"]["error"] == rows[0]["standardised"]["error"]
+    assert rows[1]["reference"]["error"] == rows[1]["raw"]["error"]
+    assert {fold["setting"] for fold in rows[0]["lda"]["results"]} == {"standardised"}
+    assert "at their first setting" in untuned.answer
+    assert "at their first setting" not in tuned.answer
+    notes = untuned.document["answer"]["notes"]
+    assert any("scaled as the learners are at their first setting" in note for note in notes)
+    assert not any("was chosen inside" in note for note in notes)
+    assert any("was chosen inside" in note for note in tuned.document["answer"]["notes"])
+    # LDA does better than the standardised distance, and no better than the raw one.
+    assert rows[0]["lda"]["error"] < rows[0]["reference"]["error"]
+    assert untuned.document["answer"]["verdict"] == "unsure"
+    assert "not clearly better than Euclidean, raw" in untuned.answer
+
+
+def test_lmnn_is_stopped_early_where_rows_are_few():
+    from nearfar.app.compare.methods import learners
+
+    few = learners("lmnn", size=(360, 90))[0].settings
+    many = learners("lmnn", size=(5000, 90))[0].settings
+    assert few[0].estimator.validation_fraction > 0 and few[-1].estimator.validation_fraction == 0
+    assert all(one.estimator.validation_fraction == 0 for one in many)
+
+
+def test_wide_data_are_reduced_inside_each_fold_for_what_iterates():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 140)), np.arange(150) % 3
+    X[:, :3] += 4 * np.eye(3)[y]
+    how = {"methods": ["lda", "lmnn"], "repeats": 1, "tuning": "k"}
+    result = compare(X, y, **(QUICK | how))
+    rows = {m["name"]: m for m in result.document["methods"]}
+    chosen = {name: rows[name]["results"][0]["setting"] for name in ("lda", "lmnn")}
+    assert chosen["lda"] == "standardised" and "principal axes" in chosen["lmnn"]
+    assert rows["lmnn"]["error"] is not None
+    weights = result.document["weights"]["lmnn"]["folds"][0]
+    assert len(weights) == 140 and sum(weights[:3]) > sum(weights[3:6])

@@ -495,6 +495,9 @@ def _weights(problem: Problem, final: Predictions, train: Indices) -> list[float
     X = np.asarray(
         problem.rows(train) if prepare is None else prepare.transform(problem.rows(train))
     )
+    reduce = chain.named_steps.get("reduce")
+    if reduce is not None:
+        components = components @ reduce.components_
     if X.shape[1] != components.shape[1]:
         return None
     spread = X.astype(np.float64).std(axis=0)

@@ -347,6 +347,9 @@ class Summary(Answer):
         notes = [
             f"The plain distance it is held against was chosen inside {where}: {parts} of "
             f"{len(names)}."
+            if not self.untuned
+            else "The plain distance it is held against is scaled as the learners are at their "
+            f"first setting: {self.reference_label()}."
         ]
         others = [
             self.rows[name].method.label
