@@ -8,8 +8,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import make_swiss_roll
 
 from nearfar import Isomap, compare
+from nearfar.app.compare.judgement import judge
 from nearfar.app.compare.picture import dot_words, picture_quality
 from nearfar.app.report import render
+from nearfar.evaluation.inference import Estimate
 
 QUICK = {"repeats": 1, "isolate": False, "verbose": False}
 
@@ -79,6 +81,9 @@ def test_a_dot_with_an_outlier_is_not_among_the_best(roll, dot):
     assert result.best == "flat" and answer["verdict"] == "use"
     assert not found["dot"]["recommended"] and found["flat"]["recommended"]
     assert "dot" not in answer["text"]
+    # It was tried all the same: Holm's correction is for both.
+    assert 0 < found["dot"]["p"] < found["dot"]["p_holm"]
+    assert found["flat"]["p_holm"] == pytest.approx(2 * min(found[n]["p"] for n in ("dot", "flat")))
     why = "its picture is a dot with outliers: 99.7 % of the rows lie within 0.1 % of its width"
     assert found["dot"]["picture_fault"] == why
     assert any(note.startswith(found["dot"]["label"]) and why in note for note in answer["notes"])
@@ -152,6 +157,18 @@ def test_one_fold_of_five_that_is_not_drawn_does_not_decide(roll):
     found = by_name(result)["mine"]
     assert sum(each["picture_dot"] is not None for each in found["results"]) == 1
     assert found["picture_fault"] is None and result.best == "mine"
+
+
+def test_who_is_barred_counts_among_the_tries_and_is_not_chosen():
+    errors = {"a": 0.1, "b": 0.2}
+    differences = {name: Estimate(error - 0.4, 0.01, 20) for name, error in errors.items()}
+    both, one, none = (
+        judge(0.4, errors, differences, barred=barred) for barred in ((), ("a",), ("a", "b"))
+    )
+    assert (both.method, one.method, none.method) == ("a", "b", None)
+    assert both.comparands["b"] == one.comparands["b"]
+    assert not one.comparands["a"].recommended and one.comparands["a"].stands_out
+    assert none.verdict == "unsure" and set(none.comparands) == {"a", "b"}
 
 
 # The measure

@@ -118,7 +118,7 @@ class Ranking(Answer):
         """Every other method against PCA."""
         if self.reference is None:
             return Judgement("unsure", None, float("nan"))
-        others = [row for row in self.judged if row is not self.reference]
+        others = [r for r in (*self.judged, *self.faulty) if r is not self.reference]
         found = {r.method.name: self._estimate(r, self.reference, self.common) for r in others}
         return judge(
             self._error(self.reference),
@@ -128,6 +128,7 @@ class Ranking(Answer):
             confidence=self.confidence,
             # Each fold counts thousands of neighbours: what is not seen is not there.
             most={name: -difference.mean for name, difference in found.items()},
+            barred=[row.method.name for row in self.faulty],
         )
 
     def _decide(self) -> tuple[str, str | None]:
