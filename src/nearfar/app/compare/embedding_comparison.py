@@ -18,8 +18,8 @@ class EmbeddingComparison(Comparison):
 
     _of_each_method = (
         "label role status kept interval difference difference_interval p_holm recommended "
-        "kept_fitted trust continuity rank_trust gap folds_done fit_seconds peak_mb not_converged "
-        "reason"
+        "kept_fitted trust continuity rank_trust picture_core picture_trust picture_continuity "
+        "picture_fault gap folds_done fit_seconds peak_mb not_converged reason"
     )
     _of_each_fold = "kept kept_fitted trust continuity rank_trust gap fit_seconds peak_mb"
     _measured, _heads, _label = "kept", ("kept %", "to PCA"), 24

@@ -3,7 +3,8 @@
 A fold is fitted to its training rows and places the held-out ones by ``transform``. What ranks is
 the share of *neighbours kept*: of the training rows nearest to a held-out row in the data, those
 that are also among the nearest in the embedding. The methods have not seen these rows, so none
-gains by having kept the very neighbours that are counted.
+gains by having kept the very neighbours that are counted. How good the picture is to look at is
+measured beside it (:mod:`nearfar.app.compare.picture`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from nearfar.app.compare.methods import (
     of_rows,
     refuse_class,
 )
+from nearfar.app.compare.picture import picture_quality
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
@@ -343,11 +345,15 @@ def run_fold(
     some = evenly(len(known), MEASURED)
     fitted = shares_kept(known, placed.known, counts, some)
     share = kept[problem.n_neighbors]
+    every = np.concatenate([placed.known, placed.new])
+    drawn = evenly(len(known), DRAWN)
+    picture = picture_quality(known[drawn], placed.known[drawn], every, problem.n_neighbors)
     result: dict[str, Any] = {
         "error": 1.0 - share,
         "kept": share,
         "kept_fitted": fitted[problem.n_neighbors],
         **{name: _finite(value) for name, value in quality.items() if name != "intersection"},
+        **picture,
         "by_neighbors": {str(count): value for count, value in kept.items()},
         "setting": method.settings[0].label,
         "n_components": placed.known.shape[1],

@@ -68,6 +68,7 @@ def judge(
     strict: bool = False,
     most: Mapping[str, float] | None = None,
     beats: Collection[str] | None = None,
+    barred: Collection[str] = (),
 ) -> Judgement:
     """Weigh all learners against the reference.
 
@@ -86,6 +87,9 @@ def judge(
     beats : collection of str, optional
         The learners that do clearly better than every plain distance, where the reference was not
         the best of them: no other is recommended.
+    barred : collection of str
+        Learners that are not for use, for another reason than their errors. They were tried, and so
+        they count in Holm's p, but the verdict is about the others.
     """
     names = list(errors)
     p = {name: differences[name].p_below_zero() for name in names}
@@ -98,7 +102,7 @@ def judge(
         worth = -difference.mean > min_gain * reference_error
         stands_out = bool(shown and worth)
         surely = not strict or adjusted[name] <= 1 - confidence
-        surely = surely and (beats is None or name in beats)
+        surely = surely and (beats is None or name in beats) and name not in barred
         comparands[name] = Comparand(
             errors[name],
             difference,
@@ -108,12 +112,12 @@ def judge(
             stands_out,
             bool(stands_out and surely),
         )
-    by_error = sorted(names, key=lambda name: errors[name])
+    by_error = sorted(set(names) - set(barred), key=lambda name: (errors[name], names.index(name)))
     chosen = [name for name in by_error if comparands[name].recommended]
     if chosen:
         return Judgement("use", chosen[0], reference_error, comparands)
     if not by_error:
-        return Judgement("unsure", None, reference_error)
+        return Judgement("unsure", None, reference_error, comparands)
     nearly = [name for name in by_error if comparands[name].stands_out]
     matters = gain_that_matters(reference_error, min_gain)
     undecided = [

@@ -3,11 +3,13 @@
 Numbers are those of :mod:`nearfar.evaluation.inference`, for the share of neighbours lost. PCA is
 the reference: it is the simplest, so another must keep clearly more to be worth its cost. What
 keeps clearly more than PCA is then held against the others one by one; those that cannot be told
-from the first are named with it.
+from the first are named with it. A method whose picture is a dot, or shows false neighbours far
+more often than that of PCA, is not for use however many neighbours it keeps, and it is said why.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from nearfar.app.compare.answer import Answer, Row
 from nearfar.app.compare.embeddings import REFERENCE, Embeddings, drawn_rows
 from nearfar.app.compare.judgement import FEW_LEARNERS, LEAST_DEGREES, Judgement, judge
+from nearfar.app.compare.picture import dot_words
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, holm
@@ -28,11 +31,16 @@ BESIDE = (
     "continuity",
     "continuity_without_stretched",
     "rank_trust",
+    "picture_trust",
+    "picture_continuity",
     "gap",
     "residual",
 )
 # Gaps of an unfolding above which it is said not to be solved to the end.
 _WIDE_GAP = 0.05
+# How much less the picture of a method may be trusted than that of PCA.
+_LESS_TRUST = 0.1
+_PARTS = re.compile(r"falls into (\d+) parts")
 
 
 class Ranking(Answer):
@@ -51,8 +59,12 @@ class Ranking(Answer):
         self.common = sorted(set.intersection(*shared)) if shared else []
         self.ranked = sorted(ranked, key=self._error) if self.common else []
         # A random projection is there to be seen: whether it fares well is the luck of its draw.
-        self.judged = [row for row in self.ranked if row.method.role != "baseline"]
-        self.reference = next((r for r in self.judged if r.method.name == REFERENCE), None)
+        learners = [row for row in self.ranked if row.method.role != "baseline"]
+        self.reference = next((r for r in learners if r.method.name == REFERENCE), None)
+        self.faults = {name: self._fault(row) for name, row in self.rows.items()}
+        # PCA is what is used where nothing else can be, however it looks.
+        self.judged = [r for r in learners if r is self.reference or not self._faulty(r)]
+        self.faulty = [row for row in learners if row not in self.judged]
         self.judgement = self._judge()
         self.verdict, self._best = self._decide()
 
@@ -79,11 +91,34 @@ class Ranking(Answer):
         resolution = 1.0 / float(held * self.problem.n_neighbors)  # one neighbour of one row
         return corrected_estimate(values, self.scheme.test_share, resolution=resolution)
 
+    def _fault(self, row: Row) -> str | None:
+        """What is wrong with a picture in words, or None."""
+        dots = {fold: result.get("picture_dot") for fold, result in row.results.items()}
+        found = [dot for _, dot in sorted(dots.items()) if dot is not None]
+        # The first fold is the one that is drawn.
+        if found and (dots.get(0) is not None or 2 * len(found) >= len(dots)):
+            return dot_words(found[0])
+        # Of the others only those matter that may be recommended.
+        if self.reference is None or row not in self.ranked or row.method.role == "baseline":
+            return None
+        if self._error(row) >= self._error(self.reference):
+            return None
+        mine, other = (self._mean(each, "picture_trust") for each in (row, self.reference))
+        if mine is None or other is None or mine > other - _LESS_TRUST:
+            return None
+        return (
+            "neighbours in its picture are false more often than in that of PCA: as far as can be "
+            f"seen, its trustworthiness is {mine:.2f} and that of PCA {other:.2f}"
+        )
+
+    def _faulty(self, row: Row) -> bool:
+        return self.faults[row.method.name] is not None
+
     def _judge(self) -> Judgement:
         """Every other method against PCA."""
         if self.reference is None:
             return Judgement("unsure", None, float("nan"))
-        others = [row for row in self.judged if row is not self.reference]
+        others = [r for r in (*self.judged, *self.faulty) if r is not self.reference]
         found = {r.method.name: self._estimate(r, self.reference, self.common) for r in others}
         return judge(
             self._error(self.reference),
@@ -93,6 +128,7 @@ class Ranking(Answer):
             confidence=self.confidence,
             # Each fold counts thousands of neighbours: what is not seen is not there.
             most={name: -difference.mean for name, difference in found.items()},
+            barred=[row.method.name for row in self.faulty],
         )
 
     def _decide(self) -> tuple[str, str | None]:
@@ -105,6 +141,8 @@ class Ranking(Answer):
             first = self.judged[0].method.name
             return ("unsure" if self.ties(first) else "use"), first
         found = self.judgement
+        if found.method is None and self.faulty:
+            return "keep", REFERENCE
         if found.verdict != "use" or found.method is None:
             return found.verdict, REFERENCE
         return ("unsure" if self.ties(found.method) else "use"), found.method
@@ -139,10 +177,16 @@ class Ranking(Answer):
         """Verdict, sentence and notes."""
         if REFERENCE in self.rows and self.rows[REFERENCE].lost:
             return self._lost("the reference", [self.rows[REFERENCE]])
-        if self.best is None:
+        if self.best is None and not self.faulty:
             return self._cannot_tell("no method was", self.rows.values())
+        if self.best is None:
+            text = "Cannot tell: no method makes a picture that can be read."
+            notes = [*self._fault_notes(), *self._unjudged_notes(self.rows.values())]
+            return {"verdict": "unsure", "method": None, "text": text, "notes": notes}
         notes = [
+            *self._parts_notes(),
             *self._tie_notes(),
+            *self._fault_notes(),
             *self._fitted_notes(),
             *self._count_notes(),
             *self._dimension_notes(),
@@ -182,15 +226,22 @@ class Ranking(Answer):
                 f"Use {name}: it keeps {share} of {counted}, {gain}. Cost: "
                 f"{seconds_text(seconds)} to fit {n_train:,} rows."
             )
+        if nearest is None and self.faulty:
+            return (
+                f"Keep PCA: it keeps {share} of {counted}. No other method makes a picture that "
+                "can be read."
+            )
         if nearest is None:
             return f"Cannot tell: PCA keeps {share} of {counted}; no other method can be judged."
         other = f"{self._label(nearest)} keeps {self._share(nearest)}"
         if self.verdict == "keep":
             better = self._error(self.rows[nearest]) < self._error(self.reference)
-            best = "the best of the others"
+            best = "the best of the others" + " whose picture can be read" * bool(self.faulty)
             return f"Keep PCA: it keeps {share} of {counted}. {other} and is {best}: " + (
                 f"less than {percent(self.min_gain)} of what PCA loses is gained."
                 if better
+                else "none of these keeps more."
+                if self.faulty
                 else "none keeps more."
             )
         known = self.judgement.comparands[nearest].difference.degrees > 0
@@ -203,6 +254,38 @@ class Ranking(Answer):
     def _shares(self, names: list[str]) -> str:
         return listed([f"{self._label(n)} ({self._share(n)})" for n in names], 4, quoted=False)
 
+    def _parts_notes(self) -> list[str]:
+        """Whether the neighbour graphs of what is recommended are in parts."""
+        assert self.best is not None
+        notes = []
+        for row in sorted(self.judged, key=lambda row: row.method.name != self.best):
+            warned = [" ".join(result["warnings"]) for result in row.results.values()]
+            found = [int(m[1]) for text in warned if (m := _PARTS.search(text))]
+            if not found or not self._entry(row)["recommended"]:
+                continue
+            least, most = min(found), max(found)
+            parts = f"{most} parts" if least == most else f"{least} to {most} parts"
+            where = "" if len(found) == len(warned) else f" in {len(found)} of {len(warned)} folds"
+            notes.append(
+                f"The neighbour graph of {row.method.label} falls into {parts}{where}: how they "
+                "lie to one another in its picture is the work of a few added edges, not of the "
+                "data. Embed the parts one by one, or raise n_neighbors if they belong together."
+            )
+        return notes
+
+    def _fault_notes(self) -> list[str]:
+        """Whose picture cannot be read, and why."""
+        notes = []
+        if self.reference is not None and self._faulty(self.reference):
+            sound = [row.method.name for row in self.judged if row is not self.reference]
+            most = f" Of the others, {self._shares(sound[:1])} keeps most." if sound else ""
+            notes.append(f"Look at PCA with care: {self.faults[REFERENCE]}.{most}")
+        for row in self.faulty:
+            kept = percent(self._kept(row))
+            fault = self.faults[row.method.name]
+            notes.append(f"{row.method.label} (keeps {kept}) is not recommended: {fault}.")
+        return notes
+
     def _tie_notes(self) -> list[str]:
         if self.verdict != "unsure" or self.best in (None, REFERENCE):
             return []
@@ -213,7 +296,7 @@ class Ranking(Answer):
         quick = min(alike, key=lambda n: self.rows[n].median("fit_seconds") or 0.0)
         cost = seconds_text(self.rows[quick].median("fit_seconds") or 0.0)
         also = " that keep clearly more than PCA" if better else ""
-        return [f"The quickest of these{also} is {self._label(quick)} ({cost} a fit)."]
+        return [f"The quickest of the tied methods{also} is {self._label(quick)} ({cost} a fit)."]
 
     def _fitted_notes(self) -> list[str]:
         """Whether another keeps more of the rows it was fitted to."""
@@ -258,7 +341,7 @@ class Ranking(Answer):
             parts = ", ".join(f"{label} {size}" for label, size in sizes.items())
             notes.append(f"More dimensions keep more; these have: {parts}.")
         best = self._kept(self.judged[0])
-        lucky = [r for r in self.ranked if r not in self.judged and self._kept(r) > best]
+        lucky = [r for r in self.ranked if r.method.role == "baseline" and self._kept(r) > best]
         if lucky:
             notes.append(
                 f"{lucky[0].method.label} keeps {percent(self._kept(lucky[0]))}, by the luck of "
@@ -315,6 +398,8 @@ class Ranking(Answer):
             "difference_interval": _turned(entry["difference_interval"], 0.0),
             "recommended": row in self.ranked and self._is_recommended(row, entry),
             **{key: self._mean(row, key) for key in BESIDE},
+            "picture_core": _median([r.get("picture_core") for r in results]),
+            "picture_fault": self.faults[row.method.name],
             "by_neighbors": {
                 str(number): float(np.mean([r["by_neighbors"][str(number)] for r in results]))
                 for number in self.problem.looked_at
@@ -360,6 +445,12 @@ class Ranking(Answer):
             },
             "spectra": {name: f["spectrum"] for name, f in firsts.items() if f.get("spectrum")},
         }
+
+
+def _median(values: list[float | None]) -> float | None:
+    """The median of what is known: one fold with an outlier is not to decide it."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def _turned(ends: list[float] | None, whole: float) -> list[float] | None:

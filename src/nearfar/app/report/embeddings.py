@@ -134,6 +134,7 @@ def pictures_view(comparison: Comparison) -> View:
                 "role": method["role"],
                 "recommended": bool(method["recommended"]),
                 "kept": percent(method.get("kept")),
+                "fault": cut(method.get("picture_fault"), 200),
                 "svg": _picture(turned, codes, color["kind"], n_rows - found["held_out"], label),
             }
         )
