@@ -612,7 +612,6 @@ def test_a_budget_of_seconds_is_kept(here, capsys):
     assert document["answer"]["verdict"] in ("use", "keep", "unsure")
     statuses = {m["name"]: m["status"] for m in document["methods"]}
     assert statuses["lmnn"] in ("unfinished", "left out", "done")
-    assert document["protocol"]["planned"]["repeats"] == 1
     assert (here / "report.html").stat().st_size < 5_000_000
 
 
