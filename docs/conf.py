@@ -69,6 +69,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "min_reported_time": 1,
     "write_computation_times": False,
+    "remove_config_comments": True,
     "matplotlib_animations": False,
     "capture_repr": (),
 }

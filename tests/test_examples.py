@@ -13,7 +13,7 @@ def test_folder_of_recordings_becomes_a_report(monkeypatch, capsys):
     pytest.importorskip("soundfile")
     pytest.importorskip("kaldi_native_fbank")
     monkeypatch.setattr(sys, "argv", ["sets_of_vectors.py", "--players", "4"])
-    found = runpy.run_path(str(EXAMPLES / "sets_of_vectors.py"))
+    found = runpy.run_path(str(EXAMPLES / "sets" / "sets_of_vectors.py"))
     printed = capsys.readouterr().out
     assert "Sets(n_sets=80, n_features=13" in printed and "4 labels, 4 groups" in printed
     assert "rows: true, columns: found" in printed
