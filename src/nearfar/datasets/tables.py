@@ -380,7 +380,7 @@ def _from_arrays(
             "Name the key of the rows with --vector, or save it with numpy.savez(file, X=X, y=y)."
         )
     x, y = found["X"], found["y"]
-    table.X, table.image_shape = _points(arrays[x], where, table.messages)
+    table.X, table.image_shape = _points(np.asarray(arrays[x]), where, table.messages)
     n, p = table.X.shape
     if "image_shape" in arrays:
         table.image_shape = _image_shape(arrays["image_shape"], p, where)

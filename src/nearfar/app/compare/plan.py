@@ -14,6 +14,9 @@ from typing import Any
 from nearfar.app.compare.methods import OWN_SHARE, total_seconds
 from nearfar.app.compare.splits import Tuning
 
+# So many times the rows of a pilot are far away.
+_FAR = 8
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -137,4 +140,7 @@ def foretell(pilots: Sequence[tuple[int, float]], n_train: int) -> float:
     else:
         half, before = pilots[-2]
         power = math.log(max(seconds, 1e-6) / max(before, 1e-6)) / math.log(size / half)
-    return seconds * (n_train / size) ** min(max(power, 1.0), 2.0)
+    power, growth = min(max(power, 1.0), 2.0), n_train / size
+    # Far away the search for neighbours decides, which few rows do not show: it is quadratic.
+    near, far = min(growth, _FAR), max(growth / _FAR, 1.0)
+    return float(seconds * near**power * far ** max(power, 1.7))

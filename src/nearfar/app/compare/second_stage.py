@@ -7,7 +7,7 @@ that what the sample showed holds with all rows to train on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,12 @@ def confirm(schedule: Schedule, finalists: Sequence[Finalist]) -> dict[str, Any]
 def _run(
     schedule: Schedule, finalists: Sequence[Finalist], task: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    waiting = {one.method.name: one for one in finalists}
+    # Names of their own: the end of the processes that ran the folds may still be told.
+    methods = {
+        f"{one.method.name}, all rows": replace(one.method, name=f"{one.method.name}, all rows")
+        for one in finalists
+    }
+    waiting = dict(zip(methods, finalists, strict=True))
     found: dict[str, dict[str, Any]] = {
         one.role: {"method": one.method.name, "label": one.method.label} for one in finalists
     }
@@ -72,7 +77,7 @@ def _run(
         while todo and len(busy) < schedule.n_jobs:
             name = todo.pop(0)
             busy.add(name)
-            schedule.pool.start(waiting[name].method)
+            schedule.pool.start(methods[name])
         event = schedule.pool.next_event(min(1.0, schedule.seconds_left()))
         schedule.progress.tick()
         if event is None or event[0] not in waiting:

@@ -351,6 +351,13 @@ class Summary(Answer):
             else "The plain distance it is held against is scaled as the learners are at their "
             f"first setting: {self.reference_label()}."
         ]
+        if self.untuned and self.common:
+            label, error = self._plain()
+            if error < self._error(self.rows[REFERENCE]):
+                notes.append(
+                    f"Of the plain distances {label} makes the fewest mistakes, {percent(error)}: "
+                    "before you keep or change anything, give more time, or --tuning holdout."
+                )
         others = [
             self.rows[name].method.label
             for name, comparand in self.judgement.comparands.items()
