@@ -641,7 +641,7 @@ def test_the_core_install_compares_and_prints_plain_text(here):
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert "Best plain distance" in done.stdout
+    assert "Plain, first setting" in done.stdout
     assert "pandas is not installed; run: pip install 'nearfar[app]'" in done.stdout
     assert "jinja2 is not installed; run: pip install 'nearfar[app]'" in done.stdout
 
@@ -670,4 +670,4 @@ def test_a_terminal_gets_a_live_table(here, monkeypatch):
     os.close(main_end)
     text = b"".join(chunks).decode()
     assert "\x1b[" in text and "━" in text and "5/5" in text
-    assert "Best plain distance" in text and "Report: report.html" in text
+    assert "Plain, first setting" in text and "Report: report.html" in text

@@ -155,8 +155,8 @@ def test_a_sample_that_is_asked_for_is_said(rows):
 
 
 def test_rows_are_cut_when_the_pilot_says_so_and_all_are_fitted_once(rows, monkeypatch):
-    # As if each fit took a second for 6,000 rows: all rows would take 44 s, and 42 may be filled.
-    monkeypatch.setattr(Schedule, "seconds", lambda self, run, n_train: n_train / 6000)
+    # As if each fit took a second for 5,000 rows: all rows would take 52 s, and 48 may be filled.
+    monkeypatch.setattr(Schedule, "seconds", lambda self, run, n_train: n_train / 5000)
     result = compare(*rows, time_budget=60, random_state=1, **QUICK)
     planned = result.document["protocol"]["planned"]
     assert planned["rows"] == 2000 and planned["tuning"] == "full"
@@ -179,7 +179,7 @@ def test_rows_are_cut_when_the_pilot_says_so_and_all_are_fitted_once(rows, monke
 
 
 def test_all_rows_are_fitted_by_workers_too(rows, monkeypatch):
-    monkeypatch.setattr(Schedule, "seconds", lambda self, run, n_train: n_train / 6000)
+    monkeypatch.setattr(Schedule, "seconds", lambda self, run, n_train: n_train / 5000)
     # No repeat more: the time is for the second stage.
     monkeypatch.setattr(Schedule, "_extend", lambda self: False)
     result = compare(*rows, time_budget=60, n_jobs=1, **(QUICK | {"isolate": True}))

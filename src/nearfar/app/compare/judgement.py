@@ -258,7 +258,7 @@ def sentence(
         return (
             f"{better}; {wide}){where}, but not clearly better than {plain[0]}, which makes "
             f"{percent(plain[1])}: tuned, the plain distance may do as well. Give more time, or "
-            f"--tuning holdout.{until}"
+            f"--tuning holdout. Until then keep {plain[0]}."
         )
     if found.stands_out:
         needed = rows_to_decide(

@@ -25,7 +25,7 @@ Status = Literal["done", "unfinished", "left out", "failed"]
 #: Share of the budget that the pilot may take.
 PILOT_SHARE = 0.4
 #: Share of the time left that a plan may fill: foretelling is rough, and time left over is used.
-FILLED = 0.7
+FILLED = 0.8
 MAX_REPEATS = 5
 # Seconds of a fit of which nothing is known.
 _UNKNOWN = 0.1

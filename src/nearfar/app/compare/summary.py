@@ -74,7 +74,8 @@ class Summary(Answer):
             best = min(found, key=lambda row: _inner(row.results[fold]))
             results[fold] = best.results[fold] | {"baseline": best.method.name}
         status = "done" if len(results) == len(self.scheme.folds) else "unfinished"
-        method = Method(REFERENCE, "Best plain distance", "reference", _all_settings(found))
+        label = "Plain, first setting" if self.untuned else "Best plain distance"
+        method = Method(REFERENCE, label, "reference", _all_settings(found))
         peak = max((row.peak for row in found if row.peak is not None), default=None)
         return Row(method, results, status if found else "failed", None, peak)
 
