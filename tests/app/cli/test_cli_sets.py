@@ -143,7 +143,7 @@ def test_a_test_file_of_sets_is_used(long, here, capsys):
     document = json.loads((here / "t.json").read_text())
     assert len(document["folds"]) == 1 and document["folds"][0]["test"] == list(range(30, 36))
     out = capsys.readouterr().out
-    assert "one fixed test set of 6 sets" in out and "inside training sets" in out
+    assert "one fixed test set of 6 sets" in out and "at their first setting" in out
     assert not re.search(r"\brows?\b", out)
 
 
