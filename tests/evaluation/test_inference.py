@@ -271,6 +271,17 @@ def test_the_sentence_says_on_what_it_was_measured():
     assert not any(part in plain for part in ("on 8,000", "common", "first setting"))
 
 
+@pytest.mark.parametrize(("error", "start"), [(0.22, "Keep "), (0.195, "Cannot tell: until ")])
+def test_untuned_the_plain_distance_with_the_fewest_mistakes_is_what_to_keep(error, start):
+    found = verdict(noisy(0.20, 0, 0.02), {"a": noisy(error, 1, 0.02)}, beats=set())
+    text = words(found, untuned=True, plain=("Euclidean, unit norm", 0.14))
+    assert text.startswith(start) and "keep Euclidean, unit norm, 14.0 %" in text.replace("K", "k")
+    assert "and Euclidean, raw, scaled as it is, 20.0 %" in text
+    # Where the reference is the best of them, it is kept by its name.
+    usual = words(found, untuned=True, plain=("Euclidean, raw", 0.20))
+    assert "keep Euclidean, raw" in usual.replace("K", "k") and "scaled as it is" not in usual
+
+
 def test_untuned_a_learner_must_beat_every_plain_distance():
     reference, learner = noisy(0.20, 0), {"a": noisy(0.15, 1)}
     assert verdict(reference, learner, beats={"a"}).verdict == "use"

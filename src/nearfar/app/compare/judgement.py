@@ -220,6 +220,17 @@ def sentence(
             text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} {noun}s."
         return text
     matters = gain_that_matters(base, min_gain)
+    other = plain is not None and plain[1] < base and plain[0] != reference_label
+    if plain is not None and other and not found.stands_out:
+        # The reference is not what to keep: another plain distance makes fewer mistakes.
+        sure = judgement.verdict == "keep"
+        return (
+            f"{'Keep' if sure else 'Cannot tell: until it is tuned keep'} {plain[0]}, "
+            f"{percent(plain[1])} {measure}{where}: {name} makes {percent(found.error)}"
+            + (" at best of the learners" if len(judgement.comparands) > 1 else "")
+            + f", and {reference_label}, scaled as it is, {percent(base)}. "
+            "Give more time, or --tuning holdout, for settings to be chosen."
+        )
     if judgement.verdict == "keep":
         text = f"Keep {reference_label}, {percent(base)} {measure}{where}: "
         if base == 0:

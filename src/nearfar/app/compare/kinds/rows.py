@@ -31,7 +31,7 @@ from nearfar.evaluation.measures import choose_measure
 from nearfar.words import bare, listed
 
 #: The fewest rows to which a plan may cut them, and that times the classes.
-LEAST_ROWS, ROWS_A_CLASS = 2000, 25
+LEAST_ROWS, ROWS_A_CLASS = 1000, 25
 
 
 class RowKind(Kind):
