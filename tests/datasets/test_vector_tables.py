@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearfar.datasets import read_sets, read_table
-from nearfar.datasets.tables import DataFile, made_for
+from nearfar.datasets.array_files import made_for
+from nearfar.datasets.tables import DataFile
 
 RNG = np.random.default_rng(0)
 N, P = 30, 5

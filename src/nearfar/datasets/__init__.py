@@ -17,7 +17,8 @@ from nearfar.datasets.sets_of_vectors import (
     make_tones,
     write_tones,
 )
-from nearfar.datasets.tables import EMBEDDED, Table, read_table
+from nearfar.datasets.table import Table
+from nearfar.datasets.tables import EMBEDDED, read_table
 
 __all__ = [
     "EMBEDDED",

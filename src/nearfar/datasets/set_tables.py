@@ -16,22 +16,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.datasets.tables import (
-    DataFile,
+from nearfar.datasets.array_files import feature_names_of, key_for
+from nearfar.datasets.sides import take_groups
+from nearfar.datasets.table import (
     Table,
-    as_file,
     as_strings,
-    call_of,
-    feature_names_of,
     is_missing,
-    key_for,
     missing_among,
     one_a_row,
-    read_table,
-    take_groups,
-    take_labels,
     tidy_labels,
 )
+from nearfar.datasets.tables import DataFile, as_file, call_of, read_table, take_labels
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed

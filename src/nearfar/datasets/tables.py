@@ -10,10 +10,7 @@ import csv
 import io
 import os
 import re
-import warnings
-import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -21,6 +18,13 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.datasets.array_files import (
+    NUMPY,
+    from_arrays,
+    key_for,
+    read_arrays,
+    refuse_two_roles,
+)
 from nearfar.datasets.delimited import (
     MISSING,
     as_numbers,
@@ -36,6 +40,8 @@ from nearfar.datasets.parquet_files import (
     read_arrow,
     read_schema,
 )
+from nearfar.datasets.sides import as_time, take_groups, take_ids
+from nearfar.datasets.table import Table, missing_among, one_a_row, tidy_labels
 from nearfar.datasets.vector_columns import (
     arrow_vectors,
     as_vectors,
@@ -45,35 +51,13 @@ from nearfar.datasets.vector_columns import (
     vector_names,
 )
 from nearfar.extras import require
-from nearfar.labels import is_na
-from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
 EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
 
 #: A target is guessed from these names only.
 TARGET_NAMES = ("target", "label", "class", "y")
-_KEYS = {
-    "X": ("x", "data"),
-    "y": ("y", "target", "labels"),
-    "groups": ("groups",),
-    "time": ("time",),
-    "id": (),
-}
-#: Keys that say something of X.
-_ABOUT_X = ("feature_names", "target_names", "image_shape")
-#: Names that say which option a key, or a column, is made for.
-_MADE_FOR = {
-    "target": {"target", "targets", "label", "labels", "class", "classes"},
-    "groups": {
-        *("group", "groups", "speaker", "subject", "patient", "participant", "person", "user"),
-        *("family", "session", "batch", "site", "recording"),
-    },
-    "time": {"time", "times", "date", "dates", "datetime", "timestamp", "day"},
-    "id": {"id", "ids", "key", "uuid", "guid"},
-}
 _TEXT = (".csv", ".tsv", ".txt")
-_ARRAYS = (".npy", ".npz")
 _ELSE = {
     ".xlsx": "Save the sheet as CSV first.",
     ".xls": "Save the sheet as CSV first.",
@@ -88,67 +72,6 @@ _ELSE = {
 }
 
 
-@dataclass
-class Table:
-    """Rows, their labels, and what was decided while reading them.
-
-    Attributes
-    ----------
-    name : str
-        'wine', or the file's name.
-    X : DataFrame, ndarray of shape (n_samples, n_features) or Sets
-        A DataFrame from CSV, TSV and Parquet, else an array of floats, as of a column of vectors;
-        or sets of vectors.
-    y : ndarray of shape (n_samples,) or None
-        Labels as they are in the file.
-    target : str or None
-        Where the labels come from: a column, a key or a file.
-    groups, groups_name : ndarray and str, or None
-        The group of each row.
-    time, time_name : ndarray of int64 or float64 and str, or None
-        Numbers to sort the rows by; dates are microseconds since 1970.
-    ids, id_name : ndarray and str, or None
-        The id of each row, no two alike.
-    vector : str or None
-        The column whose vectors are X.
-    others : dict of ndarray
-        Columns beside a column of vectors, or keys of an .npz, that are not used.
-    feature_names : list of str or None
-        Names of an array's columns.
-    class_names : list of str or None
-        Names of the classes, in the order of the sorted labels.
-    image_shape : tuple of int or None
-        (height, width) or (height, width, 3) where each row is an image.
-    messages : list of str
-        What was decided and must be said.
-    source : str or None
-        The call that reads it again.
-    """
-
-    name: str
-    X: Any
-    y: NDArray[Any] | None = None
-    target: str | None = None
-    groups: NDArray[Any] | None = None
-    groups_name: str | None = None
-    time: NDArray[Any] | None = None
-    time_name: str | None = None
-    ids: NDArray[Any] | None = None
-    id_name: str | None = None
-    vector: str | None = None
-    others: dict[str, NDArray[Any]] = field(default_factory=dict)
-    feature_names: list[str] | None = None
-    class_names: list[str] | None = None
-    image_shape: tuple[int, ...] | None = None
-    messages: list[str] = field(default_factory=list)
-    source: str | None = None
-
-    @property
-    def noun(self) -> str:
-        """What one of its rows is called in all that is said of it: "row", or "set" of vectors."""
-        return "set" if isinstance(self.X, Sets) else "row"
-
-
 class DataFile:
     """A file or embedded set, opened once whoever asks what it holds."""
 
@@ -160,9 +83,9 @@ class DataFile:
     @cached_property
     def arrays(self) -> dict[str, Any] | None:
         """The arrays of a NumPy file by key; None for other files."""
-        if self.path is None or self.path.suffix.lower() not in _ARRAYS:
+        if self.path is None or self.path.suffix.lower() not in NUMPY:
             return None
-        return _read_arrays(self.path)
+        return read_arrays(self.path)
 
     @cached_property
     def holds_sets(self) -> bool:
@@ -255,7 +178,7 @@ def read_table(
     elif file.arrays is not None:
         if vector and path.suffix.lower() == ".npy":
             raise ValueError(f"--vector {vector}: {path.name} is one array, which has no columns.")
-        table = _from_arrays(path.name, file.arrays, wanted, vector or None)
+        table = from_arrays(path.name, file.arrays, wanted, vector or None)
     else:
         guess = need_target if guess_target is None else guess_target
         names = TARGET_NAMES if guess and labels is None else ()
@@ -280,9 +203,9 @@ def read_table(
     take_groups(table, kept)
     if table.time is not None:
         where = f"{table.name}: the time '{table.time_name}'"
-        table.time = _as_time(table.time, where, kept, table.messages)
+        table.time = as_time(table.time, where, kept, table.messages)
         table.messages.append(f"Time: '{table.time_name}'; not a feature.")
-    _take_ids(table, kept)
+    take_ids(table, kept)
     return table
 
 
@@ -310,7 +233,7 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
         hint = did_you_mean(path.name, [*near, *EMBEDDED])
         raise ValueError(f"There is no file {text}.{hint} Embedded sets: {', '.join(EMBEDDED)}.")
     suffix = path.suffix.lower()
-    if suffix not in (*_TEXT, *PARQUET, *_ARRAYS):
+    if suffix not in (*_TEXT, *PARQUET, *NUMPY):
         known = "Known are .csv, .tsv, .txt, .parquet, .npy and .npz."
         hides = f" It hides the embedded set '{text}'." if text in EMBEDDED else ""
         what = f"the ending '{suffix}' is" if suffix else "a file name without ending is"
@@ -337,210 +260,6 @@ def _from_embedded(name: str, wanted: dict[str, str | None]) -> Table:
         class_names=[str(label) for label in bunch.target_names],
         image_shape=bunch.images.shape[1:] if name == "digits" else None,
     )
-
-
-# NumPy files
-
-
-def _read_arrays(path: Path) -> dict[str, Any]:
-    """The arrays of an .npz by key; an .npy is X."""
-    try:
-        with path.open("rb") as file:
-            if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
-                raise ValueError("it does not start like one")
-            if file.peek(2)[:2] != b"PK":
-                # Of a large file only the rows that are used are read.
-                return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
-            loaded = np.load(file, allow_pickle=False)
-            return {key: loaded[key] for key in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
-        if "allow_pickle" in str(error) or "Python objects" in str(error):
-            raise ValueError(
-                f"{path.name} holds an object array or a pickle. Pickles can run code and are not "
-                "opened; save numbers as floats and names with dtype=str."
-            ) from error
-        raise ValueError(f"{path.name} is damaged or no NumPy file: {error}.") from error
-
-
-def _from_arrays(
-    where: str,
-    arrays: dict[str, Any],
-    wanted: dict[str, str | None],
-    vector: str | None,
-) -> Table:
-    asked = {"X": vector, "y": wanted["target"]}
-    asked |= {role: wanted[role] for role in ("groups", "time", "id")}
-    found = {role: key_for(arrays, role, name, where) for role, name in asked.items()}
-    table = Table(where, None, messages=[])
-    _refuse_two_roles({"target" if role == "y" else role: key for role, key in found.items()})
-    if found["X"] is None:
-        shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
-        raise ValueError(
-            f"{where} has no key 'X' or 'data'; its keys are: {shapes}. "
-            "Name the key of the rows with --vector, or save it with numpy.savez(file, X=X, y=y)."
-        )
-    x, y = found["X"], found["y"]
-    table.X, table.image_shape = _points(np.asarray(arrays[x]), where, table.messages)
-    n, p = table.X.shape
-    if "image_shape" in arrays:
-        table.image_shape = _image_shape(arrays["image_shape"], p, where)
-    table.feature_names = feature_names_of(arrays, p, where)
-    if y is not None:
-        table.y, table.target = one_a_row(arrays[y], y, n, where), y
-    if "target_names" in arrays:
-        table.class_names = as_strings(arrays["target_names"])
-    for role, side in (("groups", "groups"), ("time", "time"), ("id", "ids")):
-        key = found[role]
-        if key is not None:
-            setattr(table, side, one_a_row(arrays[key], key, n, where))
-            setattr(table, f"{role}_name", key)
-    _say_unused(table, arrays, {key for key in found.values() if key is not None})
-    return table
-
-
-def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> list[str] | None:
-    """The names of the columns of X, if there are some."""
-    if "feature_names" not in arrays:
-        return None
-    names = as_strings(arrays["feature_names"])
-    if len(names) != n_features:
-        raise ValueError(f"{where}: feature_names has {len(names)} names for {n_features} columns.")
-    return names
-
-
-def _say_unused(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
-    """Name the keys that were not used, with the options they look made for."""
-    n = len(table.X)
-    unused = [key for key in arrays if key not in used and key not in _ABOUT_X]
-    if not unused:
-        return
-    shown, rest = [], False
-    for key in unused:
-        shape = np.shape(arrays[key])
-        if shape not in ((n,), (n, 1)):
-            shown.append(f"'{key}' {shape}")
-            continue
-        table.others[key] = one_a_row(arrays[key], key, n, table.name)
-        option = made_for(key)
-        rest = rest or option is None
-        shown.append(f"'{key}'" + (f" (--{option} {key}?)" if option else ""))
-    what = "Keys that are not used" if len(unused) > 1 else "A key that is not used"
-    more = " What has a value for each row can be named with --target, --groups, --time or --id."
-    table.messages.append(f"{what}: {', '.join(shown)}.{more * rest}")
-
-
-def made_for(name: str) -> str | None:
-    """The option that a key or column looks made for, by its name.
-
-    >>> made_for("Speaker"), made_for("patient_id"), made_for("id"), made_for("height")
-    ('groups', 'groups', 'id', None)
-    """
-    words = [word for word in re.split(r"[^a-z]+", name.lower()) if word]
-    for option in ("groups", "target", "time", "id"):
-        if any(word in _MADE_FOR[option] for word in words):
-            return option
-    return None
-
-
-def _refuse_two_roles(used: dict[str, str | None]) -> None:
-    """Refuse one column for two purposes."""
-    seen: dict[str, str] = {}
-    for role, name in used.items():
-        if name is None:
-            continue
-        if name in seen:
-            both = f"the {seen[name]} and the {role}"
-            raise ValueError(f"Column '{name}' cannot be {both} at once.")
-        seen[name] = role
-
-
-def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
-    """The key that plays a role."""
-    if asked is not None and asked in arrays:
-        return asked
-    if asked is not None:
-        option = {"y": "target", "X": "vector"}.get(role, role)
-        raise ValueError(
-            f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
-            f"It has {listed(arrays)}; {role} can be saved beside X in an .npz file."
-        )
-    keys = [key for key in arrays if key.lower() in _KEYS[role]]
-    if len(keys) > 1:
-        raise ValueError(
-            f"{where} has several keys for {role}: {listed(keys)}. "
-            + f"Name one with --{ {'y': 'target', 'X': 'vector'}.get(role, role) }."
-        )
-    return keys[0] if keys else None
-
-
-def _points(
-    X: NDArray[Any], where: str, messages: list[str]
-) -> tuple[NDArray[Any], tuple[int, ...] | None]:
-    """Rows of floats, and the shape of an image where each row is one."""
-    if X.dtype.names:
-        raise ValueError(f"{where}: X is a structured array; save the table as CSV or Parquet.")
-    if X.dtype.kind not in "biuf":
-        kind = {"c": "complex numbers", "U": "strings", "S": "strings"}.get(X.dtype.kind)
-        raise ValueError(
-            f"{where}: X should hold real numbers; got {kind or X.dtype}. Columns of other kinds "
-            "go into a CSV or Parquet file."
-        )
-    if X.ndim < 2:
-        raise ValueError(
-            f"{where}: X should have a row for each sample and a column for each feature; got "
-            f"shape {X.shape}. For a single feature use X.reshape(-1, 1)."
-        )
-    shape = X.shape[1:]
-    X = X if X.dtype in (np.float16, np.float32) else X.astype(np.float64, copy=False)
-    if 0 in shape:
-        raise ValueError(f"{where}: X has shape {X.shape}, no columns.")
-    if len(shape) == 1:
-        return X, None
-    X = X.reshape(len(X), -1)
-    sizes = " × ".join(map(str, shape))
-    if len(shape) == 3 and shape[2] == 1:
-        shape = shape[:2]
-    if (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)) and min(shape[:2]) > 1:
-        messages.append(f"X has rows of {sizes} numbers: read as images, flattened.")
-        return X, tuple(shape)
-    messages.append(f"X has rows of {sizes} numbers: flattened.")
-    return X, None
-
-
-def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
-    shape = tuple(int(size) for size in np.ravel(value))
-    if len(shape) == 3 and shape[2] == 1:
-        shape = shape[:2]
-    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not fits or int(np.prod(shape)) != n_features:
-        raise ValueError(
-            f"{where}: image_shape should be (height, width) or (height, width, 3) with "
-            f"{n_features} numbers in all; got {shape}."
-        )
-    return shape
-
-
-def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
-    """A value for each of n rows, as a vector."""
-    vector = np.asarray(values)
-    if vector.ndim == 2 and vector.shape[1] == 1:
-        vector = vector[:, 0]
-    if vector.ndim != 1:
-        hint = " Of one-hot rows take .argmax(axis=1)." if vector.ndim == 2 else ""
-        raise ValueError(
-            f"{where}: '{key}' should have one value a row; got shape {vector.shape}.{hint}"
-        )
-    if len(vector) != n:
-        raise ValueError(f"{where}: '{key}' has {len(vector)} values for {n} rows.")
-    return np.char.decode(vector, "utf-8") if vector.dtype.kind == "S" else vector
-
-
-def as_strings(values: Any) -> list[str]:
-    """Names from an array of text or bytes."""
-    array = np.ravel(values)
-    return (
-        np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(str)
-    ).tolist()
 
 
 # Tables with columns
@@ -587,7 +306,7 @@ def _from_frame(
             column = matches[0]
             messages.append(f"Target: column '{column}', guessed from its name.")
     used = {"target": column, **{role: wanted[role] for role in ("groups", "time", "id")}}
-    _refuse_two_roles(used)
+    refuse_two_roles(used)
     frame = _leave_out_unnamed(frame, set(used.values()), messages)
     sides = {role: None if name is None else np.asarray(frame[name]) for role, name in used.items()}
     rest = frame.drop(columns=[name for name in used.values() if name is not None])
@@ -690,7 +409,7 @@ def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) 
     return frame.drop(columns=[*numbers, *empty])
 
 
-# Labels, groups, time
+# Labels
 
 
 def _ask_for_target(table: Table) -> NoReturn:
@@ -741,33 +460,6 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     return kept
 
 
-def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are missing."""
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind in "mM":
-        return np.isnat(values)
-    if values.dtype.kind == "U":
-        return values == ""
-    if values.dtype.kind != "O":
-        return np.zeros(len(values), bool)
-    return np.fromiter((is_missing(value) for value in values), bool, len(values))
-
-
-def is_missing(value: Any) -> bool:
-    """Whether it stands for no value: None, an empty text, NaN, NaT or pandas.NA."""
-    return is_na(value) or bool(value == "")
-
-
-def tidy_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers (pandas makes floats of them beside a gap), text as str."""
-    if y.dtype.kind == "f" and np.all(np.abs(y) < 2**53) and np.all(y == np.floor(y)):
-        return y.astype(np.int64)
-    if y.dtype.kind == "O" and all(isinstance(label, str) for label in y):
-        return y.astype(str)
-    return y
-
-
 def _names_of_classes(table: Table) -> list[str] | None:
     """Names in the order of the sorted labels."""
     names = table.class_names
@@ -782,99 +474,6 @@ def _names_of_classes(table: Table) -> list[str] | None:
         f"target_names has {len(names)} names for {len(present)} classes; not used."
     )
     return None
-
-
-def take_groups(table: Table, kept: NDArray[np.intp]) -> None:
-    """Refuse groups with a gap, and say what they are; ``kept`` are the rows' numbers."""
-    if table.groups is None:
-        return
-    groups, missing = table.groups, missing_among(table.groups)
-    if missing.any():
-        raise ValueError(
-            f"{table.name}: the groups '{table.groups_name}' are missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}); every "
-            "row needs its group."
-        )
-    table.groups = tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
-    n = len(np.unique(table.groups))
-    table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
-
-
-def _take_ids(table: Table, kept: NDArray[np.intp]) -> None:
-    """Refuse ids with a gap or two alike, and say what they are."""
-    if table.ids is None:
-        return
-    missing = missing_among(table.ids)
-    if missing.any():
-        raise ValueError(
-            f"{table.name}: the id '{table.id_name}' is missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}); every "
-            "row needs its own."
-        )
-    table.ids = tidy_labels(table.ids)
-    if table.ids.dtype.kind == "O":
-        table.ids = table.ids.astype(str)
-    values, first, counts = np.unique(table.ids, return_index=True, return_counts=True)
-    if len(values) < len(table.ids):
-        again = int(np.argmax(counts))
-        second = np.flatnonzero(table.ids == values[again])[1]
-        raise ValueError(
-            f"{table.name}: the id '{table.id_name}' must be different in every row; "
-            f"'{values[again]}' stands in rows {kept[first[again]]} and {kept[second]}."
-        )
-    table.messages.append(f"Id: '{table.id_name}'; not a feature.")
-
-
-def _as_time(
-    values: NDArray[Any], where: str, kept: NDArray[np.intp], messages: list[str]
-) -> NDArray[Any]:
-    """Numbers that sort as the times do."""
-    missing = missing_among(values)
-    if missing.any():
-        raise ValueError(
-            f"{where} is missing in {count(int(missing.sum()), 'row')} (first: row "
-            f"{kept[np.argmax(missing)]}); every row needs its time."
-        )
-    if values.dtype.kind in "biu":
-        return values.astype(np.int64)
-    if values.dtype.kind == "M":
-        return values.astype("datetime64[us]").astype(np.int64)
-    if values.dtype.kind == "m":
-        return values.astype("timedelta64[us]").astype(np.int64)
-    if values.dtype.kind == "f":
-        numbers, bad = values.astype(np.float64), ~np.isfinite(values)
-    else:
-        numbers, bad = _parse_dates(values, messages)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(
-            f"{where} has no number or date in row {kept[row]}: {str(values[row])!r}. "
-            "Dates such as 2024-03-31 or 2024-03-31 17:00 do."
-        )
-    return numbers
-
-
-def _parse_dates(
-    values: NDArray[Any], messages: list[str]
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Microseconds of texts or date objects, and where there are none."""
-    pd = require("pandas", "app")
-    column = pd.Series([str(value) for value in values])
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
-    if np.isfinite(numbers).all():
-        return numbers, np.zeros(len(numbers), bool)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about formats it could not infer
-        dates = pd.to_datetime(column, errors="coerce", utc=True)
-        by_day = pd.to_datetime(column, errors="coerce", utc=True, dayfirst=True)
-        if not dates.isna().any() and not by_day.isna().any() and not dates.equals(by_day):
-            example = column[(dates != by_day).idxmax()]
-            messages.append(f"Dates such as '{example}' are read month first.")
-        if dates.isna().any():
-            mixed = pd.to_datetime(column, errors="coerce", utc=True, format="mixed")
-            dates = min((dates, by_day, mixed), key=lambda tried: int(tried.isna().sum()))
-    bad = dates.isna().to_numpy()
-    return dates.dt.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64), bad
 
 
 def take_labels(table: Table, labels: str | os.PathLike[str], column: str | None) -> None:
@@ -900,8 +499,8 @@ def _read_labels(
     if path is None:
         raise ValueError(f"--labels {source}: give a file with one label a row.")
     suffix = path.suffix.lower()
-    if suffix in _ARRAYS:
-        arrays = _read_arrays(path)
+    if suffix in NUMPY:
+        arrays = read_arrays(path)
         key = "X" if suffix == ".npy" else key_for(arrays, "y", column, path.name)
         if key is None and len(arrays) == 1:
             key = next(iter(arrays))

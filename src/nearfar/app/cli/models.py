@@ -349,7 +349,7 @@ def _say_errors(table: Any, target: str | None, labels: Any) -> None:
     """Of rows whose labels are known, how many were missed."""
     import numpy as np
 
-    from nearfar.datasets.tables import missing_among, tidy_labels
+    from nearfar.datasets.table import missing_among, tidy_labels
     from nearfar.words import percent
 
     true = table.y

@@ -17,7 +17,8 @@ from scipy.stats import binomtest
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.shown import Document
 from nearfar.app.tables.inputs import is_missing
-from nearfar.datasets.tables import Table, as_file
+from nearfar.datasets.table import Table
+from nearfar.datasets.tables import as_file
 from nearfar.evaluation.inference import holm
 from nearfar.words import count, did_you_mean, listed, p_text, percent
 

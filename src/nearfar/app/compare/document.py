@@ -20,7 +20,7 @@ from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.tables.columns import Columns
 from nearfar.app.tables.images import pictures
 from nearfar.app.tables.traps import Trap
-from nearfar.datasets.tables import Table
+from nearfar.datasets.table import Table
 
 FORMAT = 1
 #: Columns whose values are kept for the rows that the report shows.

@@ -27,7 +27,7 @@ from nearfar.app.progress import FitProgress
 from nearfar.app.report.embedding import write_embedding_document
 from nearfar.app.tables.colors import colors, colors_of
 from nearfar.base import Learner
-from nearfar.datasets.tables import Table
+from nearfar.datasets.table import Table
 from nearfar.summaries.sets import Sets
 
 Floats = NDArray[Any]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.app.tables.inputs import is_missing
-from nearfar.datasets.tables import TARGET_NAMES, Table
+from nearfar.datasets.table import Table
+from nearfar.datasets.tables import TARGET_NAMES
 from nearfar.words import did_you_mean, listed
 
 #: Categories that marks can tell apart, and numbers that are rather numbers than names.

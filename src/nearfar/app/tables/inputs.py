@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.app.tables.columns import Columns
-from nearfar.datasets.tables import Table
+from nearfar.datasets.table import Table
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 

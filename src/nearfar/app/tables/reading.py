@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nearfar.datasets.set_tables import read_sets, refuse_unfolded
-from nearfar.datasets.tables import DataFile, Table, as_file, read_table
+from nearfar.datasets.table import Table
+from nearfar.datasets.tables import DataFile, as_file, read_table
 
 __all__ = ["noun_of_file", "read_data", "read_rows", "refuse_for_sets"]
 

@@ -17,7 +17,7 @@ from nearfar.app.tables.columns import Columns
 from nearfar.app.tables.inputs import as_table, fixed_test
 from nearfar.app.tables.reading import read_data
 from nearfar.app.tables.traps import Trap
-from nearfar.datasets.tables import Table
+from nearfar.datasets.table import Table
 
 
 class Kind(ABC):

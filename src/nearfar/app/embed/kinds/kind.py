@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.methods import Scale
 from nearfar.base import Learner
 from nearfar.base.tags import Input
-from nearfar.datasets.tables import Table
+from nearfar.datasets.table import Table
 
 Contents = Callable[[NDArray[Any]], dict[str, Any]]
 

@@ -28,7 +28,8 @@ from nearfar.app.tables.colors import (
 from nearfar.app.tables.columns import Columns, as_floats, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
 from nearfar.base import Learner
-from nearfar.datasets.tables import EMBEDDED, Table
+from nearfar.datasets.table import Table
+from nearfar.datasets.tables import EMBEDDED
 from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
 from nearfar.words import count, did_you_mean, listed
 

@@ -17,7 +17,7 @@ from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown,
 from nearfar.app.report.ellipses import pairs_of
 from nearfar.app.tables.colors import FEW_NUMBERS, MOST_CLASSES, check_colors, colors
 from nearfar.app.tables.reading import refuse_for_sets
-from nearfar.datasets.tables import Table
+from nearfar.datasets.table import Table
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, listed

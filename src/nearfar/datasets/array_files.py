@@ -1,0 +1,214 @@
+"""NumPy files: which of their arrays are rows, labels and the like."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.datasets.table import Table, as_strings, one_a_row
+from nearfar.words import did_you_mean, listed
+
+_KEYS = {
+    "X": ("x", "data"),
+    "y": ("y", "target", "labels"),
+    "groups": ("groups",),
+    "time": ("time",),
+    "id": (),
+}
+#: Keys that say something of X.
+_ABOUT_X = ("feature_names", "target_names", "image_shape")
+#: Names that say which option a key, or a column, is made for.
+_MADE_FOR = {
+    "target": {"target", "targets", "label", "labels", "class", "classes"},
+    "groups": {
+        *("group", "groups", "speaker", "subject", "patient", "participant", "person", "user"),
+        *("family", "session", "batch", "site", "recording"),
+    },
+    "time": {"time", "times", "date", "dates", "datetime", "timestamp", "day"},
+    "id": {"id", "ids", "key", "uuid", "guid"},
+}
+NUMPY = (".npy", ".npz")
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz by key; an .npy is X."""
+    try:
+        with path.open("rb") as file:
+            if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
+                raise ValueError("it does not start like one")
+            if file.peek(2)[:2] != b"PK":
+                # Of a large file only the rows that are used are read.
+                return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
+            loaded = np.load(file, allow_pickle=False)
+            return {key: loaded[key] for key in loaded.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+        if "allow_pickle" in str(error) or "Python objects" in str(error):
+            raise ValueError(
+                f"{path.name} holds an object array or a pickle. Pickles can run code and are not "
+                "opened; save numbers as floats and names with dtype=str."
+            ) from error
+        raise ValueError(f"{path.name} is damaged or no NumPy file: {error}.") from error
+
+
+def from_arrays(
+    where: str,
+    arrays: dict[str, Any],
+    wanted: dict[str, str | None],
+    vector: str | None,
+) -> Table:
+    """The table of a NumPy file: its arrays by the roles that keys and options give them."""
+    asked = {"X": vector, "y": wanted["target"]}
+    asked |= {role: wanted[role] for role in ("groups", "time", "id")}
+    found = {role: key_for(arrays, role, name, where) for role, name in asked.items()}
+    table = Table(where, None, messages=[])
+    refuse_two_roles({"target" if role == "y" else role: key for role, key in found.items()})
+    if found["X"] is None:
+        shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
+        raise ValueError(
+            f"{where} has no key 'X' or 'data'; its keys are: {shapes}. "
+            "Name the key of the rows with --vector, or save it with numpy.savez(file, X=X, y=y)."
+        )
+    x, y = found["X"], found["y"]
+    table.X, table.image_shape = _points(np.asarray(arrays[x]), where, table.messages)
+    n, p = table.X.shape
+    if "image_shape" in arrays:
+        table.image_shape = _image_shape(arrays["image_shape"], p, where)
+    table.feature_names = feature_names_of(arrays, p, where)
+    if y is not None:
+        table.y, table.target = one_a_row(arrays[y], y, n, where), y
+    if "target_names" in arrays:
+        table.class_names = as_strings(arrays["target_names"])
+    for role, side in (("groups", "groups"), ("time", "time"), ("id", "ids")):
+        key = found[role]
+        if key is not None:
+            setattr(table, side, one_a_row(arrays[key], key, n, where))
+            setattr(table, f"{role}_name", key)
+    _say_unused(table, arrays, {key for key in found.values() if key is not None})
+    return table
+
+
+def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> list[str] | None:
+    """The names of the columns of X, if there are some."""
+    if "feature_names" not in arrays:
+        return None
+    names = as_strings(arrays["feature_names"])
+    if len(names) != n_features:
+        raise ValueError(f"{where}: feature_names has {len(names)} names for {n_features} columns.")
+    return names
+
+
+def _say_unused(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
+    """Name the keys that were not used, with the options they look made for."""
+    n = len(table.X)
+    unused = [key for key in arrays if key not in used and key not in _ABOUT_X]
+    if not unused:
+        return
+    shown, rest = [], False
+    for key in unused:
+        shape = np.shape(arrays[key])
+        if shape not in ((n,), (n, 1)):
+            shown.append(f"'{key}' {shape}")
+            continue
+        table.others[key] = one_a_row(arrays[key], key, n, table.name)
+        option = made_for(key)
+        rest = rest or option is None
+        shown.append(f"'{key}'" + (f" (--{option} {key}?)" if option else ""))
+    what = "Keys that are not used" if len(unused) > 1 else "A key that is not used"
+    more = " What has a value for each row can be named with --target, --groups, --time or --id."
+    table.messages.append(f"{what}: {', '.join(shown)}.{more * rest}")
+
+
+def made_for(name: str) -> str | None:
+    """The option that a key or column looks made for, by its name.
+
+    >>> made_for("Speaker"), made_for("patient_id"), made_for("id"), made_for("height")
+    ('groups', 'groups', 'id', None)
+    """
+    words = [word for word in re.split(r"[^a-z]+", name.lower()) if word]
+    for option in ("groups", "target", "time", "id"):
+        if any(word in _MADE_FOR[option] for word in words):
+            return option
+    return None
+
+
+def refuse_two_roles(used: dict[str, str | None]) -> None:
+    """Refuse one column for two purposes."""
+    seen: dict[str, str] = {}
+    for role, name in used.items():
+        if name is None:
+            continue
+        if name in seen:
+            both = f"the {seen[name]} and the {role}"
+            raise ValueError(f"Column '{name}' cannot be {both} at once.")
+        seen[name] = role
+
+
+def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
+    """The key that plays a role."""
+    if asked is not None and asked in arrays:
+        return asked
+    if asked is not None:
+        option = {"y": "target", "X": "vector"}.get(role, role)
+        raise ValueError(
+            f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
+            f"It has {listed(arrays)}; {role} can be saved beside X in an .npz file."
+        )
+    keys = [key for key in arrays if key.lower() in _KEYS[role]]
+    if len(keys) > 1:
+        raise ValueError(
+            f"{where} has several keys for {role}: {listed(keys)}. "
+            + f"Name one with --{ {'y': 'target', 'X': 'vector'}.get(role, role) }."
+        )
+    return keys[0] if keys else None
+
+
+def _points(
+    X: NDArray[Any], where: str, messages: list[str]
+) -> tuple[NDArray[Any], tuple[int, ...] | None]:
+    """Rows of floats, and the shape of an image where each row is one."""
+    if X.dtype.names:
+        raise ValueError(f"{where}: X is a structured array; save the table as CSV or Parquet.")
+    if X.dtype.kind not in "biuf":
+        kind = {"c": "complex numbers", "U": "strings", "S": "strings"}.get(X.dtype.kind)
+        raise ValueError(
+            f"{where}: X should hold real numbers; got {kind or X.dtype}. Columns of other kinds "
+            "go into a CSV or Parquet file."
+        )
+    if X.ndim < 2:
+        raise ValueError(
+            f"{where}: X should have a row for each sample and a column for each feature; got "
+            f"shape {X.shape}. For a single feature use X.reshape(-1, 1)."
+        )
+    shape = X.shape[1:]
+    X = X if X.dtype in (np.float16, np.float32) else X.astype(np.float64, copy=False)
+    if 0 in shape:
+        raise ValueError(f"{where}: X has shape {X.shape}, no columns.")
+    if len(shape) == 1:
+        return X, None
+    X = X.reshape(len(X), -1)
+    sizes = " × ".join(map(str, shape))
+    if len(shape) == 3 and shape[2] == 1:
+        shape = shape[:2]
+    if (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)) and min(shape[:2]) > 1:
+        messages.append(f"X has rows of {sizes} numbers: read as images, flattened.")
+        return X, tuple(shape)
+    messages.append(f"X has rows of {sizes} numbers: flattened.")
+    return X, None
+
+
+def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
+    shape = tuple(int(size) for size in np.ravel(value))
+    if len(shape) == 3 and shape[2] == 1:
+        shape = shape[:2]
+    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not fits or int(np.prod(shape)) != n_features:
+        raise ValueError(
+            f"{where}: image_shape should be (height, width) or (height, width, 3) with "
+            f"{n_features} numbers in all; got {shape}."
+        )
+    return shape
