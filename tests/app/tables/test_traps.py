@@ -8,11 +8,11 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from nearfar.app.tables import traps
+from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
+from nearfar.app.tables.copies import duplicates
 from nearfar.app.tables.traps import (
     check_target,
-    duplicates,
     id_like,
     small_classes,
     telling_columns,
@@ -315,7 +315,7 @@ def test_near_copies_in_other_folds_are_counted(as_frame):
     for k, (_, test) in enumerate(folds):
         fold[test] = k
     across = [i for i in range(20) if fold[i] != fold[i + 20]]
-    [trap] = traps.near_copies(pd.DataFrame(X) if as_frame else X, folds)
+    [trap] = copies.near_copies(pd.DataFrame(X) if as_frame else X, folds)
     assert trap.kind == "duplicates"
     assert trap.text.startswith(f"{2 * len(across)} of 400 tested rows have a nearly exact copy")
     assert f"rows {across[0]} ≈ {across[0] + 20}," in trap.text and "--groups" in trap.text
@@ -324,18 +324,18 @@ def test_near_copies_in_other_folds_are_counted(as_frame):
 def test_a_pair_is_enough_and_copies_on_one_side_are_none():
     X = jittered(300, 30, 1)
     train, test = np.arange(1, 300), np.array([0])
-    [trap] = traps.near_copies(X, [(train, test)])
+    [trap] = copies.near_copies(X, [(train, test)])
     assert trap.text.startswith("1 of 1 tested row")
     both = np.array([0, 1])
-    assert traps.near_copies(X, [(np.arange(2, 300), both)]) == []
+    assert copies.near_copies(X, [(np.arange(2, 300), both)]) == []
 
 
 def test_exact_copies_are_none_and_do_not_hide_near_ones():
     X = jittered(300, 5, 10)
     exact = np.vstack([X[20:], X[20:]])
-    assert traps.near_copies(exact, folds_of(len(exact))) == []
+    assert copies.near_copies(exact, folds_of(len(exact))) == []
     many = np.vstack([X, np.repeat(X[:1], 50, axis=0)])
-    assert len(traps.near_copies(many, folds_of(len(many)))) == 1
+    assert len(copies.near_copies(many, folds_of(len(many)))) == 1
 
 
 @pytest.mark.parametrize("n_each", [2, 8])
@@ -343,7 +343,7 @@ def test_near_copies_are_seen_though_every_row_has_some(n_each):
     rng = np.random.default_rng(0)
     base = rng.normal(size=(150, 10))
     X = np.vstack([base + 1e-6 * rng.normal(size=base.shape) for _ in range(n_each)])
-    assert len(traps.near_copies(X, folds_of(len(X)))) == 1
+    assert len(copies.near_copies(X, folds_of(len(X)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -362,31 +362,31 @@ def test_near_copies_are_seen_though_every_row_has_some(n_each):
 )
 def test_chance_is_no_near_copy(make):
     X = make(np.random.default_rng(3))
-    assert traps.near_copies(X, folds_of(len(X))) == []
+    assert copies.near_copies(X, folds_of(len(X))) == []
 
 
 def test_another_gap_or_another_category_is_no_near_copy():
     X = jittered(300, 5, 10)
     X[:10, 2] = np.nan
-    assert traps.near_copies(X, folds_of(300)) == []
+    assert copies.near_copies(X, folds_of(300)) == []
     X[10:20, 2] = np.nan
-    assert len(traps.near_copies(X, folds_of(300))) == 1
+    assert len(copies.near_copies(X, folds_of(300))) == 1
     frame = pd.DataFrame(jittered(300, 5, 10)).assign(kind=["a"] * 10 + ["b"] * 290)
-    assert traps.near_copies(frame, folds_of(300)) == []
+    assert copies.near_copies(frame, folds_of(300)) == []
 
 
 def test_a_column_that_hardly_ever_varies_counts():
     X = np.column_stack([jittered(9000, 5, 10), np.zeros(9000)])
     X[:10, 5] = 1  # in no sample
-    assert traps.near_copies(X, [(np.arange(10, 9000), np.arange(10))]) == []
+    assert copies.near_copies(X, [(np.arange(10, 9000), np.arange(10))]) == []
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_of_many_rows_some_are_looked_at_and_said(dtype):
     X = jittered(20_000, 12, 5000, 1e-5, dtype)
-    [trap] = traps.near_copies(X, folds_of(20_000))
+    [trap] = copies.near_copies(X, folds_of(20_000))
     assert " of 5,000 tested rows that were looked at, of 20,000, have a nearly" in trap.text
-    again = traps.near_copies(X, folds_of(20_000))
+    again = copies.near_copies(X, folds_of(20_000))
     assert again == [trap]
 
 
@@ -395,12 +395,12 @@ def test_same_rows_do_not_depend_on_the_hash(monkeypatch):
     X = rng.integers(0, 3, (500, 3)).astype(np.float32)
     X[X == 2] = np.nan
     X[0] = -0.0
-    expected = traps.same_rows(X)
+    expected = copies.same_rows(X)
     firsts = np.unique(expected, return_index=True)[1]
     assert np.all(np.diff(firsts) > 0)
     np.testing.assert_array_equal(X[firsts][expected], np.abs(X))
     monkeypatch.setattr(traps, "hash", lambda content: 0, raising=False)
-    np.testing.assert_array_equal(traps.same_rows(X), expected)
+    np.testing.assert_array_equal(copies.same_rows(X), expected)
 
 
 def test_large_tables_are_looked_through_quickly():
@@ -409,7 +409,7 @@ def test_large_tables_are_looked_through_quickly():
     codes = rng.integers(0, 5, len(X))
     folds = folds_of(len(X))
     began = process_time()
-    same = traps.same_rows(X)
-    assert traps.duplicates(X, codes, folds, same=same) == []
-    assert traps.near_copies(X, folds, same=same) == []
+    same = copies.same_rows(X)
+    assert copies.duplicates(X, codes, folds, same=same) == []
+    assert copies.near_copies(X, folds, same=same) == []
     assert process_time() - began < 6  # about 1 on a quiet machine

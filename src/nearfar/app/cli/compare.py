@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nearfar.app.cli.files import cannot_write, check_place
+from nearfar.app.cli.files import cannot_write, check_place, refuse_shared_names
 from nearfar.app.cli.options import DATA_HELP, add_rows, add_scale, add_sets, add_target, number
 
 
@@ -371,7 +370,7 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
     number = 1
     while True:
         journal = out.with_suffix(".journal")
-        _refuse_one_name(options, out, journal)
+        refuse_shared_names(options, ("json", "save"), report=out, journal=journal)
         if options.resume:
             if not journal.exists():
                 raise ValueError(f"There is nothing to resume: {journal} does not exist.")
@@ -394,19 +393,6 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
             )
         number += 1
         out = Path(f"report-{number}.html")
-
-
-def _refuse_one_name(options: argparse.Namespace, out: Path, journal: Path) -> None:
-    taken = {os.path.realpath(options.data): "the data"}
-    taken |= {os.path.realpath(out): "the report", os.path.realpath(journal): "the journal"}
-    for option in ("json", "save"):
-        path = getattr(options, option)
-        if path is None:
-            continue
-        place = os.path.realpath(path)
-        if place in taken:
-            raise ValueError(f"--{option} {path} is {taken[place]}; choose another name.")
-        taken[place] = f"what --{option} writes"
 
 
 def _resumable() -> Path:

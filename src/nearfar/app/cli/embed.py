@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nearfar.app.cli.files import check_ending, check_place, write_coordinates
+from nearfar.app.cli.files import (
+    check_ending,
+    check_place,
+    refuse_shared_names,
+    write_coordinates,
+)
 from nearfar.app.cli.options import (
     DATA_HELP,
     add_parameters,
@@ -174,16 +178,11 @@ def _check_embed_places(options: argparse.Namespace) -> None:
     if options.csv is not None:
         endings = (".csv", ".tsv", ".parquet", *([] if options.ids is not None else [".npy"]))
         check_ending(options.csv, endings, "--csv ")
-    taken = {os.path.realpath(options.data): "the data"}
+    refuse_shared_names(options, ("out", "csv", "save"))
     for option in ("out", "csv", "save"):
         path = getattr(options, option)
-        if path is None:
-            continue
-        place = os.path.realpath(path)
-        if place in taken:
-            raise ValueError(f"--{option} {path} is {taken[place]}; choose another name.")
-        taken[place] = f"what --{option} writes"
-        check_place(path, f"--{option}", options.force)
+        if path is not None:
+            check_place(path, f"--{option}", options.force)
 
 
 def _fit_progress() -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +70,17 @@ def write_csv(stream: Any, columns: dict[str, Any], separator: str) -> None:
     writer.writerow(columns)
     # As Python's own numbers: the shortest text that gives the same number again.
     writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+
+
+def refuse_shared_names(options: Any, names: Sequence[str], **others: Any) -> None:
+    """Refuse options that would write over the data, another file, or one another."""
+    taken = {os.path.realpath(path): f"the {what}" for what, path in others.items()}
+    taken[os.path.realpath(options.data)] = "the data"
+    for name in names:
+        path = getattr(options, name)
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise ValueError(f"--{name} {path} is {taken[place]}; choose another name.")
+        taken[place] = f"what --{name} writes"

@@ -23,7 +23,7 @@ from nearfar.app.compare.profile import profile
 from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
 from nearfar.app.compare.splits import Scheme, make_scheme
 from nearfar.app.compare.summary import Summary
-from nearfar.app.tables import traps
+from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
 from nearfar.app.tables.traps import Trap
@@ -170,9 +170,9 @@ class RowKind(Kind):
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the class, small classes, numbers of rows."""
         problem = self.problem
-        same = traps.same_rows(problem.X)
-        found = traps.duplicates(problem.X, problem.codes, cuts(scheme), same=same)
-        found += traps.near_copies(problem.X, cuts(scheme), same=same)
+        same = copies.same_rows(problem.X)
+        found = copies.duplicates(problem.X, problem.codes, cuts(scheme), same=same)
+        found += copies.near_copies(problem.X, cuts(scheme), same=same)
         found += traps.telling_columns(problem.X, self.columns, problem.codes)
         found += self._class_warnings(scheme)
         if not hasattr(problem.X, "iloc"):

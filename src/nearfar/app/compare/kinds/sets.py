@@ -19,8 +19,9 @@ from nearfar.app.compare.shared_pairs import SharedPairs
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.tables.columns import Columns
+from nearfar.app.tables.copies import duplicates
 from nearfar.app.tables.reading import refuse_for_sets
-from nearfar.app.tables.traps import Trap, duplicates
+from nearfar.app.tables.traps import Trap
 from nearfar.distributions.objects import fingerprints
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
