@@ -6,6 +6,8 @@ An estimator derives from one of
   ``solve``;
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
+* :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
+  ``_drawn`` and ``_learn``;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
   ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
@@ -17,6 +19,7 @@ tensors, or flat rows with their shape.
 
 from nearfar.base.embedding import Embedding
 from nearfar.base.estimator import Estimator
+from nearfar.base.guided import GuidedLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
@@ -30,6 +33,7 @@ from nearfar.base.voter import NeighborVoter
 __all__ = [
     "Embedding",
     "Estimator",
+    "GuidedLearner",
     "KernelCoordinates",
     "LandmarkCoordinates",
     "Learner",

@@ -8,6 +8,7 @@ from typing import Literal
 Reads = Literal["statistics", "graph", "supervision", "instances"]
 Role = Literal["map", "classifier", "regressor", "clusterer", "kernel"]
 Input = Literal["vectors", "tensors", "sets", "pairs"]
+Guide = Literal["labels", "values", "pairs", "triplets", "quadruplets", "chunklets"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,17 @@ class LearnerTags:
         What one sample is.
     supervised : bool
         Whether it needs labels or another supervision.
+    learns_from : tuple of str
+        What may tell it which points are alike, one of which is enough: "labels", "values" (numbers
+        to predict), "pairs", "triplets", "quadruplets", "chunklets". Empty for what needs nothing.
     """
 
     reads: Reads
     role: Role = "map"
     input: Input = "vectors"
     supervised: bool = True
+    learns_from: tuple[Guide, ...] = ("labels",)
+
+    def __post_init__(self) -> None:
+        if not self.supervised:
+            object.__setattr__(self, "learns_from", ())

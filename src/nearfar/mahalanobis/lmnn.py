@@ -175,7 +175,7 @@ class LMNN(LinearLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision")
+    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "triplets"))
     settings = ({"n_neighbors": 1},)
     renamed_values: ClassVar = {"solver": {"projected-subgradient": "projected_subgradient"}}
     parameters: ClassVar = {

@@ -79,7 +79,7 @@ class RCA(StatisticsLearner):
     (2, 2)
     """
 
-    learner_tags = LearnerTags(reads="statistics")
+    learner_tags = LearnerTags(reads="statistics", learns_from=("labels", "chunklets"))
     settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {
         "n_components": [none, integer(1)],

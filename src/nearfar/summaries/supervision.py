@@ -33,7 +33,7 @@ from nearfar.summaries.index_checks import (
 _Seed = int | np.random.RandomState | None
 
 
-class _Supervision(Immutable):
+class Supervision(Immutable):
     """What the three share: immutable fields, checks against rows of X.
 
     There is no ``__len__``, ``shape``, ``__getitem__``, ``__iter__`` or ``__array__`` on purpose:
@@ -93,7 +93,7 @@ class _Supervision(Immutable):
         return rows
 
 
-class Pairs(_Supervision):
+class Pairs(Supervision):
     """Pairs of rows that are similar, and pairs that are dissimilar.
 
     The object is immutable. It has no length and cannot be sliced, since its indices have a
@@ -278,7 +278,7 @@ class Pairs(_Supervision):
         )
 
 
-class Triplets(_Supervision):
+class Triplets(Supervision):
     """Triplets of rows: an anchor is nearer to one point than to another.
 
     The object is immutable. It has no length and cannot be sliced, since its indices have a
@@ -412,7 +412,7 @@ class Triplets(_Supervision):
         return type(self)(rows, n_samples=kept.size)
 
 
-class Chunklets(_Supervision):
+class Chunklets(Supervision):
     """Disjoint groups of rows known to be alike, with labels otherwise unknown.
 
     The object is immutable and has no length. The plain vector ``labels`` says the same and can
@@ -625,7 +625,7 @@ def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
     """
     if isinstance(supervision, Chunklets):
         return supervision
-    if isinstance(supervision, _Supervision):
+    if isinstance(supervision, Supervision):
         raise ValueError(
             f"supervision should be Chunklets or an integer vector; got {supervision!r}."
         )

@@ -56,7 +56,7 @@ def _method_line(name: str, learner: Any, width: int) -> str:
     from nearfar.base import LinearLearner
 
     tags = learner.learner_tags
-    words = [tags.reads, "labels" if tags.supervised else "no labels"]
+    words = [tags.reads, " or ".join(tags.learns_from) or "no labels"]
     words += ["linear"] * issubclass(learner, LinearLearner)
     words += [tags.role] * (tags.role != "map") + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,111 @@
+"""Linear learners of pairs, comparisons or chunklets, given or drawn from labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base.learner import LinearLearner
+from nearfar.summaries.supervision import Pairs, Supervision
+
+
+class Scaled(NamedTuple):
+    """Rows about their mean, in units of their deviation: what solvers see of X."""
+
+    points: Matrix
+    mean: Matrix
+    unit: float  # the root of the mean variance of the features
+
+
+def scaled(rows: Floats) -> Scaled:
+    """Rows in float64, centred and over one number, so that neither offset nor unit matters.
+
+    >>> import numpy as np
+    >>> scaled(np.array([[0.0, 1e9], [2e-8, 1e9]])).points.round(3).tolist()
+    [[-1.414, 0.0], [1.414, 0.0]]
+    """
+    mean = rows.mean(axis=0, dtype=np.float64)
+    points = rows.astype(np.float64) - mean
+    # Squares overflow or vanish before the values do.
+    largest = float(np.abs(points).max(initial=0.0))
+    noise = 8 * np.finfo(rows.dtype).eps * np.abs(mean)
+    constant = np.ptp(rows, axis=0) <= noise
+    points[:, constant] = 0.0
+    if not np.isfinite(largest):
+        raise ValueError(
+            "Some values of X are too large to be added up: rescale the features of X."
+        )
+    if constant.all():
+        raise ValueError("Every feature of X is constant: there is no distance to learn.")
+    unit = largest * float(np.sqrt(np.mean((points / largest) ** 2)))
+    return Scaled(points / unit, mean, unit)
+
+
+class GuidedLearner(LinearLearner):
+    """A linear learner with ``fit(X, y=None, *, supervision=None)``.
+
+    A subclass says the kind of ``guide`` it reads, writes `_drawn`, how it is drawn from labels,
+    and `_learn`, which sets ``components_`` (by `_keep`) and whatever else was learned. Its tag
+    ``learns_from`` names both.
+    """
+
+    #: The class of the supervision.
+    guide: ClassVar[type[Supervision]] = Pairs
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
+        """Learn the map from supervision, or from labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points; those of which the supervision says nothing too.
+        y : array-like of shape (n_samples,), optional
+            Labels, from which supervision is drawn; not read when it is given.
+        supervision : Pairs, Triplets or Quadruplets, optional
+            What is known of the rows of X; each learner says which kind it reads.
+
+        Returns
+        -------
+        object
+            Itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        self._learn(rows, self._guide(rows, y, supervision))
+        return self
+
+    def _guide(self, rows: Floats, y: ArrayLike | None, supervision: Any) -> Any:
+        """The supervision given, or drawn from labels."""
+        name, kind = type(self).__name__, self.guide.__name__
+        if supervision is not None:
+            if not isinstance(supervision, self.guide):
+                raise ValueError(
+                    f"{name} learns from {' or '.join(self.learner_tags.learns_from)}: supervision "
+                    f"must be {kind}; got {type(supervision).__name__}."
+                )
+            supervision.check_n_samples(len(rows))
+            return supervision
+        if y is None:
+            raise ValueError(
+                f"{name} requires y to be passed, but the target y is None; it learns from labels "
+                f"y, or from {kind} given as supervision."
+            )
+        classes, codes = self._check_labels(y, len(rows))
+        return self._drawn(classes[codes])
+
+    @abstractmethod
+    def _drawn(self, y: Any) -> Any:
+        """Supervision drawn from labels that have been checked."""
+
+    @abstractmethod
+    def _learn(self, rows: Floats, guide: Any) -> None:
+        """Set what is learned."""
+
+    def _keep(self, L: Matrix, frame: Scaled, dtype: Any) -> None:
+        """Keep a map of scaled points as one of X."""
+        self.mean_ = frame.mean.astype(dtype)
+        self.components_ = (L / frame.unit).astype(dtype)
