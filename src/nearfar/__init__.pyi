@@ -42,6 +42,7 @@ from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
 from .mahalanobis.mmc import MMC as MMC
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
+from .mahalanobis.pola import POLA as POLA
 from .mahalanobis.rca import RCA as RCA
 from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
 from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding
