@@ -37,6 +37,8 @@ from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
+from .mahalanobis.kernel_mmc import KernelMMC as KernelMMC
+from .mahalanobis.kernel_pola import KernelPOLA as KernelPOLA
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
 from .mahalanobis.mmc import MMC as MMC

@@ -40,8 +40,8 @@ class POLA(PairLearner):
         \alpha = \frac{\ell}{\|x\|^4 + 1}, \quad M \leftarrow M - s \alpha\, x x^T, \quad
         b \leftarrow b + s \alpha, \quad M \leftarrow M_+, \quad b \leftarrow \max(b, 1) .
 
-    A pair of alike points leaves at most one negative eigenvalue, which is all that is computed; one
-    of different points leaves none. Both steps are projections, so that (M, b) comes nearer to
+    A pair of alike points leaves at most one negative eigenvalue, which is all that is computed;
+    one of different points leaves none. Both steps are projections, so that (M, b) comes nearer to
     every metric that has no loss on the pair: on pairs that some metric tells apart the squared
     losses of the whole stream have a bound (``regret_bound_``), however long it is.
 
@@ -65,8 +65,8 @@ class POLA(PairLearner):
         Stops when no pair has a loss above this. The losses fall geometrically and need not reach
         zero.
     scale : float or "auto", default="auto"
-        What points are divided by: "auto" is the root of the mean squared length of the pairs in the
-        first batch, so that units do not matter. With 1 it is the algorithm to the letter.
+        What points are divided by: "auto" is the root of the mean squared length of the pairs in
+        the first batch, so that units do not matter. With 1 it is the algorithm to the letter.
     shuffle : bool, default=False
         Whether ``fit`` takes the pairs in a random order, another each time. Otherwise similar and
         dissimilar ones alternate evenly, each kind in its order.
@@ -201,7 +201,8 @@ class POLA(PairLearner):
         if self.max_epochs > 1 and largest > self.tol:
             warn(
                 f"POLA still has a loss of {largest:.2g} after max_epochs={self.max_epochs}; no "
-                "metric may tell all pairs apart. Raise max_epochs, or tol to be content with less.",
+                "metric may tell all pairs apart. Raise max_epochs, or tol to be content with "
+                "less.",
                 ConvergenceWarning,
             )
 
@@ -226,7 +227,7 @@ class POLA(PairLearner):
         """
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
-        rows = self._check_X(X, reset=first, min_samples=2)
+        rows = np.ascontiguousarray(self._check_X(X, reset=first, min_samples=2))
         differences, sign = self._differences(rows, self._guide(rows, y, supervision))
         return self._go_on(differences, sign, rows)
 
@@ -261,7 +262,7 @@ class POLA(PairLearner):
         points = check_array(
             pairs, dtype=[np.float64, np.float32], allow_nd=True, input_name="pairs"
         )
-        p = "n_features" if first else self.n_features_in_
+        p = getattr(self, "n_features_in_", "n_features")
         if points.ndim != 3 or points.shape[1] != 2 or (not first and points.shape[2] != p):
             raise ValueError(f"pairs must have shape (n_pairs, 2, {p}); got {points.shape}.")
         signs = np.asarray(sign)
@@ -272,9 +273,7 @@ class POLA(PairLearner):
             )
         wrong = np.flatnonzero((signs != 1) & (signs != -1))
         if len(wrong):
-            raise ValueError(
-                f"sign row {wrong[0]}: {signs[wrong[0]]!r} is neither +1 nor -1."
-            )
+            raise ValueError(f"sign row {wrong[0]}: {signs[wrong[0]]!r} is neither +1 nor -1.")
         if first:
             self._forget()
             self.n_features_in_ = points.shape[2]
@@ -336,9 +335,7 @@ class POLA(PairLearner):
         L = np.sqrt(np.maximum(values, 0.0))[:, None] * fix_signs(axes.T)
         self.components_ = (L / self.scale_).astype(dtype)
         start = 1.0 if self.threshold_floor is None else self.threshold_floor
-        self.regret_bound_ = float(
-            online.widest * (np.vdot(M, M) + (online.b - start) ** 2)
-        )
+        self.regret_bound_ = float(online.widest * (np.vdot(M, M) + (online.b - start) ** 2))
 
 
 @dataclass
