@@ -36,11 +36,13 @@ from .distributions.set_spectral_clustering import SetSpectralClustering as SetS
 from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
+from .mahalanobis.itml import ITML as ITML
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA
+from .mahalanobis.sdml import SDML as SDML
 from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
 from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding
 from .manifold.hessian_lle import HessianLLE as HessianLLE

@@ -95,6 +95,9 @@ def descend(
 
     def scaled(flat: Matrix) -> tuple[float, Matrix]:
         value, gradient = objective(flat.reshape(shape))
+        if not np.isfinite(value):
+            # The line search interpolates between values: a step too far is one that is high.
+            return (found.objective + abs(found.objective)) / unit + 1.0, np.zeros(flat.shape)
         return value / unit, gradient.ravel() / unit
 
     def note(intermediate_result: optimize.OptimizeResult) -> None:
