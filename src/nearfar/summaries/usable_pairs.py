@@ -36,17 +36,21 @@ def usable_pairs(
             f"{name}: every similar pair in supervision ({len(similar)}) has zero length: its two "
             "points are equal, which says nothing of a distance."
         )
+    if not near.any() and not far.any():
+        raise ValueError(
+            f"{name}: every pair in supervision has zero length: its two points are equal."
+        )
+    for kind, usable in (("similar", near), ("dissimilar", far)):
+        if needs_both and not usable.any():
+            raise ValueError(
+                f"{name} needs {kind} pairs of points that differ: supervision has none."
+            )
     if not far.all():
         warn(
             f"{name}: {(~far).sum()} dissimilar pair(s) of {len(far)} have zero length: no metric "
             "tells equal points apart; they are left out."
         )
         dissimilar = dissimilar[far]
-    for kind, found in (("similar", similar), ("dissimilar", dissimilar)):
-        if not len(found) and (needs_both or not len(similar) + len(dissimilar)):
-            raise ValueError(
-                f"{name} needs {kind} pairs of points that differ: supervision has none."
-            )
     return similar, dissimilar
 
 
