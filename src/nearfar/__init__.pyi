@@ -39,6 +39,7 @@ from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.itml import ITML as ITML
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
+from .mahalanobis.lsml import LSML as LSML
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA

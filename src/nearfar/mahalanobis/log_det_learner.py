@@ -19,6 +19,9 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
+# Differences of objectives that say nothing: terms of the divergence are near 1.
+_ROUNDING = 1e-12
+
 
 class Loss(Protocol):
     """A convex loss of a metric A = BᵀB, in coordinates in which the prior is the identity."""
@@ -98,8 +101,8 @@ class _LogDetLearner(GuidedLearner):
 
 
 def relative_gap(objective: float, bound: float) -> float:
-    """``1 - bound / objective`` of what is never negative; 0 where both are."""
-    return max(0.0, 1 - bound / objective) if objective > 0 else 0.0
+    """``1 - bound / objective`` of what is never negative; 0 where both are, but for rounding."""
+    return max(0.0, 1 - bound / objective) if objective - bound > _ROUNDING else 0.0
 
 
 def _roots(S: Matrix) -> tuple[Matrix, Matrix]:
