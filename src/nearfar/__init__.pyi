@@ -43,6 +43,7 @@ from .mahalanobis.lsml import LSML as LSML
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA
+from .mahalanobis.scml import SCML as SCML
 from .mahalanobis.sdml import SDML as SDML
 from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
 from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding
