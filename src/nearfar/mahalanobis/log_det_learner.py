@@ -1,0 +1,120 @@
+"""What learners share that stay near a prior metric in the sense of LogDet."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base.guided import GuidedLearner, scaled
+from nearfar.base.progress import report_of
+from nearfar.mahalanobis.priors import prior_factor
+from nearfar.notices import warn_of_limit
+from nearfar.solvers.descent import Descent, descend
+from nearfar.solvers.log_det import log_det_bound, log_det_divergence
+from nearfar.state import State, number, optional
+
+# Differences of objectives that say nothing: terms of the divergence are near 1.
+_ROUNDING = 1e-12
+
+
+class Loss(Protocol):
+    """A convex loss of a metric A = BᵀB, in coordinates in which the prior is the identity."""
+
+    def __call__(self, B: Matrix) -> tuple[float, Matrix]:
+        """Value and gradient in B."""
+
+    def pull(self) -> Matrix:
+        """The largest slopes that draw the metric in, as a scatter: what it may have to yield to."""
+
+    def multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float] | None]:
+        """Slopes at B, as what `log_det_bound` reads: their scatter, and what is taken away."""
+
+
+class _LogDetLearner(GuidedLearner):
+    r"""Minimises LogDet(M, M₀) plus a loss of the supervision, with a proven bound.
+
+    With :math:`M_0 = W^T W` and coordinates W x the prior is the identity, and
+    :math:`M = W^T B^T B W`: a prior that is singular stays singular where it is, which is where
+    LogDet is finite. In directions that no point has the metric stays that of the prior.
+    """
+
+    state = State(
+        {
+            name: optional(word)
+            for name, word in {
+                "objective_": number(),
+                "dual_bound_": number(),
+                "duality_gap_": number(),
+            }.items()
+        }
+    )
+
+    prior: str | ArrayLike
+    max_iter: int
+    tol: float
+
+    @abstractmethod
+    def _loss(self, points: Matrix, guide: Any) -> Loss:
+        """Of coordinates in which the prior is the identity."""
+
+    def _learn(self, rows: Floats, guide: Any) -> None:
+        frame = scaled(rows)
+        W = prior_factor(self.prior, frame.points, frame.unit)
+        points = frame.points @ W.T
+        axes = _axes(points)
+        loss = self._loss(points if axes is None else points @ axes.T, guide)
+
+        # Where the loss pulls most, the metric will be small: steps are counted in these units.
+        root, inverse = _roots(np.eye(len(W) if axes is None else len(axes)) + loss.pull())
+
+        def objective(C: Matrix) -> tuple[float, Matrix]:
+            B = C @ inverse
+            apart, gradient = log_det_divergence(B)
+            value, slope = loss(B)
+            return apart + value, (gradient + slope) @ inverse
+
+        found = Descent(root)
+        try:
+            descend(
+                objective, found, max_iter=self.max_iter, tol=self.tol, report=report_of(self)
+            )
+        finally:
+            # Also after Ctrl-C: what was reached so far is left on the learner.
+            B = found.point @ inverse
+            if axes is None:
+                L = B @ W
+            else:
+                L = W + axes.T @ ((B - np.eye(len(B))) @ (axes @ W))
+            self._keep(L, frame, rows.dtype)
+            self.history_, self.n_iter_ = found.history, found.n_iter
+            self.objective_ = float(found.objective)
+        self.dual_bound_ = log_det_bound(*loss.multipliers(B))
+        self.duality_gap_ = relative_gap(self.objective_, self.dual_bound_)
+        if not found.converged:
+            warn_of_limit(type(self).__name__, self.max_iter)
+
+
+def relative_gap(objective: float, bound: float) -> float:
+    """``1 - bound / objective`` of what is never negative; 0 where both are, but for rounding."""
+    return max(0.0, 1 - bound / objective) if objective - bound > _ROUNDING else 0.0
+
+
+def _roots(S: Matrix) -> tuple[Matrix, Matrix]:
+    """The symmetric root of a regular matrix, and its inverse."""
+    values, axes = linalg.eigh(S)
+    return np.asarray(axes * np.sqrt(values) @ axes.T), np.asarray(axes / np.sqrt(values) @ axes.T)
+
+
+def _axes(points: Matrix) -> Matrix | None:
+    """Orthonormal rows that span the points, where these are fewer than the dimensions."""
+    n, r = points.shape
+    if n > r:
+        return None
+    _, sizes, axes = linalg.svd(points, full_matrices=False)
+    return np.asarray(axes[sizes > 1e-13 * sizes[0]])

@@ -1,0 +1,78 @@
+"""What a metric is before anything is learned: one vocabulary for all that have a prior."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.parameters import Allowed, array, one_of
+from nearfar.solvers.eigen import descending_eigh, whitener
+
+#: What the parameter ``prior`` may be.
+PRIORS: list[Allowed] = [one_of("isotropic", "identity", "covariance"), array]
+# Directions with a smaller share of the largest eigenvalue, in units of the features, are none.
+_RANK = 1e-12
+
+
+def prior_factor(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 1.0) -> Matrix:
+    r"""W of shape (r, p) with :math:`M_0 = W^T W`, the prior metric of centred points.
+
+    * "isotropic": the identity over the mean variance of the points, taken over the directions in
+      which they vary, so that constant columns and a rotation into more dimensions change nothing;
+    * "identity": the Euclidean distance of X as it is;
+    * "covariance": the inverse covariance of the points, on their range;
+    * an array: a metric of X, symmetric and positive semi-definite.
+
+    Parameters
+    ----------
+    prior : str or array
+        One of these.
+    points : ndarray of shape (n_samples, p)
+        As the solver sees them: centred, and divided by ``unit``.
+    unit : float or ndarray of shape (p,), default=1
+        What the features of X were divided by.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> points = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 3.0], [0.0, -3.0]])
+    >>> prior_factor("covariance", points).round(3).tolist()
+    [[1.414, 0.0], [0.0, 0.471]]
+    """
+    p = points.shape[1]
+    if not isinstance(prior, str):
+        return _given(prior, np.broadcast_to(np.asarray(unit, np.float64), (p,)))
+    if prior == "identity":
+        return np.diag(np.broadcast_to(np.asarray(unit, np.float64), (p,)))
+    covariance = points.T @ points / len(points)
+    T = whitener(covariance, _RANK)
+    if prior == "isotropic":
+        return np.eye(p) * np.sqrt(T.shape[1] / np.trace(covariance))
+    return np.ascontiguousarray(T.T)
+
+
+def _given(prior: ArrayLike, unit: Vector) -> Matrix:
+    p = len(unit)
+    given = np.asarray(prior, dtype=np.float64)
+    if given.shape != (p, p):
+        raise ValueError(f"prior must have shape {(p, p)}; got {given.shape}.")
+    if not np.isfinite(given).all():
+        raise ValueError("prior contains NaN or infinity.")
+    largest = np.abs(given).max()
+    if largest == 0:
+        raise ValueError("prior is zero: it tells no two points apart.")
+    if np.abs(given - given.T).max() > 1e-8 * largest:
+        raise ValueError("prior must be symmetric.")
+    scale = np.sqrt(np.maximum(np.diag(given), 0.0))
+    used = scale > 0
+    values, axes = descending_eigh(
+        given / np.where(used, scale, 1.0)[:, None] / np.where(used, scale, 1.0)
+    )
+    if values[-1] < -1e-8 * values[0]:
+        raise ValueError(
+            f"prior must be positive semi-definite; it has an eigenvalue of {values[-1]:.3g} where "
+            "its diagonal is brought to 1."
+        )
+    kept = values > _RANK * values[0]
+    return np.asarray((axes[:, kept] * np.sqrt(values[kept])).T * (scale * unit))

@@ -1,0 +1,432 @@
+"""Sparse compositional metric learning."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg, optimize
+from sklearn.utils import check_random_state
+
+from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
+from nearfar.base import LearnerTags
+from nearfar.base.guided import GuidedLearner, scaled
+from nearfar.base.progress import Report, report_of
+from nearfar.labels import encode_labels
+from nearfar.mahalanobis.rank_one_bases import local_discriminants, triplet_differences
+from nearfar.notices import warn, warn_of_limit
+from nearfar.parameters import array, integer, none, one_of, random_state, real
+from nearfar.solvers.descent import Descent, Objective, descend
+from nearfar.solvers.eigen import descending_eigh, fix_signs
+from nearfar.state import State, floats, number, optional
+from nearfar.summaries.pair_differences import PairDifferences
+from nearfar.summaries.supervision import Triplets
+from nearfar.summaries.usable_pairs import has_length
+
+# Bases for each feature, and at least.
+_BASES_A_FEATURE = 20
+_FEWEST_BASES = 100
+# Roundings of the hinge before the linear program, and after it where that would be too large.
+_ROUNDED = (1.0, 0.1)
+_ROUNDED_FURTHER = (0.01, 0.001)
+# Relative decrease at which a rounded stage ends.
+_ROUGH = 1e-4
+# Triplets that a first linear program counts: those with a margin short of this.
+_NEAR_THE_HINGE = 0.3
+# Triplets times bases of the largest linear program: some seconds.
+_LARGEST = 4_000_000
+# From so many entries on an interior point method is faster than the simplex method.
+_LARGE = 300_000
+
+
+class SCML(GuidedLearner):
+    r"""Sparse compositional metric learning: a few of many given directions, weighed.
+
+    The metric is put together from directions :math:`b_k`, most of which get no weight,
+
+    .. math::
+        M = \sum_k w_k\, b_k b_k^T, \qquad
+        \min_{w \ge 0} \; \frac1T \sum_{(a, n, f)} [1 + d_M^2(a, n) - d_M^2(a, f)]_+
+        + \beta \sum_k w_k,
+
+    over triplets that say that a is nearer to n than to f. This is a linear program. It is solved
+    to its proven optimum: L-BFGS on a rounded hinge finds which triplets and directions may
+    matter, a linear program over these weighs them, and what it left out is looked through, added
+    where it matters, and solved again. No array of triplets by directions is ever made.
+
+    Use it when a metric should be made of few directions, with labels or triplets, on more
+    features than a full metric could learn. From labels, triplets are those of neighbours by the
+    Euclidean distance of X as given, so scale features of different units first.
+
+    Cost: O(n² p) for the neighbours; O((n n_far + n_basis) p²) for a look at all triplets and
+    directions, some tens of them; and linear programs over some hundreds or thousands of triplets.
+
+    Parameters
+    ----------
+    basis : {"lda", "triplet_differences"} or array of shape (n_basis, n_features), default="lda"
+        The directions: Fisher's discriminants of the nearest 10, and 20, points of each class
+        around the centres of k-means, which needs labels (with triplets it is the next one);
+        directions in which random groups of triplets have the far points further than the near
+        ones; or any, as they are.
+    n_basis : int or None, default=None
+        How many directions at most; None is 20 for each feature, and at least 100.
+    beta : float, default=1e-5
+        Weight of the sum of all weights; directions made here have unit variance.
+    n_near, n_far : int, default=3, 10
+        From labels, each point with so many nearest ones of its class, and each of these with so
+        many nearest ones of others.
+    max_iter : int, default=1000
+        Steps at most: of the descent, and linear programs.
+    tol : float, default=1e-5
+        Stops when the objective is proven to be within this share of the optimum.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: centres, and groups of triplets.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map L with M = LᵀL: the directions with a weight, times its root; where these are more
+        than the features, a triangular map.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training points.
+    basis_ : ndarray of shape (n_basis, n_features)
+        The directions.
+    weights_ : ndarray of shape (n_basis,)
+        Their weights, most of them 0.
+    objective_ : float
+        What is minimised, at the solution.
+    dual_bound_ : float
+        No weights have a lower objective than this.
+    duality_gap_ : float
+        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
+    n_iter_ : int
+        Iterations.
+    history_ : dict of lists
+        "objective", "step" and "seconds" of each iteration; the objective is with a rounded hinge
+        at first.
+
+    Notes
+    -----
+    Triplets whose far point equals the anchor, so that no metric obeys them, are left out with a
+    warning. Where triplets contradict each other so much that no direction pays, all weights are 0,
+    and a warning says so. Linear programs of more than four million entries are not tried: the
+    hinge is then rounded less and less, and the gap says how far that came.
+
+    See Also
+    --------
+    LMNN, LSML, ITML
+
+    References
+    ----------
+    .. [1] Y. Shi, A. Bellet, F. Sha, "Sparse Compositional Metric Learning", AAAI 2014, sections 2
+       and 3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from nearfar import SCML
+    >>> X, y = load_wine(return_X_y=True)
+    >>> scml = SCML().fit(X / X.std(axis=0), y)
+    >>> bool((scml.weights_ > 0).sum() < 60), scml.duality_gap_ < 1e-4
+    (True, True)
+    """
+
+    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "triplets"))
+    guide = Triplets
+    state = State(
+        {
+            "basis_": floats("k", "p"),
+            "weights_": floats("k"),
+            "objective_": optional(number(0)),
+            "dual_bound_": optional(number()),
+            "duality_gap_": optional(number()),
+        }
+    )
+    settings = ({"basis": "triplet_differences"}, {"beta": 1e-3})
+    parameters: ClassVar = {
+        "basis": [one_of("lda", "triplet_differences"), array],
+        "n_basis": [none, integer(1)],
+        "beta": [real(0, open_low=True)],
+        "n_near": [integer(1)],
+        "n_far": [integer(1)],
+        "max_iter": [integer(1)],
+        "tol": [real(0)],
+        "random_state": [random_state],
+        "verbose": [integer(0)],
+    }
+
+    def __init__(
+        self,
+        basis: str | ArrayLike = "lda",
+        *,
+        n_basis: int | None = None,
+        beta: float = 1e-5,
+        n_near: int = 3,
+        n_far: int = 10,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.basis = basis
+        self.n_basis = n_basis
+        self.beta = beta
+        self.n_near = n_near
+        self.n_far = n_far
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _drawn(self, y: Any) -> Any:
+        return y  # triplets of neighbours are searched for when the points are in their units
+
+    def _learn(self, rows: Floats, guide: Any) -> None:
+        frame = scaled(rows)
+        points = frame.points
+        codes = None
+        if not isinstance(guide, Triplets):
+            codes = encode_labels(guide)[1]
+            guide = Triplets.from_neighbors(
+                points, codes, n_near=self.n_near, n_far=self.n_far
+            )
+        triplets = _usable(points, guide)
+        basis = self._directions(points, codes, triplets, frame.unit)
+        # In units of their own variance, whatever was given: w b bᵀ with w / size and b √size.
+        sizes = np.mean((points @ basis.T) ** 2, axis=0)
+        used = sizes > 0
+        if not used.any():
+            raise ValueError("SCML: X does not vary along any direction of basis.")
+        own = basis[used] / np.sqrt(sizes[used])[:, None]
+        program = _Program(points, triplets, own, float(self.beta) / sizes[used])
+        found = Descent(np.full(len(own), 1.0 / len(own)))
+        self.basis_ = (basis / frame.unit).astype(rows.dtype)
+        try:
+            program.solve(found, self.max_iter, self.tol, report_of(self))
+        finally:
+            # Also after Ctrl-C: what was reached so far is left on the learner.
+            weights = np.zeros(len(basis))
+            weights[used] = found.point / sizes[used]
+            self.weights_ = weights.astype(rows.dtype)
+            self._keep(_map(own, found.point), frame, rows.dtype)
+            self.history_, self.n_iter_ = found.history, found.n_iter
+        self.objective_ = float(program.value(found.point))
+        self.dual_bound_ = float(program.bound)
+        self.duality_gap_ = max(0.0, 1 - self.dual_bound_ / self.objective_)
+        if not weights.any():
+            warn(
+                "SCML: no direction is worth its weight, and all points are mapped to one: the "
+                f"triplets contradict each other, or beta={self.beta:g} is too large."
+            )
+        if not found.converged:
+            warn_of_limit("SCML", self.max_iter)
+
+    def _directions(
+        self, points: Matrix, codes: Indices | None, triplets: Indices, unit: float
+    ) -> Matrix:
+        p = points.shape[1]
+        if not isinstance(self.basis, str):
+            given = np.asarray(self.basis, np.float64)
+            if given.ndim != 2 or given.shape[1] != p or not len(given):
+                raise ValueError(f"SCML: basis must have shape (n_basis, {p}); got {given.shape}.")
+            if not np.isfinite(given).all():
+                raise ValueError("SCML: basis contains NaN or infinity.")
+            return given * unit
+        n_basis = self.n_basis or max(_FEWEST_BASES, _BASES_A_FEATURE * p)
+        rng = check_random_state(self.random_state)
+        if self.basis == "lda" and codes is not None:
+            return local_discriminants(points, codes, n_basis, rng)
+        found = triplet_differences(points, triplets, n_basis, rng)
+        if not len(found):
+            raise ValueError(
+                "SCML: in no group of triplets are the far points further than the near ones in "
+                "any direction; give a basis."
+            )
+        return found
+
+
+def _usable(points: Matrix, guide: Triplets) -> Indices:
+    triplets = guide.indices
+    if not len(triplets):
+        raise ValueError(
+            "SCML needs triplets: there are none at all; from labels, some class must have at "
+            "least two rows."
+        )
+    far = has_length(points, triplets[:, [0, 2]])
+    if not far.any():
+        raise ValueError("SCML: in every triplet the far point equals the anchor.")
+    if not far.all():
+        warn(
+            f"SCML: in {(~far).sum()} triplet(s) of {len(far)} the far point equals the anchor: no "
+            "metric obeys them; they are left out."
+        )
+    return np.asarray(triplets[far])
+
+
+def _map(basis: Matrix, weights: Vector) -> Matrix:
+    """L with LᵀL the sum of w b bᵀ, of at most as many rows as features."""
+    used = weights > 0
+    if not used.any():
+        return np.zeros((1, basis.shape[1]))
+    L = np.sqrt(weights[used])[:, None] * basis[used]
+    return L if len(L) <= L.shape[1] else fix_signs(linalg.qr(L, mode="r")[0][: L.shape[1]])
+
+
+class _Program:
+    """The linear program over weights of directions, seen through p×p matrices only."""
+
+    def __init__(self, points: Matrix, triplets: Indices, basis: Matrix, costs: Vector) -> None:
+        self.points, self.triplets, self.basis, self.costs = points, triplets, basis, costs
+        # Many triplets share a pair.
+        (self.near, self.near_of), (self.far, self.far_of) = (
+            _distinct(points, triplets[:, [0, k]]) for k in (1, 2)
+        )
+        self.bound = 0.0
+
+    def short_of(self, weights: Vector) -> Vector:
+        """What each triplet is short of its margin: 1 + d²(near) - d²(far)."""
+        values, axes = descending_eigh((self.basis * weights[:, None]).T @ self.basis)
+        L = (axes * np.sqrt(np.maximum(values, 0.0))).T
+        return 1 + self.near.squared(L)[self.near_of] - self.far.squared(L)[self.far_of]
+
+    def gains(self, multipliers: Vector) -> Vector:
+        """By how much a weight on each direction would lower the hinges, to first order."""
+        pulled = np.bincount(self.near_of, multipliers, self.near.n_pairs)
+        pushed = np.bincount(self.far_of, multipliers, self.far.n_pairs)
+        G = self.far.scatter(pushed) - self.near.scatter(pulled)
+        return np.einsum("ij,ij->i", self.basis @ G, self.basis)
+
+    def value(self, weights: Vector) -> float:
+        """The objective."""
+        short = self.short_of(weights)
+        return float(np.maximum(short, 0.0).mean() + self.costs @ weights)
+
+    def rounded(self, width: float) -> Objective:
+        """The objective with a hinge that is a parabola up to ``width``."""
+
+        def objective(weights: Vector) -> tuple[float, Vector]:
+            short = np.maximum(self.short_of(weights), 0.0)
+            slopes = np.minimum(short / width, 1.0)
+            hinges = slopes * (short - slopes * width / 2)
+            gains = self.gains(slopes / len(slopes))
+            return float(hinges.mean() + self.costs @ weights), self.costs - gains
+
+        return objective
+
+    def prove(self, multipliers: Vector) -> Vector:
+        """Raise the bound by multipliers from 0 to 1/T, made feasible; what directions gain."""
+        gains = self.gains(multipliers)
+        most = float(np.max(gains / self.costs))
+        self.bound = max(self.bound, float(multipliers.sum()) / max(1.0, most))
+        return gains
+
+    def solve(self, found: Descent, max_iter: int, tol: float, report: Report | None) -> None:
+        """Rounded hinges first, then linear programs over what matters."""
+        widths = list(_ROUNDED)
+        positive = optimize.Bounds(0, np.inf)
+        # A stage may be followed by finer ones, where the program is too large.
+        while widths:
+            width = widths.pop(0)
+            descend(
+                self.rounded(width),
+                found,
+                max_iter=max_iter,
+                tol=_ROUGH if width > _ROUNDED_FURTHER[0] else tol,
+                bounds=positive,
+                report=report,
+            )
+            if widths or found.n_iter >= max_iter:
+                continue
+            short = self.short_of(found.point)
+            gains = self.prove(np.clip(short / width, 0, 1) / len(short))
+            if width == _ROUNDED[-1]:
+                rows, columns = short > -_NEAR_THE_HINGE, self._promising(found.point, gains)
+                if not self._by_programs(found, rows, columns, max_iter, tol, report):
+                    widths = list(_ROUNDED_FURTHER)
+
+    def _promising(self, weights: Vector, gains: Vector) -> Mask:
+        """The directions of most weight, and those of most gain."""
+        some = max(4 * self.basis.shape[1], 100)
+        columns = np.zeros(len(weights), bool)
+        columns[np.argsort(-weights)[:some]] = True
+        columns &= weights > 0
+        columns[np.argsort(-gains)[: some // 2]] = True
+        return columns
+
+    def _by_programs(
+        self,
+        found: Descent,
+        rows: Mask,
+        columns: Mask,
+        max_iter: int,
+        tol: float,
+        report: Report | None,
+    ) -> bool:
+        """Linear programs until nothing that was left out matters; whether they could be solved."""
+        began = perf_counter() - found.history["seconds"][-1] if found.n_iter else perf_counter()
+        found.objective, found.converged = self.value(found.point), False
+        while found.n_iter < max_iter:
+            solved = self._program(rows, columns)
+            if solved is None:
+                return False
+            weights, multipliers = solved
+            gains = self.prove(multipliers)
+            short = self.short_of(weights)
+            value = float(np.maximum(short, 0.0).mean() + self.costs @ weights)
+            change = float(np.linalg.norm(weights - found.point))
+            if value < found.objective:
+                found.point, found.objective = weights, value
+            notes = {
+                "objective": found.objective,
+                "step": change / max(float(np.linalg.norm(weights)), np.finfo(float).tiny),
+                "seconds": perf_counter() - began,
+            }
+            for name, note in notes.items():
+                found.history[name].append(note)
+            if report is not None:
+                report(notes)
+            missed = ~columns & (gains > self.costs)
+            more = np.argsort(-gains / self.costs * missed)[: max(self.basis.shape[1], 50)]
+            fresh = (short > 0) & ~rows
+            if found.objective - self.bound <= tol * found.objective or not (
+                fresh.any() or missed.any()
+            ):
+                found.converged = True
+                return True
+            columns[more[missed[more]]] = True
+            rows |= fresh
+        return True
+
+    def _program(self, rows: Mask, columns: Mask) -> tuple[Vector, Vector] | None:
+        """The program over some triplets and directions, in its dual, which has fewer rows."""
+        r, c = np.flatnonzero(rows), np.flatnonzero(columns)
+        if len(r) * len(c) > _LARGEST:
+            return None
+        n, basis = len(self.triplets), self.basis[c]
+        gains = np.zeros((len(r), len(c)))
+        for sign, k in ((1, 2), (-1, 1)):
+            pairs = PairDifferences(self.points, self.triplets[r][:, [0, k]])
+            gains += sign * pairs.mapped(basis) ** 2
+        answer = optimize.linprog(
+            -np.ones(len(r)),
+            A_ub=gains.T,
+            b_ub=self.costs[c] * n,
+            bounds=(0, 1),
+            method="highs-ds" if gains.size < _LARGE else "highs-ipm",
+        )
+        if answer.status != 0:
+            return None
+        weights, multipliers = np.zeros(len(self.basis)), np.zeros(n)
+        weights[c] = np.maximum(-answer.ineqlin.marginals, 0.0)
+        multipliers[r] = np.clip(answer.x, 0, 1) / n
+        return weights, multipliers
+
+
+def _distinct(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:
+    """The distinct pairs, and which of them each is."""
+    keys, places = np.unique(pairs[:, 0] * len(points) + pairs[:, 1], return_inverse=True)
+    return PairDifferences(points, np.column_stack(np.divmod(keys, len(points)))), places
