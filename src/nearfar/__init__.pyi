@@ -37,6 +37,7 @@ from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
+from .mahalanobis.kernel_rca import KernelRCA as KernelRCA
 from .mahalanobis.lfda import LFDA as LFDA
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
