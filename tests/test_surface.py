@@ -14,6 +14,7 @@ ESTIMATORS = all_estimators()
 # Parameters that mean something else in some estimators, with the reason.
 OTHERWISE = {
     "alpha": {"FractionalStepLDA": "the factor of a step"},
+    "embedding": {"LFDA": "the length of the rows"},
     "estimator": {
         "EnergyClassifier": "energies instead of neighbours",
         "KernelLMNN": "settings of LMNN",

@@ -40,6 +40,8 @@ from .mahalanobis.itml import ITML as ITML
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.kernel_mmc import KernelMMC as KernelMMC
 from .mahalanobis.kernel_pola import KernelPOLA as KernelPOLA
+from .mahalanobis.kernel_rca import KernelRCA as KernelRCA
+from .mahalanobis.lfda import LFDA as LFDA
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
 from .mahalanobis.mmc import MMC as MMC

@@ -8,21 +8,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.preprocessing import normalize
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.arrays import Floats, Matrix
+from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base.learner import Learner
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.state import Sizes, State, Word, floats, need, none_or, number, table
 
-_KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
+#: The kernels that have a name.
+KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
 #: What the parameters of the kernel may be.
 KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
     "kernel": [
-        one_of(*_KERNELS, "precomputed"),
+        one_of(*KERNELS, "precomputed"),
         having("__call__", description="a function of two arrays"),
     ],
     "gamma": [none, real(0, open_low=True)],
@@ -95,13 +97,17 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         n_directions: Any = self.n_directions
         if self.n_directions == "auto":
             n_directions = min(50, max(10, len(K) // 10)) if auto is None else auto
-        values, vectors = descending_eigh(self._centered(K), n_directions)
+        _, self._basis = self._span(self._centered(K), n_directions)
+        self.n_directions_ = self._basis.shape[1]
+        return self._coordinates(K)
+
+    def _span(self, centered: Matrix, n_directions: int | None) -> tuple[Vector, Matrix]:
+        """Eigenvalues, largest first, and B = P diag(μ)^{-1/2} of a centred kernel matrix."""
+        values, vectors = descending_eigh(centered, n_directions)
         kept = values > max(_EMPTY * values[0], _LEAST)
         if not kept.any():
             raise ValueError("The kernel maps all points to one: there is nothing to learn.")
-        self._basis = vectors[:, kept] / np.sqrt(values[kept])
-        self.n_directions_ = int(kept.sum())
-        return self._coordinates(K)
+        return values[kept], vectors[:, kept] / np.sqrt(values[kept])
 
     def _training_kernel(self, rows: Floats) -> Matrix:
         """Keep the rows, or of given kernel values nothing, and the means of the kernel."""
@@ -155,16 +161,17 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         spread = float((np.sqrt(variances) if self.kernel == "laplacian" else variances).sum())
         return 1 / spread if spread > 0 else 1.0
 
-    def _kernel(self, rows: Floats) -> Matrix:
-        """Kernel values of points with the training points."""
+    def _kernel(self, rows: Floats, known: Matrix | None = None) -> Matrix:
+        """Kernel values of points with the training points, or with others."""
         points = _exact(rows)
-        if self._rows is None:
-            return points
+        if known is None:
+            if self._rows is None:
+                return points
+            known = self._rows
         options: dict[str, Any] = {}
         if not callable(self.kernel):
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
             options["filter_params"] = True
-        known = self._rows
         if self.kernel == "rbf":
             # Of squares less twice products nothing is left where all points are far from zero.
             mean = known.mean(axis=0)
@@ -172,6 +179,25 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the caller
             values = pairwise_kernels(points, known, metric=self.kernel, **options)
         return np.asarray(values, np.float64)
+
+    def _kernel_gaps(self, first: Matrix, second: Matrix) -> Vector:
+        """Squared distances in feature space between the points of pairs."""
+        gamma = 1.0 if self._gamma is None else self._gamma
+        if self.kernel in ("linear", "rbf", "cosine"):
+            if self.kernel == "cosine":
+                first, second = normalize(first), normalize(second)
+            squares = np.einsum("ij,ij->i", first - second, first - second)
+            return -2 * np.expm1(-gamma * squares) if self.kernel == "rbf" else squares
+        if self.kernel == "laplacian":
+            return -2 * np.expm1(-gamma * np.abs(first - second).sum(axis=1))
+
+        def values(A: Matrix, B: Matrix) -> Vector:
+            if callable(self.kernel):
+                return np.array([self.kernel(a, b) for a, b in zip(A, B, strict=True)], float)
+            level = gamma * np.einsum("ij,ij->i", A, B) + self.coef0
+            return np.tanh(level) if self.kernel == "sigmoid" else level**self.degree
+
+        return values(first, first) + values(second, second) - 2 * values(first, second)
 
     def _centered(self, K: Matrix) -> Matrix:
         """Kernel values about the mean of the training points."""

@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.arrays import Floats, Vector
+from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import row_blocks
 from nearfar.state import State, floats, optional
@@ -23,6 +23,16 @@ class Learner(TransformerMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _check_pairs(self, pairs: ArrayLike) -> Matrix:
+        """Pairs of points, of shape (n_pairs, 2, n_features), for what was learned."""
+        check_is_fitted(self)
+        points: Matrix = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
+        if points.ndim != 3 or points.shape[1] != 2 or points.shape[2] != self.n_features_in_:
+            raise ValueError(
+                f"pairs must have shape (n_pairs, 2, {self.n_features_in_}); got {points.shape}."
+            )
+        return points
 
 
 class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -89,12 +99,7 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         -------
         ndarray of shape (n_pairs,)
         """
-        check_is_fitted(self)
-        points = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
-        if points.ndim != 3 or points.shape[1] != 2 or points.shape[2] != self.n_features_in_:
-            raise ValueError(
-                f"pairs must have shape (n_pairs, 2, {self.n_features_in_}); got {points.shape}."
-            )
+        points = self._check_pairs(pairs)
         differences = (points[:, 0] - points[:, 1]) @ self.components_.T.astype(np.float64)
         return np.sqrt(np.einsum("ij,ij->i", differences, differences))
 

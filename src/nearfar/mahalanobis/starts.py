@@ -10,12 +10,11 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.parameters import Allowed, array, one_of
-from nearfar.solvers.eigen import descending_eigh, whitener
+from nearfar.solvers.eigen import descending_eigh
+from nearfar.summaries.whitening import mixed_whitener
 
 #: What the parameter ``init`` may be.
 STARTS: list[Allowed] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
-# Share of the total covariance mixed into a singular one within.
-_MIXED = 1e-3
 
 
 class Spread(NamedTuple):
@@ -88,9 +87,7 @@ def start_map(
         raise ValueError(
             f'init="{kind}" needs points known to be alike; use "identity", "pca" or "random".'
         )
-    T = whitener(spread.within, 1e-12)
-    if T.shape[1] < whitener(spread.total, 1e-12).shape[1]:
-        T = whitener((1 - _MIXED) * spread.within + _MIXED * spread.total, 1e-12)
+    _, T = mixed_whitener(spread.within, lambda: spread.total, 1e-12)
     values, axes = descending_eigh(T.T @ spread.between @ T, min(rows, T.shape[1]))
     if kind == "lda":
         axes = axes[:, values > 1e-10 * max(values[0], np.finfo(float).tiny)]

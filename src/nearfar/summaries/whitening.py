@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -71,24 +72,38 @@ def regularized_within(
 
     With ``shrinkage`` a number g, :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto" the
     covariance is used as it is where it is regular on the range of the total scatter; where it is
-    not, :math:`C = (1-g) S_w + g S_t` with g = 0.001, which no linear change of the features
-    affects. Only with "auto" may the coordinates be standardised (see :func:`total_range`).
+    not, :math:`C = (1-g) S_w + g S_t` with g = 0.001 (:func:`mixed_whitener`). Only with "auto" may
+    the coordinates be standardised (see :func:`total_range`).
 
     Last comes T with ``T.T @ C @ T = I``.
     """
     weight, tolerance = statistics.total_weight, rank_tolerance(statistics)
     B, image = total_range(statistics, standardize=standardize and shrinkage == "auto")
     within = image.within_scatter() / weight
-    if shrinkage != "auto":
+    if shrinkage == "auto":
+        within, T = mixed_whitener(within, lambda: image.total_scatter() / weight, tolerance)
+    else:
         level = np.trace(within) / statistics.n_features
         within = (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
-    T = whitener(within, tolerance)
-    if shrinkage == "auto" and T.shape[1] < len(within):
-        total = image.total_scatter() / weight
-        if T.shape[1] < whitener(total, tolerance).shape[1]:
-            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
-            T = whitener(within, tolerance)
+        T = whitener(within, tolerance)
     return B, image, within, T
+
+
+def mixed_whitener(
+    within: Matrix, total: Callable[[], Matrix], tolerance: float
+) -> tuple[Matrix, Matrix]:
+    """A covariance C that is regular where the data vary, and T with ``T.T @ C @ T = I``.
+
+    It is ``within`` itself, the very array, while that has the rank of the total covariance; else
+    0.1 % of the total is mixed in, which no linear change of the features affects.
+    """
+    T = whitener(within, tolerance)
+    if T.shape[1] < len(within):
+        everything = total()
+        if T.shape[1] < whitener(everything, tolerance).shape[1]:
+            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * everything
+            T = whitener(within, tolerance)
+    return within, T
 
 
 def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:

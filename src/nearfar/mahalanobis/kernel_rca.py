@@ -1,0 +1,546 @@
+"""Relevant component analysis in the feature space of a kernel, batch by batch too."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
+from nearfar.base import LearnerTags
+from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KERNELS, KernelCoordinates
+from nearfar.blocks import row_blocks
+from nearfar.labels import label_array
+from nearfar.notices import warn
+from nearfar.parameters import having, integer, none, one_of, real
+from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
+from nearfar.state import Sizes, State, floats, indices, labels, need, number, optional, table
+from nearfar.summaries.supervision import Chunklets, as_chunklets
+
+# Of the mean eigenvalue of the scatter within chunklets, what "auto" adds to each.
+_AUTO_RIDGE = 0.1
+
+
+class KernelRCA(KernelCoordinates):
+    r"""Relevant component analysis in the feature space of a kernel.
+
+    With :math:`\Phi` the n points of all chunklets in feature space, K their kernel matrix and H
+    the matrix that takes from each point the mean of its chunklet, the regularised covariance
+    within chunklets and the kernel that its inverse gives are
+
+    .. math::
+        C = \tfrac1n (\Phi^T H \Phi + \rho I) , \qquad
+        \tilde k(x, z) = \langle x, C^{-1} z \rangle
+        = \tfrac n\rho\, k(x, z) - \tfrac n{\rho^2}\, k_x^T Y k_z , \quad
+        Y = H (I + K H / \rho)^{-1} ,
+
+    :math:`k_x` holding the kernel values of x with the points of the chunklets. It is known for any
+    two points, seen or not: see :meth:`learned_kernel` and :meth:`pair_distance`. The linear kernel
+    gives :class:`RCA` with the ridge :math:`\rho`.
+
+    Use it when you know groups of alike points, but no linear map brings them together. Points in
+    no chunklet, and chunklets of one point, say nothing and are left out. More chunklets may come
+    with :meth:`partial_fit`.
+
+    Cost: O(n² p + n³) for n points in chunklets, and it keeps them and n×n numbers; m more points
+    take O(n² m); each point to map O(n p + n·components), each value of the learned kernel O(n²).
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine"} or callable
+        As in scikit-learn. A function cannot be kept in a model file.
+    gamma : float or None, default=None
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
+        the features' variances (for "laplacian", of their deviations), so that units do not
+        matter.
+    degree : float, default=3
+        Of the kernel "poly".
+    coef0 : float, default=1
+        Of the kernels "poly" and "sigmoid".
+    ridge : float or "auto", default="auto"
+        What is added to variances: :math:`\rho`, in the units of the kernel and times n. "auto" is
+        a tenth of the mean squared distance, in feature space, of a point to the mean of its
+        chunklet.
+    n_components : int or None, default=None
+        Dimension of the output; None keeps all.
+
+    Attributes
+    ----------
+    factor_ : ndarray of shape (n_points, n_degrees)
+        W with :math:`Y = W W^T`: a row for each point in a chunklet, a column for each point but
+        one of each chunklet.
+    coefficients_ : ndarray of shape (n_components, n_points)
+        Ω: a point with centred kernel values k is mapped to Ωk. After ``partial_fit`` it is
+        computed when something needs it.
+    ridge_, gamma_ : float
+        Those used. The first rows decide on what is left to be chosen, later ones change nothing.
+    n_points_ : int
+        Points in chunklets of at least two.
+
+    See Also
+    --------
+    RCA, KernelDA, KernelLMNN
+
+    Notes
+    -----
+    Y is kept as its factor, which chunklets extend as a row of blocks extends a Cholesky factor:
+    with :math:`Y = W W^T` known for the points A, U an orthonormal basis of the differences within
+    the new chunklets B and :math:`S = W^T K_{AB} U / \rho`,
+
+    .. math::
+        W' = \begin{pmatrix} W & -W S Q^{-T} \\ 0 & U Q^{-T} \end{pmatrix} , \qquad
+        Q Q^T = I + U^T K_{BB} U / \rho - S^T S ,
+
+    the block inverse of [1]_ without its errors of print, and stable.
+
+    References
+    ----------
+    .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, sections
+       3.3.2 and 3.3.3.
+
+    Examples
+    --------
+    Two rings, and a few groups of points known to be on one ring:
+
+    >>> from sklearn.datasets import make_circles
+    >>> from nearfar import Chunklets, KernelRCA, KNNClassifier
+    >>> X, y = make_circles(200, noise=0.05, factor=0.6, random_state=0)
+    >>> known = Chunklets.from_labels(y, n_chunklets=8, chunklet_size=10, random_state=0)
+    >>> rca = KernelRCA().fit(X, supervision=known)
+    >>> rca.learned_kernel(X[:3]).shape
+    (3, 3)
+    """
+
+    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "chunklets"))
+    settings = ({"ridge": 1.0}, {"kernel": "poly", "degree": 2})
+    state = State(
+        {
+            "_rows": table("n", "p"),
+            "factor_": floats("n", "r"),
+            "_names": labels("g"),
+            "_codes": indices("n", below="g"),
+            "ridge_": number(0, open_low=True),
+            "_gamma": number(0, open_low=True),
+            "_coefficients": optional(floats("q", "n")),
+            "_means": optional(floats("n")),
+            **{name: optional(number()) for name in ("_mean", "_basis", "coefficients_")},
+        },
+        fitted="factor_",
+        rows="_rows",
+    )
+    parameters: ClassVar = {
+        **{name: KERNEL_PARAMETERS[name] for name in ("gamma", "degree", "coef0")},
+        "kernel": [
+            one_of(*KERNELS),
+            having("__call__", description="a function of two arrays"),
+        ],
+        "ridge": [real(0, open_low=True), one_of("auto")],
+        "n_components": [none, integer(1)],
+    }
+
+    factor_: Matrix
+    _rows: Matrix
+    _codes: Indices
+    _names: NDArray[Any]
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        ridge: float | Literal["auto"] = "auto",
+        n_components: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.ridge = ridge
+        self.n_components = n_components
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        supervision: Chunklets | ArrayLike | None = None,
+    ) -> Self:
+        """Learn from chunklets, or from labels with each class as one chunklet.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,), optional
+            Labels; not read when ``supervision`` is given.
+        supervision : Chunklets or array-like of int of shape (n_samples,), optional
+            Chunklet of each point, -1 for none.
+
+        Returns
+        -------
+        KernelRCA
+            Itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        names, codes = self._groups(len(rows), y, supervision)
+        if not (codes >= 0).any():
+            raise ValueError(
+                "There is no row to learn from: supervision puts no point into a chunklet."
+            )
+        self._begin(rows, names, codes)
+        self._solve()
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        supervision: Chunklets | ArrayLike | None = None,
+    ) -> Self:
+        """Add whole chunklets; the result is that of one fit, with the same gamma and ridge.
+
+        A chunklet that goes on with more points changes what was learned of its first ones: all is
+        then computed anew, with a warning.
+
+        Give labels or chunklets, not now one and now the other.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            More points.
+        y : array-like of shape (n_samples,), optional
+            Labels; not read when ``supervision`` is given.
+        supervision : Chunklets or array-like of int of shape (n_samples,), optional
+            Chunklet of each point, -1 for none.
+
+        Returns
+        -------
+        KernelRCA
+            Itself.
+        """
+        self._check_parameters()
+        first = not self.__sklearn_is_fitted__()
+        rows = self._check_X(X, reset=first)
+        names, codes = self._groups(len(rows), y, supervision)
+        known = codes >= 0
+        if not known.any():
+            return self
+        if first:
+            self._begin(rows, names, codes)
+            return self
+        if (names.dtype.kind in "iu") != (self._names.dtype.kind in "iu"):
+            raise ValueError(
+                f"Chunklets were called such as {self._names[0]!r} before, now {names[0]!r}: give "
+                "labels or chunklets, not now one and now the other."
+            )
+        before = {name: code for code, name in enumerate(self._names.tolist())}
+        fresh = [name for name in names.tolist() if name not in before]
+        before |= {name: len(before) + k for k, name in enumerate(fresh)}
+        codes = np.array([before[name] for name in names.tolist()])[codes[known]]
+        more = _exact(rows[known])
+        all_names = label_array(self._names.tolist() + fresh)
+        if len(fresh) < len(names):
+            warn(
+                f"{len(names) - len(fresh)} chunklet(s) go on with more points, which changes what "
+                "was learned of them: KernelRCA computes all anew. Whole chunklets are added many "
+                "times faster."
+            )
+            everything = np.concatenate([self._rows, more]), np.concatenate([self._codes, codes])
+            self._keep(*self._extended(*everything, None), all_names)
+        else:
+            self._keep(*self._extended(more, codes, self.factor_), all_names)
+        return self
+
+    def _groups(
+        self, n: int, y: ArrayLike | None, supervision: Any
+    ) -> tuple[NDArray[Any], Indices]:
+        """The names of the chunklets, and the number of each row's, -1 for none."""
+        if supervision is None:
+            if y is None:
+                raise ValueError(
+                    "KernelRCA requires y to be passed, but the target y is None: it learns from "
+                    "labels, or from Chunklets given as supervision."
+                )
+            return self._check_labels(y, n, min_classes=1)
+        chunklets = as_chunklets(supervision)
+        chunklets.check_n_samples(n)
+        codes = np.full(n, -1, np.intp)
+        known = chunklets.labels >= 0
+        names, codes[known] = np.unique(chunklets.labels[known], return_inverse=True)
+        return names, codes
+
+    def _begin(self, rows: Floats, names: NDArray[Any], codes: Indices) -> None:
+        """The first rows decide on the scale of the kernel, those in no chunklet too."""
+        known = codes >= 0
+        if np.bincount(codes[known]).max() < 2:
+            raise ValueError(
+                "KernelRCA needs a chunklet or class with at least two points; each one has only "
+                "1 sample."
+            )
+        self._rows = _exact(rows)
+        self._gamma = self._choose_gamma()
+        self._keep(*self._extended(_exact(rows[known]), codes[known], None), names)
+
+    def _keep(self, rows: Matrix, codes: Indices, factor: Matrix, names: NDArray[Any]) -> None:
+        self._rows, self._codes, self._names = rows, codes, names
+        self.n_points_ = int(self._paired().sum())
+        self.factor_ = factor
+        self.__dict__.pop("_coefficients", None)
+
+    def _extended(
+        self, rows: Matrix, codes: Indices, before: Matrix | None
+    ) -> tuple[Matrix, Indices, Matrix]:
+        """All rows, their chunklets and the factor, after whole chunklets were added."""
+        order = np.argsort(codes, kind="stable")
+        rows, codes = rows[order], codes[order]
+        contrasts = _Contrasts(codes)
+        K = self._kernel(rows, _about_mean(self.kernel, rows))
+        if not np.isfinite(K).all():
+            raise ValueError(
+                "The kernel has values that are NaN or infinite: rescale the features of X, or "
+                "choose another kernel or gamma."
+            )
+        inner = contrasts.of(contrasts.of(K).T)
+        if before is None and "ridge_" not in vars(self):
+            self.ridge_ = self._choose_ridge(inner, int((np.bincount(codes) > 1)[codes].sum()))
+        inner /= self.ridge_
+        inner.flat[:: len(inner) + 1] += 1
+        if before is None:
+            return rows, codes, contrasts.spread(self._inverse_root(inner))
+        cross = contrasts.of(self._image(rows)) / self.ridge_
+        root = self._inverse_root(inner - cross @ cross.T)
+        n, r = before.shape
+        factor = np.zeros((n + len(rows), r + len(inner)))
+        factor[:n, :r] = before
+        factor[:n, r:] = -before @ (cross.T @ root)
+        factor[n:, r:] = contrasts.spread(root)
+        return (
+            np.concatenate([self._rows, rows]),
+            np.concatenate([self._codes, codes]),
+            factor,
+        )
+
+    def _choose_ridge(self, inner: Matrix, n: int) -> float:
+        if not isinstance(self.ridge, str):
+            return float(self.ridge)
+        ridge = _AUTO_RIDGE * float(np.trace(inner)) / n
+        if ridge <= np.finfo(float).tiny:
+            raise ValueError(
+                "In every chunklet all points are equal to the kernel: there is no scatter for "
+                "ridge='auto' to be a share of. Give a number, or chunklets of different points."
+            )
+        return ridge
+
+    def _inverse_root(self, inner: Matrix) -> Matrix:
+        """The transposed inverse of the Cholesky factor."""
+        try:
+            Q = linalg.cholesky(inner, lower=True)
+        except linalg.LinAlgError as error:
+            raise ValueError(
+                f"The kernel is not positive semi-definite, and ridge={self.ridge_:.3g} is too "
+                "small to make up for it: raise ridge, or choose another kernel."
+            ) from error
+        return np.asarray(linalg.lapack.dtrtri(Q, lower=1)[0].T)
+
+    def _image(self, points: Floats) -> Matrix:
+        """W'k of each point."""
+        image = np.empty((len(points), self.factor_.shape[1]))
+        known = _about_mean(self.kernel, self._rows)
+        for block in row_blocks(len(points), 32 * len(known)):
+            np.matmul(self._kernel(points[block], known), self.factor_, out=image[block])
+        return image
+
+    # ------------------------------------------------------------------ what was learned
+
+    def learned_kernel(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
+        r"""The learned kernel :math:`\tilde k` of any points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+        Y : array-like of shape (n_others, n_features), optional
+            Other points; None is X.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_others)
+        """
+        check_is_fitted(self)
+        rows = self._check_X(X, reset=False)
+        others = rows if Y is None else self._check_X(Y, reset=False)
+        image = self._image(rows)
+        other_image = image if Y is None else self._image(others)
+        plain = self._kernel(rows, _exact(others))
+        return self._scale * (plain - image @ other_image.T / self.ridge_)
+
+    def pair_distance(self, pairs: ArrayLike) -> Vector:
+        """Learned distance between the two points of each pair, by the learned kernel.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features)
+            Pairs of points.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+        """
+        points = self._check_pairs(pairs)
+        first, second = points[:, 0], points[:, 1]
+        if self.kernel == "linear":
+            image = self._image(first - second)  # of two images little is left far from zero
+        else:
+            image = self._image(first) - self._image(second)
+        squares = self._kernel_gaps(first, second)
+        squares -= np.einsum("ij,ij->i", image, image) / self.ridge_
+        return np.sqrt(self._scale * np.maximum(squares, 0.0))
+
+    def pair_score(self, pairs: ArrayLike) -> Vector:
+        """How alike the points of each pair are: minus their distance.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features)
+            Pairs of points.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+        """
+        return -self.pair_distance(pairs)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        r"""Coordinates in the span of the chunklets.
+
+        Points are projected, in feature space, onto the span of the points in chunklets. Between
+        these points distances are those of :meth:`pair_distance`, if no ``n_components`` leave
+        something out. Of other points the part off the span is lost, for which there is no
+        coordinate: squared distances are smaller by :math:`n/\rho` times the squared length, in
+        feature space, of the difference of these parts. That may be much where the kernel is
+        narrow, and it is the part of which the chunklets say nothing.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        return self._map_by_coefficients(self._check_X(X, reset=False))
+
+    @property
+    def coefficients_(self) -> Matrix:  # type: ignore[override]
+        """Ω, computed anew after chunklets were added."""
+        check_is_fitted(self)
+        if "_coefficients" not in vars(self):
+            self._solve()
+        return self._coefficients
+
+    @property
+    def gamma_(self) -> float:
+        """The gamma used."""
+        check_is_fitted(self)
+        assert self._gamma is not None
+        return self._gamma
+
+    @property
+    def _scale(self) -> float:
+        return self.n_points_ / self.ridge_
+
+    def _paired(self) -> Mask:
+        """Which rows are in chunklets of at least two."""
+        return np.asarray((np.bincount(self._codes) > 1)[self._codes])
+
+    def _solve(self) -> None:
+        """RCA with its ridge on the coordinates of kernel PCA of the points in chunklets."""
+        paired = self._paired()
+        rows, n = self._rows[paired], self.n_points_
+        K = self._kernel(rows, _about_mean(self.kernel, self._rows))
+        self._means = K.mean(axis=0)
+        self._mean = float(self._means.mean())
+        values, basis = self._span(self._centered(K)[:, paired], None)
+        points = basis * values  # K_c P diag(μ)^{-1/2}
+        contrasts = _Contrasts(self._codes[paired]).of(points)
+        within = contrasts.T @ contrasts
+        within.flat[:: len(within) + 1] += self.ridge_
+        T = linalg.lapack.dtrtri(linalg.cholesky(within / n, lower=True), lower=1)[0].T
+        if self.n_components is not None and self.n_components > len(T):
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {len(T)} directions that the "
+                "points in chunklets span."
+            )
+        if self.n_components is None:
+            L = fix_signs(T.T)
+        else:
+            spread, axes = descending_eigh(T.T @ (values[:, None] * T), self.n_components)
+            L = canonical_rows(spread, (T @ axes).T)
+        self._coefficients = np.zeros((len(L), len(paired)))
+        self._coefficients[:, paired] = L @ basis.T
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "factor_" in vars(self)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        count = vars(self).get("n_points_")
+        paired = int(self._paired().sum())
+        need(type(count) is int and count == paired, "n_points_ does not fit the chunklets.")
+        degrees = len(self._codes) - len(np.unique(self._codes))
+        need(sizes["r"] == degrees, "factor_ does not fit the chunklets.")
+        need("_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing.")
+
+
+class _Contrasts:
+    """An orthonormal basis of the differences within each chunklet, for rows sorted by chunklet.
+
+    Of each chunklet the Householder reflection that turns its first axis into the mean, without
+    that axis: it takes as much time as to centre.
+    """
+
+    def __init__(self, codes: Indices) -> None:
+        self.starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        sizes = np.diff(self.starts, append=len(codes))
+        self.place = np.repeat(np.arange(len(sizes)), sizes)
+        self.rest = np.ones(len(codes), dtype=bool)
+        self.rest[self.starts] = False
+        self.axis = (1 / np.sqrt(sizes))[self.place]
+        self.axis[self.starts] -= 1
+        # Half of its square; a chunklet of one has no difference, and no reflection.
+        self.half = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
+
+    def of(self, M: Matrix) -> Matrix:
+        """U'M."""
+        return self._reflected(M)[self.rest]
+
+    def spread(self, M: Matrix) -> Matrix:
+        """UM."""
+        padded = np.zeros((len(self.rest), M.shape[1]))
+        padded[self.rest] = M
+        return self._reflected(padded)
+
+    def _reflected(self, M: Matrix) -> Matrix:
+        sums = np.add.reduceat(self.axis[:, None] * M, self.starts) / self.half[:, None]
+        return M - self.axis[:, None] * sums[self.place]
+
+
+def _about_mean(kernel: Any, rows: Matrix) -> Matrix:
+    """Rows for kernel values that count up to a constant for each point only.
+
+    Of inner products with points far from zero few digits are left once the constant has gone.
+    """
+    return rows - rows.mean(axis=0) if isinstance(kernel, str) and kernel == "linear" else rows
+
+
+def _exact(rows: Floats) -> Matrix:
+    return np.array(rows, dtype=np.float64, order="C")

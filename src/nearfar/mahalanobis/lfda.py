@@ -1,0 +1,222 @@
+"""Local Fisher discriminant analysis."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from nearfar.arrays import Indices, Matrix
+from nearfar.base import LearnerTags, LinearLearner
+from nearfar.blocks import row_blocks, squared_distances
+from nearfar.parameters import integer, none, one_of
+from nearfar.search.exact_search import kneighbors
+from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
+from nearfar.state import State, floats
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import mixed_whitener, rank_tolerance, total_range
+
+# One over the scale of a point whose neighbours are all equal to it, in the size of its class.
+_STEEP = 1e20
+# Entries of a block: small enough to stay in cache while it is worked on.
+_BLOCK = 2**18
+
+
+class LFDA(LinearLearner):
+    r"""Local Fisher discriminant analysis: near points of a class together, classes apart.
+
+    Discriminant analysis in which far points of one class need not come together. Two points of one
+    class have the affinity :math:`A_{ij} = \exp(-\|x_i-x_j\|^2 / (\sigma_i \sigma_j))`,
+    :math:`\sigma_i` being the distance of :math:`x_i` to its ``n_neighbors``-th neighbour in its
+    class. The local scatters are
+
+    .. math::
+        S_w = \tfrac12 \sum_{i,j} W^w_{ij} (x_i-x_j)(x_i-x_j)^T, \qquad
+        W^w_{ij} = A_{ij} / n_c \text{ in a class, else } 0 ,
+
+        S_b = \tfrac12 \sum_{i,j} W^b_{ij} (x_i-x_j)(x_i-x_j)^T, \qquad
+        W^b_{ij} = A_{ij} (1/n - 1/n_c) \text{ in a class, else } 1/n ,
+
+    and the rows of the map are leading eigenvectors of :math:`S_b v = \lambda S_w v`. With
+    :math:`A = 1` this is :class:`LDA`.
+
+    Use it when a class has several clusters, which LDA would press together, or when more than
+    ``n_classes - 1`` directions are wanted. The affinity is that of the plain Euclidean distance:
+    bring the features to comparable units first. Where :math:`S_w` is singular while the data vary,
+    0.1 % of the total scatter is mixed in, as in LDA.
+
+    Cost: :math:`O(p \sum_c n_c^2 + p^3)`, in blocks within each class.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output; None keeps all.
+    n_neighbors : int, default=7
+        Neighbours of each row: the distance to the last of them, in its class, is its scale. In
+        classes of fewer rows it is the farthest row.
+    embedding : {"weighted", "orthonormalized", "plain"}, default="weighted"
+        Length of the rows. "plain" has :math:`S_w / n` white; "weighted" multiplies each row by
+        :math:`\sqrt\lambda`, so that directions which separate better count more;
+        "orthonormalized" is an orthonormal basis of the same subspaces, leading rows first, and
+        with all directions the Euclidean distance.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    eigenvalues_ : ndarray of shape (n_components,)
+        :math:`\lambda`, largest first.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    See Also
+    --------
+    LDA, LMNN, MODA, RCA
+
+    References
+    ----------
+    .. [1] M. Sugiyama, "Dimensionality Reduction of Multimodal Labeled Data by Local Fisher
+       Discriminant Analysis", Journal of Machine Learning Research 8, 2007, section 3.
+
+    Examples
+    --------
+    Two clusters of one class with another between them; LDA finds all means equal.
+
+    >>> import numpy as np
+    >>> from nearfar import LDA, LFDA, KNNClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1, 0], 50)
+    >>> X = rng.normal(size=(150, 2)) * [5, 1] + np.repeat([[0, -6], [0, 0], [0, 6]], 50, axis=0)
+    >>> for learner in (LDA(1), LFDA(1)):
+    ...     print(bool(KNNClassifier(learner).fit(X, y).leave_one_out_error() < 0.05))
+    False
+    True
+    """
+
+    learner_tags = LearnerTags(reads="supervision")
+    settings = ({"embedding": "plain"}, {"embedding": "orthonormalized"})
+    state = State({"eigenvalues_": floats("q")})
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "n_neighbors": [integer(1)],
+        "embedding": [one_of("weighted", "orthonormalized", "plain")],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_neighbors: int = 7,
+        embedding: Literal["weighted", "orthonormalized", "plain"] = "weighted",
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.embedding = embedding
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the map.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        LFDA
+            Itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        classes, codes = self._check_labels(y, len(rows))
+        statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
+        # Orthonormal, so that distances stay as they are; fewer rows than features give few.
+        B, image = total_range(statistics, standardize=False)
+        mean = statistics.mean
+        points = np.ascontiguousarray(rows, dtype=np.float64) - mean
+        if image is not statistics:
+            points = points @ B
+        within, between = local_scatters(points, codes, self.n_neighbors)
+        total = image.total_scatter() / len(rows)
+        _, T = mixed_whitener(within / len(rows), lambda: total, rank_tolerance(statistics))
+        rank = T.shape[1]
+        if self.n_components is not None and self.n_components > rank:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {rank} directions in which X "
+                "varies."
+            )
+        values, axes = descending_eigh(T.T @ between @ T / len(rows), self.n_components)
+        self.eigenvalues_ = np.maximum(values, 0.0)
+        if self.embedding == "orthonormalized" and rank < len(T):
+            # Collinear features: directions in which nothing varies must not count as length.
+            Q, _ = linalg.qr(total @ T, mode="economic")
+            T = Q @ (Q.T @ T)
+        components = canonical_rows(values, (B @ (T @ axes)).T)
+        self.components_ = self._embedded(components).astype(rows.dtype)
+        self.mean_ = mean.astype(rows.dtype)
+        self.classes_ = classes
+        return self
+
+    def _embedded(self, components: Matrix) -> Matrix:
+        if self.embedding == "plain":
+            return components
+        if self.embedding == "weighted":
+            return np.sqrt(self.eigenvalues_)[:, None] * components
+        # Of unit length first: the units of features must not decide what rounding takes away.
+        units = components / np.linalg.norm(components, axis=1, keepdims=True)
+        return fix_signs(linalg.qr(units.T, mode="economic")[0].T)
+
+
+def local_scatters(points: Matrix, codes: Indices, n_neighbors: int) -> tuple[Matrix, Matrix]:
+    """The local scatters S_w and S_b, class by class.
+
+    With G the scatter of a class by affinities and S its plain scatter, the pairs of one class give
+    S_w the part G/n_c and S_b the part (1/n - 1/n_c) G; all other pairs are all pairs, whose sum is
+    the total scatter, without those of a class, (n_c/n) S.
+
+    >>> import numpy as np
+    >>> local_scatters(np.array([[0.0], [1.0], [5.0]]), np.array([0, 0, 1]), 7)[1].round(3)
+    array([[13.605]])
+    """
+    n, p = points.shape
+    points = points - points.mean(axis=0)
+    within, between = np.zeros((p, p)), points.T @ points
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
+        own = points[rows] - points[rows].mean(axis=0)
+        size = len(own)
+        if size > 1:
+            local = _local_scatter(own, min(n_neighbors, size - 1))
+            within += local / size
+            between += (1 / n - 1 / size) * local - (size / n) * (own.T @ own)
+    return within, between
+
+
+def _local_scatter(points: Matrix, n_neighbors: int) -> Matrix:
+    """Half the sum over pairs of A_ij (x_i - x_j)(x_i - x_j)', that is X'(diag(A1) - A)X."""
+    n, p = points.shape
+    squares = np.einsum("ij,ij->i", points, points)
+    scales = kneighbors(points, n_neighbors=n_neighbors)[0][:, -1]
+    # Points that only have equal ones about them have no affinity to others.
+    most = _STEEP / np.sqrt(max(squares.max(), np.finfo(float).tiny))
+    steepness = 1 / np.maximum(scales, 1 / most)
+    sums, product = np.zeros(n), np.zeros((p, p))
+    for block in row_blocks(n, 24 * n, at_most=max(16, _BLOCK // n)):
+        # Of each pair one order is enough: A is symmetric.
+        here, beyond = slice(block.start, None), slice(block.stop, None)
+        A = squared_distances(points[block], points[here], squares[here])
+        A *= -steepness[block, None]
+        A *= steepness[here]
+        np.exp(A, out=A)
+        own, other = np.split(A, [block.stop - block.start], axis=1)
+        sums[block] += A.sum(axis=1)
+        sums[beyond] += other.sum(axis=0)
+        crossed = points[block].T @ (other @ points[beyond])
+        product += points[block].T @ (own @ points[block]) + crossed + crossed.T
+    return points.T @ (sums[:, None] * points) - product
