@@ -63,17 +63,20 @@ from .manifold.random_projection import RandomProjection as RandomProjection
 from .manifold.spectral_clustering import SpectralClustering as SpectralClustering
 from .manifold.variational_mvu import VariationalMVU as VariationalMVU
 from .neighbors.knn import KNNClassifier as KNNClassifier
+from .neighbors.knn_regressor import KNNRegressor as KNNRegressor
 from .neighbors.minimum_mahalanobis import (
     MinimumMahalanobisClassifier as MinimumMahalanobisClassifier,
 )
+from .neighbors.pair_classifier import PairClassifier as PairClassifier
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
 from .summaries.gaussians import Gaussians as Gaussians
 from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.sets import Sets as Sets
-from .summaries.supervision import Chunklets as Chunklets
-from .summaries.supervision import Pairs as Pairs
-from .summaries.supervision import Triplets as Triplets
+from .summaries.supervision.chunklets import Chunklets as Chunklets
+from .summaries.supervision.pairs import Pairs as Pairs
+from .summaries.supervision.quadruplets import Quadruplets as Quadruplets
+from .summaries.supervision.triplets import Triplets as Triplets
 
 __version__: str
