@@ -40,6 +40,7 @@ from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
+from .mahalanobis.nca import NCA as NCA
 from .mahalanobis.rca import RCA as RCA
 from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
 from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding
