@@ -45,6 +45,47 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     return classes, codes.astype(np.intp, copy=False).reshape(-1)
 
 
+def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
+    """Numbers to predict as floats.
+
+    Whole numbers, booleans and nullable columns are taken; text, dates and missing or infinite
+    values raise a ``ValueError``.
+
+    >>> encode_values([1, 2.5]).tolist()
+    [1.0, 2.5]
+    """
+    if hasattr(y, "isna") and bool(np.any(y.isna())):
+        raise ValueError(_missing(name, int(np.argmax(np.asarray(y.isna()).ravel())), "a number"))
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        warn(
+            f"A column-vector {name} was passed when a 1d array was expected; it is flattened.",
+            DataConversionWarning,
+        )
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"{name} should be a 1d array of numbers; got shape {values.shape}.")
+    if values.dtype.kind == "O":
+        bad = np.fromiter((is_na(value) for value in values), bool, values.size)
+        if bad.any():
+            raise ValueError(_missing(name, int(np.argmax(bad)), "a number"))
+    if values.dtype.kind == "c":
+        raise ValueError(f"{name} holds complex numbers; a value to predict must be real.")
+    try:
+        if values.dtype.kind in "mMUS":
+            raise ValueError(f"{str(values[0])!r} is none")
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must hold numbers to predict ({error}); for classes use a learner of labels."
+        ) from error
+    if not np.isfinite(numbers).all():
+        first = int(np.argmin(np.isfinite(numbers)))
+        what = "NaN" if np.isnan(numbers[first]) else "infinity"
+        raise ValueError(f"Input {name} contains {what} (row {first}); every row needs a number.")
+    return numbers
+
+
 def _plain_array(y: Any, name: str) -> NDArray[Any]:
     """A 1-d NumPy array without missing or continuous entries."""
     if y is None:
@@ -104,8 +145,8 @@ def is_na(label: Any) -> bool:
         return True
 
 
-def _missing(name: str, row: int) -> str:
-    return f"Input {name} contains NaN or a missing value (row {row}); every row needs a label."
+def _missing(name: str, row: int, what: str = "a label") -> str:
+    return f"Input {name} contains NaN or a missing value (row {row}); every row needs {what}."
 
 
 def label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:

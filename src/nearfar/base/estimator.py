@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Vector
 from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
-from nearfar.labels import encode_labels
+from nearfar.labels import encode_labels, encode_values
 from nearfar.parameters import Allowed, check_parameter
 from nearfar.state import Sizes, State, optional, whole
 
@@ -164,3 +164,20 @@ class Estimator(BaseEstimator):
                 f"({classes.tolist()[0]!r})."
             )
         return classes, codes
+
+    def _check_values(self, y: ArrayLike | None, n_samples: int) -> Vector:
+        """Numbers to predict, finite and not all the same."""
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(
+                f"{name} requires y to be passed, but the target y is None: it learns from numbers."
+            )
+        values = encode_values(y)
+        if len(values) != n_samples:
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: X has {n_samples} "
+                f"rows and y has {len(values)} values."
+            )
+        if values.min() == values.max():
+            raise ValueError(f"{name} needs numbers that differ; y has only one, {values[0]!r}.")
+        return values

@@ -57,8 +57,9 @@ class NCA(_SoftLearner):
     init : str or array of shape (n_components, n_features), default="auto"
         Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
         "lda" the directions in which class means differ, "within" all directions, whitened by the
-        within-class covariance, "random" random numbers. "auto" is "within" where there are three
-        times as many rows as features and "pca" where there are fewer.
+        within-class covariance, "random" random numbers; each of them scaled down where the mean
+        squared distance would be above 25, so that points have more than one soft neighbour. "auto"
+        is "within" where there are three times as many rows as features, "pca" where fewer.
     n_neighbors : int, None or "auto", default="auto"
         Points that may be chosen: only the k nearest under the map, lists of which are renewed as
         the map moves; None is all others. "auto" is None up to 10,000 rows and 100 beyond.
@@ -121,7 +122,7 @@ class NCA(_SoftLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
-    settings = ({"objective": "log"},)
+    settings = ({"l2": 1e-3}, {"l2": 1e-2})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "objective": [one_of("sum", "log")],
@@ -186,7 +187,7 @@ class NCA(_SoftLearner):
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
-        self._check_classes(codes, classes)
+        self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")
         self._learn(rows[order], codes[order], start_from)
         self.classes_ = classes
@@ -245,12 +246,6 @@ class NCA(_SoftLearner):
         variances = frame.statistics.total_variances()
         unit = float(variances[variances > 0].mean())
         return self.l2 * unit * (frame.white.T @ frame.white)
-
-    def _random_start(self, frame: Frame, number: int) -> Matrix:
-        seed = self.random_state
-        if isinstance(seed, int | np.integer):
-            seed = np.random.RandomState([int(seed), number])
-        return self._start(frame, "random", None, init="random", seed=seed)
 
 
 class _Lowered:

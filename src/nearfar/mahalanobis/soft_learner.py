@@ -21,8 +21,9 @@ from nearfar.summaries.whitening import whitened
 
 #: Rows up to which double precision costs little.
 FEW = 500
-# Multiples of a start that are tried: soft neighbours of a map too large are one point each.
-_MULTIPLES = (1.0, 0.5, 0.25)
+# Mean squared distance of points under a start, at most. In many dimensions a larger map has one
+# soft neighbour for each point, and the next local optimum is a poor one.
+_SOFT = 25.0
 
 
 class Frame(NamedTuple):
@@ -58,7 +59,7 @@ class _SoftLearner(LinearLearner):
         white, points = whitened(rows, statistics)
         return Frame(points, white, statistics)
 
-    def _check_classes(self, codes: Indices, classes: NDArray[Any]) -> None:
+    def _check_sizes(self, codes: Indices) -> None:
         if np.bincount(codes).max() < 2:
             raise ValueError(
                 f"{type(self).__name__} needs a class with at least two points; each class of y "
@@ -93,7 +94,17 @@ class _SoftLearner(LinearLearner):
             spread = Spread(spread.total)
         seed = self.random_state if seed is None else seed
         start = start_map(chosen, spread, size, auto=auto, random_state=seed)
-        return in_coordinates(start, frame.white, square=size is None)
+        L = in_coordinates(start, frame.white, square=size is None)
+        if not isinstance(chosen, str):
+            return L
+        distance = 2 * float(np.sum(L**2))  # the covariance of the points is the identity
+        return L * min(1.0, np.sqrt(_SOFT / distance))
+
+    def _random_start(self, frame: Frame, number: int) -> Matrix:
+        seed = self.random_state
+        if isinstance(seed, int | np.integer):
+            seed = np.random.RandomState([int(seed), number])
+        return self._start(frame, "random", None, init="random", seed=seed)
 
     @property
     def _n_rows(self) -> int | None:
@@ -124,11 +135,6 @@ class _SoftLearner(LinearLearner):
             return None
         scale = self._sign * n
         return lambda notes: report(notes | {"objective": scale * notes["objective"]})
-
-
-def best_multiple(objective: Callable[[Matrix], float], start: Matrix) -> Matrix:
-    """A start, or a fraction of it that has a lower objective."""
-    return min((factor * start for factor in _MULTIPLES), key=objective)
 
 
 def best_of(runs: list[Descent]) -> Descent:

@@ -24,6 +24,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks
 
 SoftObjective = Literal["sum", "log", "collapse", "regression"]
+Precision = Literal["single", "double"]
 
 # Entries of a block: as many as stay near the processor, but never so few rows that adding up what
 # they say of all columns takes longer than to find it.
@@ -132,7 +133,7 @@ class SoftNeighbors:
         y: NDArray[Any],
         objective: SoftObjective,
         *,
-        precision: Literal["single", "double"] = "single",
+        precision: Precision = "single",
         n_threads: int = 1,
     ) -> None:
         # About the mean, where expanded squares have the most digits.
@@ -164,11 +165,10 @@ class SoftNeighbors:
                 total += 2 * size / (size - 1) * (own.T @ own)
         return total
 
-    def of(self, X: Floats, y: NDArray[Any]) -> SoftNeighbors:
-        """The same of other points."""
-        return SoftNeighbors(
-            X, y, self.objective, precision=self.precision, n_threads=self.n_threads
-        )
+    def of(self, X: Floats, y: NDArray[Any], precision: Precision | None = None) -> SoftNeighbors:
+        """The same of other points, or in another precision."""
+        precision = precision or self.precision
+        return SoftNeighbors(X, y, self.objective, precision=precision, n_threads=self.n_threads)
 
     def value(self, L: Matrix) -> float:
         """The objective alone, over all neighbours."""
@@ -304,6 +304,7 @@ class _All:
             with np.errstate(divide="ignore", invalid="ignore"):
                 b = np.where(alone, 0.0, 1 / total_own)
                 logs = np.log(total_own) - own_nearest + nearest - np.log(total)
+            logs = np.minimum(logs, 0)  # rounding aside, it is
             value, a = float(logs[~alone].sum()), np.where(alone, 0.0, 1 / total)
         else:
             logs = np.log(total) - nearest
@@ -403,7 +404,7 @@ class _Listed:
             logs = np.log(total) - nearest
             return float(logs[~alone].sum()), np.where(alone[:, None], 0.0, -P)
         total_own = np.where(alone, 1.0, own.sum(axis=1, dtype=np.float64))
-        logs = np.log(total_own) - own_nearest + nearest - np.log(total)
+        logs = np.minimum(np.log(total_own) - own_nearest + nearest - np.log(total), 0)
         W = np.where(alone[:, None], 0.0, P - own / total_own[:, None])
         return float(logs[~alone].sum()), W
 
