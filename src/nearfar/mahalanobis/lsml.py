@@ -98,7 +98,6 @@ class LSML(_LogDetLearner):
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "quadruplets"))
     guide = Quadruplets
-    settings = ({"prior": "covariance"},)
     parameters: ClassVar = {
         "prior": PRIORS,
         "n_quadruplets": [none, integer(1)],

@@ -31,8 +31,10 @@ _FEWEST_BASES = 100
 # Roundings of the hinge before the linear program, and after it where that would be too large.
 _ROUNDED = (1.0, 0.1)
 _ROUNDED_FURTHER = (0.01, 0.001)
-# Relative decrease at which a rounded stage ends.
-_ROUGH = 1e-4
+# Relative decrease at which a rounded stage ends, and its iterations at most: it need only find
+# what may matter.
+_ROUGH = 1e-3
+_STAGE = 30
 # Triplets that a first linear program counts: those with a margin short of this.
 _NEAR_THE_HINGE = 0.3
 # Triplets times bases of the largest linear program: some seconds.
@@ -146,7 +148,7 @@ class SCML(GuidedLearner):
             "duality_gap_": optional(number()),
         }
     )
-    settings = ({"basis": "triplet_differences"}, {"beta": 1e-3})
+    settings = ({"beta": 1e-3},)
     parameters: ClassVar = {
         "basis": [one_of("lda", "triplet_differences"), array],
         "n_basis": [none, integer(1)],
@@ -331,11 +333,12 @@ class _Program:
         # A stage may be followed by finer ones, where the program is too large.
         while widths:
             width = widths.pop(0)
+            rough = width in _ROUNDED
             descend(
                 self.rounded(width),
                 found,
-                max_iter=max_iter,
-                tol=_ROUGH if width > _ROUNDED_FURTHER[0] else tol,
+                max_iter=min(max_iter, found.n_iter + _STAGE) if rough else max_iter,
+                tol=_ROUGH if rough else tol,
                 bounds=positive,
                 report=report,
             )

@@ -122,7 +122,6 @@ class SDML(GuidedLearner):
             "duality_gap_": optional(number()),
         }
     )
-    settings = ({"sparsity": 0.1}, {"prior": "covariance"})
     parameters: ClassVar = {
         "balance": [real(0, open_low=True), one_of("auto")],
         "sparsity": [real(0)],
