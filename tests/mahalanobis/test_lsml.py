@@ -45,9 +45,7 @@ def optimum(X, quadruplets, weights, prior):
     t, s = cp.Variable(n), cp.Variable(n)
     x, y = (
         np.einsum("ij,ik->ijk", V, V).reshape(n, -1) @ cp.vec(A, order="C")
-        for V in (
-            (X[quadruplets[:, k]] - X[quadruplets[:, k + 1]]) @ W.T for k in (0, 2)
-        )
+        for V in ((X[quadruplets[:, k]] - X[quadruplets[:, k + 1]]) @ W.T for k in (0, 2))
     )
     cone = cp.SOC(x + t, cp.vstack([2 * s, x - t]), axis=0)
     share = weights / weights.sum()

@@ -81,9 +81,7 @@ class _LogDetLearner(GuidedLearner):
 
         found = Descent(root)
         try:
-            descend(
-                objective, found, max_iter=self.max_iter, tol=self.tol, report=report_of(self)
-            )
+            descend(objective, found, max_iter=self.max_iter, tol=self.tol, report=report_of(self))
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             B = found.point @ inverse

@@ -193,9 +193,7 @@ class SCML(GuidedLearner):
         codes = None
         if not isinstance(guide, Triplets):
             codes = encode_labels(guide)[1]
-            guide = Triplets.from_neighbors(
-                points, codes, n_near=self.n_near, n_far=self.n_far
-            )
+            guide = Triplets.from_neighbors(points, codes, n_near=self.n_near, n_far=self.n_far)
         triplets = _usable(points, guide)
         basis = self._directions(points, codes, triplets, frame.unit)
         # In units of their own variance, whatever was given: w b bᵀ with w / size and b √size.

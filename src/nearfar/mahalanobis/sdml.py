@@ -177,9 +177,7 @@ class SDML(GuidedLearner):
         if self.sparsity == 0:
             T = whitener(S, 1e-12)
             self._keep_metric(T.T, deviations, frame, rows)
-            self.objective_ = self.dual_bound_ = float(
-                T.shape[1] - np.linalg.slogdet(T.T @ T)[1]
-            )
+            self.objective_ = self.dual_bound_ = float(T.shape[1] - np.linalg.slogdet(T.T @ T)[1])
             self.duality_gap_, self.n_iter_ = 0.0, 0
             self.history_: dict[str, list[float]] = Descent(T).history
             return
