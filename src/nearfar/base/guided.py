@@ -28,6 +28,8 @@ def scaled(rows: Floats) -> Scaled:
     >>> scaled(np.array([[0.0, 1e9], [2e-8, 1e9]])).points.round(3).tolist()
     [[-1.414, 0.0], [1.414, 0.0]]
     """
+    # In one memory order, so that a frame's columns give the same bits as rows.
+    rows = np.ascontiguousarray(rows)
     mean = rows.mean(axis=0, dtype=np.float64)
     points = rows.astype(np.float64) - mean
     # Squares overflow or vanish before the values do.

@@ -37,6 +37,8 @@ _ROUGH = 1e-3
 _STAGE = 30
 # Triplets that a first linear program counts: those with a margin short of this.
 _NEAR_THE_HINGE = 0.3
+# Triplets that the first linear program counts at least, and that are added at once.
+_FRESH = 500
 # Triplets times bases of the largest linear program: some seconds.
 _LARGEST = 4_000_000
 # From so many entries on an interior point method is faster than the simplex method.
@@ -345,18 +347,15 @@ class _Program:
             short = self.short_of(found.point)
             gains = self.prove(np.clip(short / width, 0, 1) / len(short))
             if width == _ROUNDED[-1]:
-                rows, columns = short > -_NEAR_THE_HINGE, self._promising(found.point, gains)
+                rows = (short > -_NEAR_THE_HINGE) | _largest(short, _FRESH)
+                columns = self._promising(found.point, gains)
                 if not self._by_programs(found, rows, columns, max_iter, tol, report):
                     widths = list(_ROUNDED_FURTHER)
 
     def _promising(self, weights: Vector, gains: Vector) -> Mask:
         """The directions of most weight, and those of most gain."""
         some = max(4 * self.basis.shape[1], 100)
-        columns = np.zeros(len(weights), bool)
-        columns[np.argsort(-weights)[:some]] = True
-        columns &= weights > 0
-        columns[np.argsort(-gains)[: some // 2]] = True
-        return columns
+        return (_largest(weights, some) & (weights > 0)) | _largest(gains, some // 2)
 
     def _by_programs(
         self,
@@ -391,14 +390,15 @@ class _Program:
             if report is not None:
                 report(notes)
             missed = ~columns & (gains > self.costs)
-            more = np.argsort(-gains / self.costs * missed)[: max(self.basis.shape[1], 50)]
+            missed &= _largest(np.where(missed, gains, 0.0), max(self.basis.shape[1], 50))
             fresh = (short > 0) & ~rows
+            fresh &= _largest(np.where(fresh, short, 0.0), _FRESH)
             if found.objective - self.bound <= tol * found.objective or not (
                 fresh.any() or missed.any()
             ):
                 found.converged = True
                 return True
-            columns[more[missed[more]]] = True
+            columns |= missed
             rows |= fresh
         return True
 
@@ -425,6 +425,13 @@ class _Program:
         weights[c] = np.maximum(-answer.ineqlin.marginals, 0.0)
         multipliers[r] = np.clip(answer.x, 0, 1) / n
         return weights, multipliers
+
+
+def _largest(values: Vector, count: int) -> Mask:
+    """Where the so many largest values are."""
+    found = np.zeros(len(values), bool)
+    found[np.argsort(-values, kind="stable")[:count]] = True
+    return found
 
 
 def _distinct(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:
