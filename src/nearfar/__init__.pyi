@@ -38,10 +38,15 @@ from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.itml import ITML as ITML
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
+from .mahalanobis.kernel_mmc import KernelMMC as KernelMMC
+from .mahalanobis.kernel_pola import KernelPOLA as KernelPOLA
 from .mahalanobis.lmnn import LMNN as LMNN
+from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
 from .mahalanobis.lsml import LSML as LSML
+from .mahalanobis.mmc import MMC as MMC
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
+from .mahalanobis.pola import POLA as POLA
 from .mahalanobis.rca import RCA as RCA
 from .mahalanobis.scml import SCML as SCML
 from .mahalanobis.sdml import SDML as SDML
@@ -62,9 +67,11 @@ from .manifold.random_projection import RandomProjection as RandomProjection
 from .manifold.spectral_clustering import SpectralClustering as SpectralClustering
 from .manifold.variational_mvu import VariationalMVU as VariationalMVU
 from .neighbors.knn import KNNClassifier as KNNClassifier
+from .neighbors.knn_regressor import KNNRegressor as KNNRegressor
 from .neighbors.minimum_mahalanobis import (
     MinimumMahalanobisClassifier as MinimumMahalanobisClassifier,
 )
+from .neighbors.pair_classifier import PairClassifier as PairClassifier
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
