@@ -21,9 +21,8 @@ from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.descent import Descent, Objective, descend
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.state import State, floats, number, optional
-from nearfar.summaries.pair_differences import PairDifferences
+from nearfar.summaries.pair_differences import PairDifferences, differ
 from nearfar.summaries.supervision import Triplets
-from nearfar.summaries.usable_pairs import has_length
 
 # Bases for each feature, and at least.
 _BASES_A_FEATURE = 20
@@ -258,7 +257,7 @@ def _usable(points: Matrix, guide: Triplets) -> Indices:
             "SCML needs triplets: there are none at all; from labels, some class must have at "
             "least two rows."
         )
-    far = has_length(points, triplets[:, [0, 2]])
+    far = differ(points, triplets[:, [0, 2]])
     if not far.any():
         raise ValueError("SCML: in every triplet the far point equals the anchor.")
     if not far.all():
@@ -297,8 +296,8 @@ class _Program:
 
     def gains(self, multipliers: Vector) -> Vector:
         """By how much a weight on each direction would lower the hinges, to first order."""
-        pulled = np.bincount(self.near_of, multipliers, self.near.n_pairs)
-        pushed = np.bincount(self.far_of, multipliers, self.far.n_pairs)
+        pulled: Vector = np.bincount(self.near_of, multipliers, self.near.n_pairs).astype(float)
+        pushed: Vector = np.bincount(self.far_of, multipliers, self.far.n_pairs).astype(float)
         G = self.far.scatter(pushed) - self.near.scatter(pulled)
         return np.einsum("ij,ij->i", self.basis @ G, self.basis)
 
