@@ -224,20 +224,24 @@ def test_bad_supervision():
     X = np.random.RandomState(0).normal(size=(6, 2))
     X[1] = X[0]
     X[3] = X[2]
-    with pytest.raises(ValueError, match="ITML needs pairs: supervision has no pair at all"):
+    with pytest.raises(ValueError, match="ITML learns from pairs; supervision has no pair at all"):
         ITML().fit(X, supervision=Pairs([], [], n_samples=6))
-    with pytest.raises(ValueError, match="every similar pair in supervision .2. has zero length"):
+    with pytest.raises(
+        ValueError, match="Every similar pair of supervision has zero length .2 pairs"
+    ):
         ITML().fit(X, supervision=Pairs([[0, 1], [2, 3]], [[0, 4]], n_samples=6))
     with pytest.raises(ValueError, match="made for 7 samples but X has 6"):
         ITML().fit(X, supervision=Pairs([[0, 1]], [], n_samples=7))
     with pytest.raises(ValueError, match="supervision must be Pairs; got ndarray"):
         ITML().fit(X, supervision=np.zeros((3, 2)))
-    with pytest.warns(UserWarning, match="1 dissimilar pair.s. of 2 have zero length") as caught:
+    with pytest.warns(UserWarning, match="1 of 2 dissimilar pairs have zero length") as caught:
         itml = ITML().fit(X, supervision=Pairs([[0, 4]], [[2, 3], [0, 5]], n_samples=6))
     assert len(caught) == 1
     without = ITML().fit(X, supervision=Pairs([[0, 4]], [[0, 5]], n_samples=6))
     np.testing.assert_array_equal(itml.components_, without.components_)
-    with pytest.raises(ValueError, match="every pair in supervision has zero length"):
+    with pytest.raises(
+        ValueError, match="Every pair of supervision is dissimilar and has zero length"
+    ):
         ITML().fit(X, supervision=Pairs([], [[2, 3]], n_samples=6))
 
 

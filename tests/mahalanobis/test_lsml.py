@@ -95,7 +95,7 @@ def test_the_gradient_is_that_of_the_loss():
 
 
 def test_slopes_anywhere_give_a_bound():
-    X, quadruplets, weights = problem(4)
+    X, quadruplets, _ = problem(4)
     lsml = LSML(tol=1e-12).fit(X, supervision=quadruplets)
     best = lsml.objective_
     lsml._weights = None

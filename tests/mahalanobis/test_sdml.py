@@ -157,14 +157,16 @@ def test_free_of_units(factor):
 def test_bad_supervision():
     X = np.random.RandomState(0).normal(size=(6, 2))
     X[1] = X[0]
-    with pytest.raises(ValueError, match="SDML needs pairs: supervision has no pair at all"):
+    with pytest.raises(ValueError, match="SDML learns from pairs; supervision has no pair at all"):
         SDML().fit(X, supervision=Pairs([], [], n_samples=6))
-    with pytest.raises(ValueError, match="every similar pair in supervision .1. has zero length"):
+    with pytest.raises(
+        ValueError, match="Every similar pair of supervision has zero length .1 pairs"
+    ):
         SDML().fit(X, supervision=Pairs([[0, 1]], [[2, 3]], n_samples=6))
     with pytest.raises(ValueError, match="made for 7 samples but X has 6"):
         SDML().fit(X, supervision=Pairs([[0, 1]], [], n_samples=7))
     with pytest.raises(ValueError, match="supervision must be Pairs; got list"):
         SDML().fit(X, supervision=[[0, 1]])
-    with pytest.warns(UserWarning, match="1 dissimilar pair.s. of 2 have zero length") as caught:
+    with pytest.warns(UserWarning, match="1 of 2 dissimilar pairs have zero length") as caught:
         SDML().fit(X, supervision=Pairs([[2, 3]], [[0, 1], [0, 4]], n_samples=6))
     assert len(caught) == 1

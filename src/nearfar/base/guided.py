@@ -12,6 +12,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, integer, none, random_state
+from nearfar.summaries.pair_differences import differ
 from nearfar.summaries.supervision import Pairs, Supervision
 
 #: What the parameters of learners of pairs may be, by which pairs are drawn from labels.
@@ -139,8 +140,10 @@ class PairLearner(GuidedLearner):
             random_state=self.random_state,
         )
 
-    def _usable(self, points: Floats, pairs: Pairs) -> tuple[Indices, Indices]:
-        """Pairs to learn from: similar ones, and those dissimilar ones that differ at all."""
+    def _usable(
+        self, points: Floats, pairs: Pairs, rounding: float = 0.0
+    ) -> tuple[Indices, Indices]:
+        """Pairs to learn from: similar ones, and those dissimilar ones that `differ` at all."""
         name, alike, unlike = type(self).__name__, pairs.similar, pairs.dissimilar
         if not len(alike) + len(unlike):
             raise ValueError(f"{name} learns from pairs; supervision has no pair at all.")
@@ -154,12 +157,12 @@ class PairLearner(GuidedLearner):
                     f"({len(alike)} similar, {len(unlike)} dissimilar). Labels give some where "
                     f"there is {other}."
                 )
-        if len(alike) and self.needs_both and not _differ(points, alike).any():
+        if len(alike) and not differ(points, alike, rounding).any():
             raise ValueError(
                 f"Every similar pair of supervision has zero length ({len(alike)} pairs of equal "
                 f"points): {name} cannot tell in which directions alike points differ."
             )
-        apart = _differ(points, unlike)
+        apart = differ(points, unlike, rounding)
         if not apart.all():
             if not apart.any() and not len(alike):
                 raise ValueError(
@@ -176,8 +179,3 @@ class PairLearner(GuidedLearner):
                 f"no metric can part equal points, and {name} leaves them out."
             )
         return alike, unlike[apart]
-
-
-def _differ(points: Floats, pairs: Indices) -> Any:
-    """Which pairs are of points that are not equal."""
-    return (points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,19 +12,19 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Mask, Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.log_det_learner import _LogDetLearner
+from nearfar.base.guided import PAIR_PARAMETERS, PairLearner
+from nearfar.mahalanobis.log_det_learner import ROUNDING, _LogDetLearner
 from nearfar.mahalanobis.priors import PRIORS
-from nearfar.parameters import array, integer, none, random_state, real
+from nearfar.parameters import array, integer, none, real
 from nearfar.state import State, floats
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
-from nearfar.summaries.usable_pairs import usable_pairs
 
 # Rows between whose pairs the default bounds are percentiles.
 _ROWS_FOR_BOUNDS = 1_000
 
 
-class ITML(_LogDetLearner):
+class ITML(_LogDetLearner, PairLearner):
     r"""Information-theoretic metric learning: similar pairs near, dissimilar far, close to a prior.
 
     With :math:`d^2 = (x_i - x_j)^T M (x_i - x_j)` and the LogDet divergence
@@ -127,18 +127,16 @@ class ITML(_LogDetLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
-    guide = Pairs
+    needs_both = False
     state = State({"bounds_": floats(2, above=0)})
     settings = ({"gamma": 0.01}, {"prior": "covariance"})
     parameters: ClassVar = {
         "gamma": [real(0, open_low=True)],
         "bounds": [none, array],
         "prior": PRIORS,
-        "n_similar": [none, integer(0)],
-        "n_dissimilar": [none, integer(0)],
+        **PAIR_PARAMETERS,
         "max_iter": [integer(1)],
         "tol": [real(0)],
-        "random_state": [random_state],
         "verbose": [integer(0)],
     }
 
@@ -165,22 +163,14 @@ class ITML(_LogDetLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _drawn(self, y: Any) -> Pairs:
-        return Pairs.from_labels(
-            y,
-            n_similar=self.n_similar,
-            n_dissimilar=self.n_dissimilar,
-            random_state=self.random_state,
-        )
-
     def _loss(self, points: Matrix, guide: Pairs) -> _Slack:
-        similar, dissimilar = usable_pairs("ITML", points, guide)
+        similar, dissimilar = self._usable(points, guide, ROUNDING)
         self.bounds_ = self._bounds(points)
         alike = np.arange(len(similar) + len(dissimilar)) < len(similar)
         return _Slack(
             PairDifferences(points, np.vstack([similar, dissimilar])),
             alike,
-            np.where(alike, *self.bounds_),
+            np.where(alike, self.bounds_[0], self.bounds_[1]),
             float(self.gamma),
         )
 

@@ -19,8 +19,10 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
+#: Share of the longest point by which equal ones may differ in the coordinates of a prior.
+ROUNDING = 1e-13
 # Differences of objectives that say nothing: terms of the divergence are near 1.
-_ROUNDING = 1e-12
+_NO_GAP = 1e-12
 
 
 class Loss(Protocol):
@@ -85,10 +87,7 @@ class _LogDetLearner(GuidedLearner):
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             B = found.point @ inverse
-            if axes is None:
-                L = B @ W
-            else:
-                L = W + axes.T @ ((B - np.eye(len(B))) @ (axes @ W))
+            L = B @ W if axes is None else W + axes.T @ ((B - np.eye(len(B))) @ (axes @ W))
             self._keep(L, frame, rows.dtype)
             self.history_, self.n_iter_ = found.history, found.n_iter
             self.objective_ = float(found.objective)
@@ -100,7 +99,7 @@ class _LogDetLearner(GuidedLearner):
 
 def relative_gap(objective: float, bound: float) -> float:
     """``1 - bound / objective`` of what is never negative; 0 where both are, but for rounding."""
-    return max(0.0, 1 - bound / objective) if objective - bound > _ROUNDING else 0.0
+    return max(0.0, 1 - bound / objective) if objective - bound > _NO_GAP else 0.0
 
 
 def _roots(S: Matrix) -> tuple[Matrix, Matrix]:

@@ -9,13 +9,12 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.log_det_learner import _LogDetLearner
+from nearfar.mahalanobis.log_det_learner import ROUNDING, _LogDetLearner
 from nearfar.mahalanobis.priors import PRIORS
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, random_state, real
-from nearfar.summaries.pair_differences import PairDifferences
+from nearfar.summaries.pair_differences import PairDifferences, differ
 from nearfar.summaries.supervision import Quadruplets
-from nearfar.summaries.usable_pairs import has_length
 
 
 class LSML(_LogDetLearner):
@@ -30,8 +29,8 @@ class LSML(_LogDetLearner):
 
     This is convex: :math:`(\sqrt x - \sqrt y)_+^2` is the least of
     :math:`x + t - 2\sqrt{x t}` over t from 0 to y. It is of first degree in (x, y) too, so that its
-    slopes at any M give a proven bound, :math:`\log\det(I + \sum s v v^T)` in coordinates v in which
-    the prior is the identity. Solved by L-BFGS over a factor of M in such coordinates.
+    slopes at any M give a proven bound, :math:`\log\det(I + \sum s v v^T)` in coordinates v in
+    which the prior is the identity. Solved by L-BFGS over a factor of M in such coordinates.
 
     Use it when all that is known is which pairs are nearer than which, as people say more easily
     than how near. Comparisons that contradict each other leave residuals.
@@ -84,8 +83,8 @@ class LSML(_LogDetLearner):
 
     References
     ----------
-    .. [1] E. Y. Liu, Z. Guo, X. Zhang, V. Jojic, W. Wang, "Metric Learning from Relative Comparisons
-       by Minimizing Squared Residual", ICDM 2012, section 3.
+    .. [1] E. Y. Liu, Z. Guo, X. Zhang, V. Jojic, W. Wang, "Metric Learning from Relative
+       Comparisons by Minimizing Squared Residual", ICDM 2012, section 3.
 
     Examples
     --------
@@ -98,7 +97,6 @@ class LSML(_LogDetLearner):
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "quadruplets"))
     guide = Quadruplets
-    settings = ({"prior": "covariance"},)
     parameters: ClassVar = {
         "prior": PRIORS,
         "n_quadruplets": [none, integer(1)],
@@ -169,7 +167,7 @@ class LSML(_LogDetLearner):
         if not len(quadruplets):
             raise ValueError("LSML needs quadruplets: supervision has none at all.")
         weights = _checked(self._weights, len(quadruplets))
-        far = has_length(points, quadruplets[:, 2:])
+        far = differ(points, quadruplets[:, 2:], ROUNDING)
         if not far.all():
             warn(
                 f"LSML: in {(~far).sum()} quadruplet(s) of {len(far)} the last two points are "
@@ -177,7 +175,7 @@ class LSML(_LogDetLearner):
             )
             quadruplets, weights = quadruplets[far], weights[far]
         counted = weights > 0
-        if not has_length(points, quadruplets[counted][:, :2]).any():
+        if not differ(points, quadruplets[counted][:, :2], ROUNDING).any():
             raise ValueError(
                 "LSML: in every quadruplet that counts in supervision one of the two pairs has "
                 "zero length, which says nothing of a distance."

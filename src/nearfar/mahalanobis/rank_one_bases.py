@@ -12,7 +12,7 @@ from nearfar.solvers.eigen import fix_signs, whitener
 # Nearest points of each class around a centre that make a local discriminant.
 _NEARBY = (10, 20)
 # Share of the total covariance that is mixed into so few.
-_MIXED = 0.1
+_MIXED = 0.03
 # Directions that vary less than this, as a share of the most, are none.
 _RANK = 1e-12
 
@@ -23,7 +23,7 @@ def local_discriminants(
     """Fisher's directions of the nearest points of each class around the centres of k-means.
 
     Around each centre the nearest 10, and the nearest 20, points of each class give as many
-    directions as there are classes but one; their covariance within classes is mixed with a tenth
+    directions as there are classes but one; their covariance within classes is mixed with 3 %
     of the total covariance, so that few points do not whiten noise. At most ``n_basis`` of them,
     with unit variance over all points.
     """

@@ -21,9 +21,8 @@ from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.descent import Descent, Objective, descend
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.state import State, floats, number, optional
-from nearfar.summaries.pair_differences import PairDifferences
+from nearfar.summaries.pair_differences import PairDifferences, differ
 from nearfar.summaries.supervision import Triplets
-from nearfar.summaries.usable_pairs import has_length
 
 # Bases for each feature, and at least.
 _BASES_A_FEATURE = 20
@@ -31,10 +30,14 @@ _FEWEST_BASES = 100
 # Roundings of the hinge before the linear program, and after it where that would be too large.
 _ROUNDED = (1.0, 0.1)
 _ROUNDED_FURTHER = (0.01, 0.001)
-# Relative decrease at which a rounded stage ends.
-_ROUGH = 1e-4
+# Relative decrease at which a rounded stage ends, and its iterations at most: it need only find
+# what may matter.
+_ROUGH = 1e-3
+_STAGE = 30
 # Triplets that a first linear program counts: those with a margin short of this.
 _NEAR_THE_HINGE = 0.3
+# Triplets that the first linear program counts at least, and that are added at once.
+_FRESH = 500
 # Triplets times bases of the largest linear program: some seconds.
 _LARGEST = 4_000_000
 # From so many entries on an interior point method is faster than the simplex method.
@@ -146,7 +149,7 @@ class SCML(GuidedLearner):
             "duality_gap_": optional(number()),
         }
     )
-    settings = ({"basis": "triplet_differences"}, {"beta": 1e-3})
+    settings = ({"beta": 1e-3},)
     parameters: ClassVar = {
         "basis": [one_of("lda", "triplet_differences"), array],
         "n_basis": [none, integer(1)],
@@ -254,7 +257,7 @@ def _usable(points: Matrix, guide: Triplets) -> Indices:
             "SCML needs triplets: there are none at all; from labels, some class must have at "
             "least two rows."
         )
-    far = has_length(points, triplets[:, [0, 2]])
+    far = differ(points, triplets[:, [0, 2]])
     if not far.any():
         raise ValueError("SCML: in every triplet the far point equals the anchor.")
     if not far.all():
@@ -293,8 +296,8 @@ class _Program:
 
     def gains(self, multipliers: Vector) -> Vector:
         """By how much a weight on each direction would lower the hinges, to first order."""
-        pulled = np.bincount(self.near_of, multipliers, self.near.n_pairs)
-        pushed = np.bincount(self.far_of, multipliers, self.far.n_pairs)
+        pulled: Vector = np.bincount(self.near_of, multipliers, self.near.n_pairs).astype(float)
+        pushed: Vector = np.bincount(self.far_of, multipliers, self.far.n_pairs).astype(float)
         G = self.far.scatter(pushed) - self.near.scatter(pulled)
         return np.einsum("ij,ij->i", self.basis @ G, self.basis)
 
@@ -329,11 +332,12 @@ class _Program:
         # A stage may be followed by finer ones, where the program is too large.
         while widths:
             width = widths.pop(0)
+            rough = width in _ROUNDED
             descend(
                 self.rounded(width),
                 found,
-                max_iter=max_iter,
-                tol=_ROUGH if width > _ROUNDED_FURTHER[0] else tol,
+                max_iter=min(max_iter, found.n_iter + _STAGE) if rough else max_iter,
+                tol=_ROUGH if rough else tol,
                 bounds=positive,
                 report=report,
             )
@@ -342,18 +346,15 @@ class _Program:
             short = self.short_of(found.point)
             gains = self.prove(np.clip(short / width, 0, 1) / len(short))
             if width == _ROUNDED[-1]:
-                rows, columns = short > -_NEAR_THE_HINGE, self._promising(found.point, gains)
+                rows = (short > -_NEAR_THE_HINGE) | _largest(short, _FRESH)
+                columns = self._promising(found.point, gains)
                 if not self._by_programs(found, rows, columns, max_iter, tol, report):
                     widths = list(_ROUNDED_FURTHER)
 
     def _promising(self, weights: Vector, gains: Vector) -> Mask:
         """The directions of most weight, and those of most gain."""
         some = max(4 * self.basis.shape[1], 100)
-        columns = np.zeros(len(weights), bool)
-        columns[np.argsort(-weights)[:some]] = True
-        columns &= weights > 0
-        columns[np.argsort(-gains)[: some // 2]] = True
-        return columns
+        return (_largest(weights, some) & (weights > 0)) | _largest(gains, some // 2)
 
     def _by_programs(
         self,
@@ -388,14 +389,15 @@ class _Program:
             if report is not None:
                 report(notes)
             missed = ~columns & (gains > self.costs)
-            more = np.argsort(-gains / self.costs * missed)[: max(self.basis.shape[1], 50)]
+            missed &= _largest(np.where(missed, gains, 0.0), max(self.basis.shape[1], 50))
             fresh = (short > 0) & ~rows
+            fresh &= _largest(np.where(fresh, short, 0.0), _FRESH)
             if found.objective - self.bound <= tol * found.objective or not (
                 fresh.any() or missed.any()
             ):
                 found.converged = True
                 return True
-            columns[more[missed[more]]] = True
+            columns |= missed
             rows |= fresh
         return True
 
@@ -422,6 +424,13 @@ class _Program:
         weights[c] = np.maximum(-answer.ineqlin.marginals, 0.0)
         multipliers[r] = np.clip(answer.x, 0, 1) / n
         return weights, multipliers
+
+
+def _largest(values: Vector, count: int) -> Mask:
+    """Where the so many largest values are."""
+    found = np.zeros(len(values), bool)
+    found[np.argsort(-values, kind="stable")[:count]] = True
+    return found
 
 
 def _distinct(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:

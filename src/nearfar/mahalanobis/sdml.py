@@ -10,17 +10,16 @@ from scipy import linalg, optimize
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.guided import GuidedLearner, Scaled, scaled
+from nearfar.base.guided import PAIR_PARAMETERS, PairLearner, Scaled, scaled
 from nearfar.base.progress import Report, report_of
 from nearfar.mahalanobis.priors import PRIORS, prior_factor
 from nearfar.notices import warn_of_limit
-from nearfar.parameters import integer, none, one_of, random_state, real
+from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import least_eigenvalue, whitener
 from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
-from nearfar.summaries.usable_pairs import usable_pairs
 
 # The balance of "auto", and the share of the largest that it takes where that is less.
 _BALANCE = 0.5
@@ -29,7 +28,7 @@ _SHARE_OF_LARGEST = 0.9
 _INSIDE = 1e-3
 
 
-class SDML(GuidedLearner):
+class SDML(PairLearner):
     r"""Sparse distance metric learning: near a prior, few pairs of features that play together.
 
     On standardised features, with K the mean of :math:`s\,d d^T` over the differences d of pairs, s
@@ -113,7 +112,7 @@ class SDML(GuidedLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
-    guide = Pairs
+    needs_both = False
     state = State(
         {
             "balance_": number(0, open_low=True),
@@ -122,16 +121,13 @@ class SDML(GuidedLearner):
             "duality_gap_": optional(number()),
         }
     )
-    settings = ({"sparsity": 0.1}, {"prior": "covariance"})
     parameters: ClassVar = {
         "balance": [real(0, open_low=True), one_of("auto")],
         "sparsity": [real(0)],
         "prior": PRIORS,
-        "n_similar": [none, integer(0)],
-        "n_dissimilar": [none, integer(0)],
+        **PAIR_PARAMETERS,
         "max_iter": [integer(1)],
         "tol": [real(0)],
-        "random_state": [random_state],
         "verbose": [integer(0)],
     }
 
@@ -158,20 +154,12 @@ class SDML(GuidedLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _drawn(self, y: Any) -> Pairs:
-        return Pairs.from_labels(
-            y,
-            n_similar=self.n_similar,
-            n_dissimilar=self.n_dissimilar,
-            random_state=self.random_state,
-        )
-
     def _learn(self, rows: Floats, guide: Pairs) -> None:
         frame = scaled(rows)
         deviations = frame.points.std(axis=0)
         varies = deviations > 0
         points = frame.points[:, varies] / deviations[varies]
-        K = _signed_mean(points, *usable_pairs("SDML", points, guide))
+        K = _signed_mean(points, *self._usable(points, guide))
         inverse = self._inverse_prior(points, frame.unit * deviations[varies], varies)
         self.balance_ = self._balance(inverse, K)
         S = inverse + self.balance_ * K

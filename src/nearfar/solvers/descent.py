@@ -158,6 +158,8 @@ def descend(
             "gtol": 0.0,
         },
     )
+    if not found.n_iter:  # the start is as low as it gets: one look was needed to know that
+        note(optimize.OptimizeResult(x=here[0], fun=here[1]))
     # Where no step leads down any more, it has arrived as far as rounding lets it.
     if found.n_iter < max_iter:
         found.converged = True

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
 # Bytes of differences that are kept as they are; more pairs are summed by row.
 _KEPT = 64_000_000
@@ -91,3 +91,16 @@ class PairDifferences:
             return np.asarray((Z * weights[:, None]).T @ self._differences)
         assert self._sides is not None
         return np.asarray((self._sides.T @ (Z * weights[:, None])).T @ self.points)
+
+
+def differ(points: Floats, pairs: Indices, rounding: float = 0.0) -> Mask:
+    """Which pairs are of two points that are not equal.
+
+    Centred points that were computed may differ by ``rounding``, as a share of the longest, and be
+    equal.
+    """
+    if rounding == 0:
+        return np.asarray((points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1))
+    apart = points[pairs[:, 0]] - points[pairs[:, 1]]
+    longest = np.einsum("ij,ij->i", points, points).max(initial=0.0)
+    return np.asarray(np.einsum("ij,ij->i", apart, apart) > rounding**2 * longest)
