@@ -1,6 +1,7 @@
 """The guide and the reference name every estimator, and are made of the registry."""
 
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -57,3 +58,21 @@ def test_pages_say_that_there_is_no_learner_of_tensors_as_long_as_that_is_so():
     guide = (DOCS / "guide" / "index.rst").read_text("utf-8")
     for page in (front, guide):
         assert ("yet" in page and "tensors" in page) == (not all_estimators(input="tensors"))
+
+
+@pytest.mark.parametrize("package", ["nearfar", "metric_learn"])
+def test_the_script_of_the_page_on_moving_runs(package):
+    pytest.importorskip(package)
+    script = DOCS / "guide" / "moving_from_metric_learn.py"
+    words = [sys.executable, script] + ["--metric-learn"] * (package == "metric_learn")
+    run = subprocess.run(words, capture_output=True, text=True, check=True)
+    errors = dict(re.findall(r"^(\w+): ([\d.]+)% errors$", run.stdout, re.M))
+    assert errors.keys() == {"NCA", "LFDA"} and all(float(e) < 10 for e in errors.values())
+
+
+def test_the_page_on_moving_names_every_class_of_metric_learn():
+    page = (DOCS / "guide" / "from-metric-learn.rst").read_text("utf-8")
+    old = "Constraints Covariance ITML LFDA LMNN LSML MLKR MMC NCA RCA SCML SDML".split()
+    assert not [name for name in old if f"``{name}``" not in page]
+    public = set(all_estimators()) | {"Pairs", "Triplets", "Quadruplets", "Chunklets"}
+    assert names_in(page) - {"PairKFold"} <= public
