@@ -7,9 +7,10 @@ An estimator derives from one of
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
-  ``_drawn`` and ``_learn``;
+  ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
-  ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel;
+  ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel, and
+  :class:`KernelizedLearner` fits a linear learner there;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
 * :class:`NearestObjects`: anything else that asks them; write ``_nearest``;
 * :class:`Estimator`: anything else; write ``fit`` and what it is for.
@@ -20,8 +21,9 @@ tensors, or flat rows with their shape.
 
 from nearfar.base.embedding import Embedding
 from nearfar.base.estimator import Estimator
-from nearfar.base.guided import GuidedLearner
+from nearfar.base.guided import GuidedLearner, PairLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
+from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
 from nearfar.base.progress import report_of
@@ -36,12 +38,14 @@ __all__ = [
     "Estimator",
     "GuidedLearner",
     "KernelCoordinates",
+    "KernelizedLearner",
     "LandmarkCoordinates",
     "Learner",
     "LearnerTags",
     "LinearLearner",
     "NearestObjects",
     "NeighborVoter",
+    "PairLearner",
     "StatisticsLearner",
     "TensorInput",
     "ThroughLearner",
