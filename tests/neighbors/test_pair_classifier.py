@@ -174,8 +174,8 @@ GUIDED = [
 @pytest.mark.parametrize("name", GUIDED)
 @pytest.mark.filterwarnings("ignore")
 def test_every_learner_of_pairs_or_what_they_give_is_taken(name, tmp_path):
-    same = PairClassifier(quick(name)).fit(PAIRS[::2], SIGN[::2])
-    assert same.score(PAIRS[1::2], SIGN[1::2]) > 0.7
+    same = PairClassifier(quick(name)).fit(PAIRS[::3], SIGN[::3])
+    assert same.score(PAIRS[1::3], SIGN[1::3]) > 0.65
     learned = pair_scores(same.estimator_, PAIRS, SIGN)["roc_auc"]
     assert learned == pytest.approx(same.score(PAIRS, SIGN))
     save(same, tmp_path / "m.nf")
