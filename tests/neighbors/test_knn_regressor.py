@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from nearfar import LDA, PCA, RCA, Chunklets, KNNRegressor, all_estimators, load, save
+from nearfar import LDA, MLKR, PCA, RCA, Chunklets, KNNRegressor, all_estimators, load, save
 from nearfar.base import LearnerTags, LinearLearner
 
 X, Y = load_diabetes(return_X_y=True)
@@ -116,3 +116,13 @@ def test_other_bad_input_raises():
         KNNRegressor(LDA()).fit(X, Y + 0.5)
     with pytest.raises(ValueError, match="must be from 1 to the 200 training points"):
         KNNRegressor().fit(X, Y).kneighbors(X, 201)
+
+
+def test_after_mlkr_it_sees_the_direction_that_matters():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(240, 6)) * [1, 4, 4, 4, 4, 4]
+    values = np.sin(2 * rows[:, 0])
+    train, test = slice(0, 160), slice(160, None)
+    plain = KNNRegressor().fit(rows[train], values[train]).score(rows[test], values[test])
+    learned = KNNRegressor(MLKR(n_components=1)).fit(rows[train], values[train])
+    assert learned.score(rows[test], values[test]) > 0.9 > 0.5 > plain

@@ -43,7 +43,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
 
     See Also
     --------
-    KNNClassifier
+    KNNClassifier, MLKR
 
     References
     ----------
