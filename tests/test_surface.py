@@ -38,6 +38,7 @@ OTHERWISE = {
         "MultiMetricLMNN": "points that vote",
         "SetKNeighborsClassifier": "sets that vote",
     },
+    "n_principal": {"LDA": "for some of the solvers"},
     "priors": {"ODA": "weights of pairs"},
     "push_weight": {"EnergyClassifier": "of the hinges, and may be that of the learner"},
     "rule": {"MultiMetricLMNN": "two ways to predict"},

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 from scipy.spatial.distance import pdist
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 
 from nearfar import LDA, RCA, Chunklets, Pairs
 
@@ -382,6 +382,118 @@ def test_inputs_are_not_modified():
     RCA().fit(X, supervision=groups).transform(X)
     np.testing.assert_array_equal(X, given[0])
     np.testing.assert_array_equal(groups, given[1])
+
+
+# ---------------------------------------------------------------------- what it reports
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("units", [(1, 1, 1, 1), (1, 3, 10, 30)])
+def test_information_is_the_optimum_of_its_program(seed, units):
+    cvxpy = pytest.importorskip("cvxpy")
+    X, groups = known_groups(seed=seed)
+    X = X * units
+    C, _ = chunklet_covariance(X, groups)
+    # In units in which C has a unit diagonal: the solver's tolerance is no relative one.
+    scale = np.sqrt(np.diag(C))
+    B = cvxpy.Variable((4, 4), PSD=True)
+    bound = cvxpy.trace(B @ (C / np.outer(scale, scale))) <= 4
+    program = cvxpy.Problem(cvxpy.Maximize(cvxpy.log_det(B)), [bound])
+    program.solve(solver=cvxpy.CLARABEL)
+    assert program.status == "optimal"
+    rca = RCA().fit(X, supervision=groups)
+    wanted = program.value / 2 - np.log(scale).sum()
+    np.testing.assert_allclose(rca.information_, wanted, atol=1e-5)
+    np.testing.assert_allclose(rca.information_, -np.linalg.slogdet(C)[1] / 2, atol=1e-9)
+
+
+def test_information_of_units_far_apart_keeps_its_digits():
+    X, y = load_wine(return_X_y=True)
+    units = np.logspace(-6, 6, 13)
+    found = RCA().fit(X * units, y).information_ + np.log(units).sum()
+    np.testing.assert_allclose(found, RCA().fit(X, y).information_, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"n_components": 2},
+        {"n_principal": 3},
+        {"n_principal": 3, "n_components": 2},
+        {"shrinkage": 0.2},
+        {"shrinkage": 0.2, "n_principal": 3},
+    ],
+)
+@pytest.mark.parametrize("data", ["regular", "wide", "collinear", "constant"])
+def test_covariance_is_what_was_whitened(parameters, data):
+    X, y = wide() if data == "wide" else known_groups()
+    if data == "collinear":
+        X = np.column_stack([X, X[:, 0] - X[:, 1], y])
+    if data == "constant":
+        X = np.insert(X, 1, 3.3, axis=1)
+    rca = RCA(**parameters).fit(X, supervision=y)
+    A, C = rca.components_, rca.covariance_
+    np.testing.assert_allclose(A @ C @ A.T, np.eye(len(A)), atol=1e-6)
+    V = linalg.qr(A.T, mode="economic")[0]
+    wanted = -np.linalg.slogdet(V.T @ C @ V)[1] / 2
+    np.testing.assert_allclose(rca.information_, wanted, atol=1e-5)
+
+
+def test_covariance_and_information_follow_batches():
+    X, groups = known_groups()
+    rca = RCA().partial_fit(X[:50], supervision=groups[:50])
+    rca.partial_fit(X[50:], supervision=groups[50:])
+    whole = RCA().fit(X, supervision=groups)
+    np.testing.assert_allclose(rca.covariance_, chunklet_covariance(X, groups)[0], rtol=1e-9)
+    np.testing.assert_allclose(rca.information_, whole.information_, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_principal", [1, 3, 4])
+def test_principal_components_come_before_whitening(n_principal):
+    X, groups = known_groups()
+    C, total = chunklet_covariance(X, groups)
+    P = np.linalg.eigh(total)[1][:, ::-1][:, :n_principal].T
+    wanted = inverse_root(P @ C @ P.T) @ P
+    rca = RCA(n_principal=n_principal).fit(X, supervision=groups)
+    np.testing.assert_allclose(rca.get_mahalanobis_matrix(), wanted.T @ wanted, rtol=1e-7)
+    with pytest.raises(ValueError, match="n_principal=5 is more than the 4 directions"):
+        RCA(n_principal=5).fit(X, supervision=groups)
+
+
+# ---------------------------------------------------------------------- faults of other libraries
+
+
+def test_redundant_features_and_singular_covariances_give_no_nan():
+    # metric-learn#202, and its NaN on digits: constant pixels.
+    X, y = load_digits(return_X_y=True)
+    X = np.column_stack([X, X[:, :5] @ np.arange(10).reshape(5, 2)])
+    rca = RCA().fit(X, y)
+    assert np.isfinite(rca.components_).all() and np.isfinite(rca.information_)
+
+
+def test_unknown_labels_and_gaps_in_the_numbers():
+    # metric-learn#260 and #275.
+    X, groups = known_groups()
+    gaps = np.where(groups >= 0, 7 * groups + 3, -1)
+    known = groups >= 0
+    wanted = RCA().fit(X[known], groups[known]).components_
+    np.testing.assert_allclose(RCA().fit(X, supervision=gaps).components_, wanted, rtol=1e-9)
+
+
+def test_fits_repeat_to_the_last_bit():
+    X, groups = known_groups()
+    first, second = (RCA().fit(X, supervision=groups).components_ for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_rows_of_no_chunklet_must_be_finite_too(value, method):
+    X, groups = known_groups()
+    X[np.flatnonzero(groups < 0)[0], 2] = value
+    with pytest.raises(ValueError, match="Input X contains"):
+        getattr(RCA(), method)(X, supervision=groups)
 
 
 # ---------------------------------------------------------------------- errors

@@ -8,14 +8,23 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import check_is_fitted
 
+from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
+from nearfar.labels import encode_labels
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.distributed import is_dask
 from nearfar.summaries.supervision import Chunklets, as_chunklets
-from nearfar.summaries.whitening import Shrinkage, within_whitener
+from nearfar.summaries.whitening import (
+    Shrinkage,
+    principal_axes,
+    within_covariance,
+    within_whitener,
+)
 
 
 class RCA(StatisticsLearner):
@@ -27,8 +36,9 @@ class RCA(StatisticsLearner):
     .. math:: C = \tfrac1n \sum_j \sum_{i \in j} (x_i - m_j)(x_i - m_j)^T, \qquad L = C^{-1/2},
 
     which maximises :math:`\log\det(L^T L)` under a bound on the average squared distance within
-    chunklets. With ``n_components`` the leading generalised eigenvectors V of (total covariance,
-    C) come first (the Fisher discriminant of the chunklets) and
+    chunklets. With ``n_principal`` the leading principal axes P of the points come first, and
+    :math:`L = (P C P^T)^{-1/2} P`. With ``n_components`` the leading generalised eigenvectors V of
+    (total covariance, C) come first (the Fisher discriminant of the chunklets) and
     :math:`L = (V^T C V)^{-1/2} V^T`.
 
     Use it when you know a few groups of alike points but no labels, or as a fast first metric
@@ -41,6 +51,9 @@ class RCA(StatisticsLearner):
     ----------
     n_components : int or None, default=None
         Dimension of the output; None keeps all.
+    n_principal : int or None, default=None
+        Principal components that are kept before anything is whitened: those of the points in
+        chunklets. None is all.
     shrinkage : float in [0, 1] or "auto", default="auto"
         What is mixed into covariances. A number g replaces C by
         :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" changes nothing while C is regular where
@@ -53,12 +66,19 @@ class RCA(StatisticsLearner):
         data vary if these are fewer than the features.
     mean_ : ndarray of shape (n_features,)
         Mean of the points in chunklets.
+    covariance_ : ndarray of shape (n_features, n_features)
+        C as it was whitened, with what was mixed in: ``components_ @ covariance_ @ components_.T``
+        is the identity.
+    information_ : float
+        :math:`-\tfrac12 \log\det C` over the directions kept: how much the map raises the entropy
+        of the points, the most that is possible while the average squared distance to the mean of
+        the chunklet is the number of directions.
     statistics_ : ClassStatistics
         What was accumulated.
 
     See Also
     --------
-    LDA, LMNN
+    KernelRCA, LDA, LMNN
 
     References
     ----------
@@ -83,11 +103,19 @@ class RCA(StatisticsLearner):
     settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
+        "n_principal": [none, integer(1)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
 
-    def __init__(self, n_components: int | None = None, *, shrinkage: Shrinkage = "auto") -> None:
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_principal: int | None = None,
+        shrinkage: Shrinkage = "auto",
+    ) -> None:
         self.n_components = n_components
+        self.n_principal = n_principal
         self.shrinkage = shrinkage
 
     def fit(  # type: ignore[override]
@@ -166,30 +194,63 @@ class RCA(StatisticsLearner):
         chunklets = as_chunklets(supervision)
         chunklets.check_n_samples(len(rows))
         known = chunklets.labels >= 0
+        if known.all():
+            return self._add(rows, *encode_labels(chunklets.labels), None, exact=exact)
+        assert_all_finite(rows, input_name="X")  # at the rows of no chunklet nobody else looks
         names, codes = np.unique(chunklets.labels[known], return_inverse=True)
         return self._add(rows[known], names, codes.reshape(-1), None, exact=exact)
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""
-        # Chunklets of one point have no scatter and must not dilute the covariance.
-        statistics = statistics.select(statistics.counts > 1)
-        if statistics.n_classes == 0:
-            raise ValueError(
-                "RCA needs a chunklet or class with at least two points; each one has only 1 "
-                "sample."
-            )
+        V, statistics = self._image(statistics)
         T = within_whitener(statistics, self.shrinkage)
         rank = T.shape[1]
-        if self.n_components is None:
-            return _root(T)
-        if self.n_components > rank:
+        if self.n_components is not None and self.n_components > rank:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {rank} directions in which "
                 "the points in chunklets vary."
             )
-        total = statistics.project(T).total_scatter()
-        values, axes = descending_eigh(total, self.n_components)
-        return canonical_rows(values, (T @ axes).T)
+        if self.n_components is not None:
+            total = statistics.project(T).total_scatter()
+            values, axes = descending_eigh(total, self.n_components)
+            T = T @ axes
+        if V is not None:
+            T = V @ T
+        # Rows L whiten C, so the product of their singular values is det(C)^{-1/2} on their span.
+        self.information_ = _log_volume(T)
+        return _root(T) if self.n_components is None else canonical_rows(values, T.T)
+
+    def _image(self, statistics: ClassStatistics) -> tuple[Matrix | None, ClassStatistics]:
+        """Principal axes, if there are any to be used, and the statistics along them."""
+        # Chunklets of one point have no scatter and must not dilute the covariance.
+        paired = statistics.counts > 1
+        if not paired.any():
+            raise ValueError(
+                "RCA needs a chunklet or class with at least two points; each one has only 1 "
+                "sample."
+            )
+        if not paired.all():
+            statistics = statistics.select(paired)
+        if self.n_principal is None:
+            return None, statistics
+        V = principal_axes(statistics, self.n_principal)
+        return V, statistics.project(V)
+
+    @property
+    def covariance_(self) -> Matrix:
+        """C, made whenever one asks."""
+        check_is_fitted(self)
+        V, statistics = self._image(self.statistics_)
+        C = within_covariance(statistics, self.shrinkage)
+        return C if V is None else V @ C @ V.T
+
+
+def _log_volume(T: Matrix) -> float:
+    """The sum of the logarithms of the singular values of T (p, r)."""
+    used = T[np.abs(T).any(axis=1)]
+    if used.shape[0] == used.shape[1]:
+        return float(np.linalg.slogdet(used)[1])  # whatever the units of the features
+    return float(np.log(linalg.svdvals(used)).sum())
 
 
 def _root(T: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,6 @@ from nearfar.state import (
 )
 from nearfar.summaries.row_moments import (
     Moments,
-    add_sums,
     block_rows,
     mixed_moments,
     moments_about,
@@ -220,22 +219,29 @@ class ClassStatistics:
         self._precision = max(self._precision, float(np.finfo(X.dtype).eps))
         self._counts += np.bincount(codes, minlength=self.n_classes)
         self._weights += np.bincount(codes, weights=weight, minlength=self.n_classes)
-        sums: dict[int, Moments] = {}
-        for slot, moments in self._moments(X, codes, None if weight is None else np.sqrt(weight)):
-            if slot in sums:
-                for total, term in zip(sums[slot], moments, strict=True):
-                    total += term
-            else:
-                sums[slot] = moments
+        if held_back:
+            firsts, seconds = np.zeros_like(self._firsts), dict[int, NDArray[np.float64]]()
+        for slots, (first, second) in self._moments(
+            X, codes, None if weight is None else np.sqrt(weight)
+        ):
+            k = 0 if self.pooled else int(slots[0])
             if not held_back:
-                self._add_sums(sums)
-                sums = {}
-        firsts = [self._firsts, *(first for first, _ in sums.values())]
-        if not all(np.isfinite(first).all() for first in firsts):
+                self._firsts[slots] += first
+                self._seconds[k].add_dense(second)
+                continue
+            firsts[slots] += first
+            if k in seconds:
+                seconds[k] += second
+            else:
+                seconds[k] = second
+        if not np.isfinite(self._firsts).all() or (held_back and not np.isfinite(firsts).all()):
             vars(self).update(before)
             assert_all_finite(X, input_name="X")
             raise ValueError(_OVERFLOW)
-        self._add_sums(sums)
+        if held_back:
+            self._firsts += firsts
+            for k, second in seconds.items():
+                self._seconds[k].add_dense(second)
         return self
 
     def _without_sums(self) -> dict[str, Any]:
@@ -244,11 +250,6 @@ class ClassStatistics:
             name: value.copy() if isinstance(value, np.ndarray | list) else value
             for name, value in vars(self).items()
         } | {"_seconds": [second.snapshot() for second in self._seconds]}
-
-    def _add_sums(self, sums: dict[int, Moments]) -> None:
-        for slot, (first, second) in sums.items():
-            self._firsts[slice(None) if slot < 0 else [slot]] += first
-            self._seconds[0 if self.pooled else slot].add_dense(second)
 
     def _open_classes(
         self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
@@ -275,36 +276,43 @@ class ClassStatistics:
 
     def _moments(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None
-    ) -> Iterator[tuple[int, Moments]]:
-        """Sums of the rows by class, or of slot -1 for rows of several; few rows are kept."""
+    ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
+        """Classes, and the sums of their rows, task by task; few rows are kept."""
         # Radix sort of small integers; the rows of a class keep their order.
         small = codes.astype(np.uint16) if self.n_classes < 2**16 else codes
         order = np.argsort(small, kind="stable")
-        edges = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=self.n_classes))])
-        present = np.flatnonzero(np.diff(edges)).tolist()
-        groups = {slot: order[edges[slot] : edges[slot + 1]] for slot in present}
+        sizes = np.bincount(codes, minlength=self.n_classes)
+        edges = np.concatenate([[0], np.cumsum(sizes)])
+        mixed = order[:0]
+        own = sizes > 0
         if self.pooled:
             if self._keep_rows(0, X, order, codes, root):
                 return
             # Classes of few rows share blocks; the others have blocks of their own.
-            few = [slot for slot, rows in groups.items() if len(rows) < block_rows(X)]
-            mixed = np.sort(np.concatenate([order[:0], *(groups.pop(slot) for slot in few)]))
-        else:
-            mixed = order[:0]
-            kept = {s for s, rows in groups.items() if self._keep_rows(s, X, rows, codes, root)}
-            groups = {slot: rows for slot, rows in groups.items() if slot not in kept}
+            own = sizes >= block_rows(X)
+            mixed = order[~own[codes[order]]]
+        slots = np.flatnonzero(own).tolist()
+        groups = [(slot, order[edges[slot] : edges[slot + 1]]) for slot in slots]
+        if not self.pooled:
+            kept = {s for s, rows in groups if self._keep_rows(s, X, rows, codes, root)}
+            groups = [(slot, rows) for slot, rows in groups if slot not in kept]
 
-        def moments(tasks: list[tuple[int, NDArray[np.intp]]]) -> list[tuple[int, Moments]]:
+        def moments(
+            tasks: list[tuple[int, NDArray[np.intp]]],
+        ) -> list[tuple[NDArray[np.intp], Moments]]:
             return [
-                (slot, mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact))
+                mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact)
                 if slot < 0
-                else (slot, moments_about(X, rows, self._shifts[slot], root, exact=self.exact))
+                else (
+                    np.array([slot]),
+                    moments_about(X, rows, self._shifts[slot], root, exact=self.exact),
+                )
                 for slot, rows in tasks
             ]
 
         # Enough tasks for some threads; how many there are decides on none of the sums.
         size = min(max(block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
-        tasks = [(slot, part) for slot, rows in groups.items() for part in _parts(rows, size)]
+        tasks = [(slot, part) for slot, rows in groups for part in _parts(rows, size)]
         tasks += [(-1, part) for part in _parts(mixed, size)]
         narrow = X.dtype == np.float32 and root is None and not self.exact
         self._rounded = self._rounded or (narrow and bool(tasks))
@@ -332,7 +340,10 @@ class ClassStatistics:
         deviations = X[rows] - self._shifts[codes[rows]]
         roots = np.ones(len(rows)) if root is None else root[rows]
         second.append(deviations, roots, codes[rows])
-        add_sums(self._firsts, codes[rows], roots**2, deviations)
+        if len(rows):  # sorted by class
+            starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
+            weighed = deviations if root is None else (roots**2)[:, None] * deviations
+            self._firsts[codes[rows][starts]] += np.add.reduceat(weighed, starts)
         return True
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
@@ -611,9 +622,12 @@ class ClassStatistics:
         diagonal = np.maximum(within, 0) + (self.between_factor() ** 2).sum(axis=0)
         return diagonal / self.total_weight
 
-    def varying_features(self) -> NDArray[np.bool_]:
-        """Which features vary by more than the rounding of their values."""
-        deviation = np.sqrt(self.total_variances())
+    def varying_features(self, variances: Floats | None = None) -> NDArray[np.bool_]:
+        """Which features vary by more than the rounding of their values.
+
+        ``variances`` are those of `total_variances`, where they are known.
+        """
+        deviation = np.sqrt(self.total_variances() if variances is None else variances)
         return deviation > 16 * self._precision * np.abs(self.means).max(axis=0)
 
     def project(self, B: ArrayLike) -> ClassStatistics:
@@ -647,7 +661,8 @@ class ClassStatistics:
         dropped = np.setdiff1d(np.arange(self.n_classes), slots)
         if self.pooled and (self._counts[dropped] > 1).any():
             raise ValueError("A pooled scatter cannot be split by class.")
-        chosen = deepcopy(self)
+        chosen = copy(self)
+        chosen._seconds = deepcopy(self._seconds)
         chosen._labels = [self._labels[slot] for slot in slots]
         for name in ("_counts", "_weights", "_shifts", "_firsts"):
             setattr(chosen, name, getattr(self, name)[slots])

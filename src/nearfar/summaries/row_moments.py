@@ -11,20 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nearfar.arrays import Floats, Indices
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-# Up to so many classes a dense product sums their rows faster than a sparse one.
-_FEW_CLASSES = 32
-
 
 def moments_about(
     X: Floats, rows: Indices, shift: Floats, root: Floats | None, *, exact: bool = False
 ) -> Moments:
-    """Σ w (x-s), of shape (1, p), and Σ w (x-s)(x-s)ᵀ over some rows of X, ascending.
+    """Σ w (x-s), of shape (1, p), and Σ w (x-s)(x-s)ᵀ over some rows of X.
 
     ``root`` is sqrt(w) of every row of X, None for weights of one; ``exact`` asks for float64
     products of float32 rows too.
@@ -55,39 +51,34 @@ def mixed_moments(
     root: Floats | None,
     *,
     exact: bool = False,
-) -> Moments:
-    """The same for rows of many classes: Σ w (x-s) of each class, and one sum over all.
+) -> tuple[Indices, Moments]:
+    """The same for rows of many classes, sorted by class: the classes, and one second moment.
 
-    ``slots`` gives the class of every row of X.
+    ``slots`` gives the class of every row of X. The line k of the first moment is that of the k-th
+    class among the rows.
     """
+    present = slots[rows]
+    present = present[np.flatnonzero(np.diff(present, prepend=-1))]
 
     def work(dtype: np.dtype[Any]) -> Moments:
-        first: NDArray[np.float64] = np.zeros(shifts.shape)
+        first: NDArray[np.float64] = np.zeros((len(present), X.shape[1]))
         second: NDArray[np.float64] | None = None
-        for chosen, block in _centered(X, rows, shifts.astype(dtype), slots):
-            factor = np.ones(len(block), dtype) if root is None else root[chosen]
+        line = 0
+        for chosen, block in _centered(X, rows, shifts.astype(dtype, copy=False), slots):
+            classes = slots[chosen]
+            starts = np.flatnonzero(np.diff(classes, prepend=-1))
             if root is not None:
-                block *= factor[:, None]
+                block *= root[chosen, None]
             second = _sum(second, block.T @ block)
-            add_sums(first, slots[chosen], factor, block)
+            if root is not None:
+                block *= root[chosen, None]
+            line += int(present[line] != classes[0])  # or the class went on from the last block
+            first[line : line + len(starts)] += np.add.reduceat(block, starts)
+            line += len(starts) - 1
         assert second is not None, "there are rows"
         return first, second
 
-    return _in_best_dtype(work, X, rows, shifts, slots, root, exact)
-
-
-def add_sums(first: NDArray[np.float64], slots: Indices, values: Floats, block: Floats) -> None:
-    """Add to the line of each class the sum of its rows of ``block``, times their values."""
-    if len(first) <= _FEW_CLASSES:
-        members = np.zeros((len(first), len(slots)), np.result_type(values, block))
-        members[slots, np.arange(len(slots))] = values
-        first += members @ block
-        return
-    # Only the classes present: there may be a hundred thousand others.
-    present, codes = np.unique(slots, return_inverse=True)
-    shape = (len(present), len(slots))
-    columns = sparse.csc_array((values, codes.reshape(-1), np.arange(len(slots) + 1)), shape=shape)
-    first[present] += columns @ block
+    return present, _in_best_dtype(work, X, rows, shifts, slots, root, exact)
 
 
 def block_rows(X: Floats) -> int:
@@ -106,7 +97,7 @@ def _centered(
     for start in range(0, len(rows), max(1, len(buffer))):
         chosen = rows[start : start + len(buffer)]
         block = buffer[: len(chosen)]
-        if chosen[-1] - chosen[0] == len(chosen) - 1:  # as row numbers ascend, a slice
+        if chosen[-1] - chosen[0] == len(chosen) - 1 and (np.diff(chosen) == 1).all():  # a slice
             centers = shifts if slots is None else _taken(shifts, slots[chosen], block)
             np.subtract(X[chosen[0] : chosen[-1] + 1], centers, out=block)
         else:

@@ -46,8 +46,8 @@ def total_range(
     the data do not vary at all. With ``standardize`` the features are brought to unit variance
     first; else the columns of B are orthonormal.
     """
-    deviation = np.sqrt(_finite_variances(statistics))
-    used = statistics.varying_features()
+    variances = _finite_variances(statistics)
+    deviation, used = np.sqrt(variances), statistics.varying_features(variances)
     if not used.any():
         raise ValueError("Every feature of X is constant: there is no distance to learn.")
     unit = 1.0 / deviation[used] if standardize else np.ones(int(used.sum()))
@@ -112,6 +112,29 @@ def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
     return B @ T
+
+
+def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
+    """The regularised covariance that :func:`within_whitener` whitens, (p, p), in units of X."""
+    within = statistics.within_scatter() / statistics.total_weight
+    if shrinkage != "auto":
+        level = np.trace(within) / statistics.n_features
+        return (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
+    _, image, C, _ = regularized_within(statistics, "auto", standardize=True)
+    if np.array_equal(C, image.within_scatter() / statistics.total_weight):
+        return within
+    total = statistics.total_scatter() / statistics.total_weight
+    return (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
+
+
+def principal_axes(statistics: ClassStatistics, n_principal: int) -> Matrix:
+    """The leading orthonormal axes (p, n_principal) of the total covariance."""
+    _, V = total_axes(statistics)
+    if n_principal > V.shape[1]:
+        raise ValueError(
+            f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X varies."
+        )
+    return V[:, :n_principal]
 
 
 def total_whitener(statistics: ClassStatistics) -> Matrix:
