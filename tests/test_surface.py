@@ -14,6 +14,8 @@ ESTIMATORS = all_estimators()
 # Parameters that mean something else in some estimators, with the reason.
 OTHERWISE = {
     "alpha": {"FractionalStepLDA": "the factor of a step"},
+    "basis": {"SCML": "directions of a metric"},
+    "beta": {"SCML": "of a penalty"},
     "estimator": {
         "EnergyClassifier": "energies instead of neighbours",
         "KernelLMNN": "settings of LMNN",
@@ -26,7 +28,9 @@ OTHERWISE = {
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
         "PairClassifier": "distances instead of neighbours",
     },
+    "gamma": {"ITML": "of slacks, as in the paper"},
     "metric": {"MDS": "as in scikit-learn: distances, or their order"},
+    "n_basis": {"SCML": "directions of a metric"},
     "n_clusters": {"MODA": "parts of each class"},
     "n_landmarks": {"LandmarkIsomap": "rows of a graph", "LandmarkMVU": "rows of a graph"},
     "n_neighbors": {
@@ -50,13 +54,17 @@ OTHERWISE = {
     },
     "structure": {"LogisticMetric": "axes instead of features"},
     "tol": {
+        "ITML": "of an objective, and of a gap",
         "LMNN": "of an objective",
+        "LSML": "of an objective, and of a gap",
         "LogisticMetric": "of an objective, and of a gap",
         "MDS": "of a stress",
         "MMC": "of an objective, and of a gap",
         "MVU": "of a gap",
         "PARDA": "of divergences",
         "POLA": "of the loss of a pair",
+        "SCML": "of a gap",
+        "SDML": "of an objective, and of a gap",
     },
     "weights": {"PARDA": "of objectives instead of edges"},
 }
