@@ -193,12 +193,10 @@ class SDML(PairLearner):
             return np.asarray(points.T @ points / len(points))
         prior: Any = self.prior
         if not isinstance(prior, str):
-            full = np.zeros((len(varies), 0)) if np.ndim(prior) != 2 else np.asarray(prior)
-            if full.shape != (len(varies),) * 2:
-                raise ValueError(
-                    f"prior must have shape {(len(varies),) * 2}; got {np.shape(prior)}."
-                )
-            prior = full[np.ix_(varies, varies)]
+            prior = np.asarray(prior, np.float64)
+            if prior.shape != (len(varies),) * 2:
+                raise ValueError(f"prior must have shape {(len(varies),) * 2}; got {prior.shape}.")
+            prior = prior[np.ix_(varies, varies)]
         W = prior_factor(prior, points, unit)
         if len(W) < points.shape[1]:
             raise ValueError(
