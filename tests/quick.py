@@ -15,6 +15,8 @@ QUICK = {
     "MultiMetricLMNN": {"estimator": ROUGH, "patience": 2},
     "MultiPassLMNN": {"estimator": ROUGH, "n_passes": 2},
     "MultimodalKernelMGMKLD": {"estimator": MultimodalMGMKLD(**SEARCH)},
+    "SCML": {"n_basis": 30},
+    "SDML": {"prior": "covariance", "sparsity": 0.1},  # others end before the third iteration
     "SetSpectralClustering": {"n_clusters": 3},
     "VariationalMVU": {"max_iter": 20, "bound_iter": 5},
     "LandmarkMVU": {"n_landmarks": 8, "bound_iter": 5},

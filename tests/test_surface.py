@@ -15,6 +15,8 @@ ESTIMATORS = all_estimators()
 OTHERWISE = {
     "alpha": {"FractionalStepLDA": "the factor of a step"},
     "embedding": {"LFDA": "the length of the rows"},
+    "basis": {"SCML": "directions of a metric"},
+    "beta": {"SCML": "of a penalty"},
     "estimator": {
         "EnergyClassifier": "energies instead of neighbours",
         "KernelLMNN": "settings of LMNN",
@@ -26,7 +28,9 @@ OTHERWISE = {
         "MultiPassLMNN": "settings of LMNN",
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
     },
+    "gamma": {"ITML": "of slacks, as in the paper"},
     "metric": {"MDS": "as in scikit-learn: distances, or their order"},
+    "n_basis": {"SCML": "directions of a metric"},
     "n_clusters": {"MODA": "parts of each class"},
     "n_landmarks": {"LandmarkIsomap": "rows of a graph", "LandmarkMVU": "rows of a graph"},
     "n_neighbors": {
@@ -51,13 +55,17 @@ OTHERWISE = {
     },
     "structure": {"LogisticMetric": "axes instead of features"},
     "tol": {
+        "ITML": "of an objective, and of a gap",
         "LMNN": "of an objective",
+        "LSML": "of an objective, and of a gap",
         "LogisticMetric": "of an objective, and of a gap",
         "MDS": "of a stress",
         "MMC": "of an objective, and of a gap",
         "MVU": "of a gap",
         "PARDA": "of divergences",
         "POLA": "of the loss of a pair",
+        "SCML": "of a gap",
+        "SDML": "of an objective, and of a gap",
     },
     "weights": {"PARDA": "of objectives instead of edges"},
 }

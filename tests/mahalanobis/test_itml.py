@@ -267,3 +267,12 @@ def test_bad_priors(prior, message):
     X, pairs = problem(0)
     with pytest.raises(ValueError, match=message):
         ITML(prior=prior).fit(X, supervision=pairs)
+
+
+def test_pairs_said_both_ways_and_pairs_of_equal_points_cost_slack_only():
+    X, pairs = problem(9)
+    X[1] = X[0]
+    similar = np.vstack([[[0, 1]], pairs.dissimilar[:2], pairs.similar])
+    both = Pairs(similar, pairs.dissimilar, n_samples=len(X), conflicts="keep")
+    learned = ITML().fit(X, supervision=both)
+    assert np.isfinite(learned.components_).all() and learned.duality_gap_ < 1e-4

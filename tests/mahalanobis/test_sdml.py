@@ -170,3 +170,12 @@ def test_bad_supervision():
     with pytest.warns(UserWarning, match="1 of 2 dissimilar pairs have zero length") as caught:
         SDML().fit(X, supervision=Pairs([[2, 3]], [[0, 1], [0, 4]], n_samples=6))
     assert len(caught) == 1
+
+
+def test_pairs_said_both_ways_and_pairs_of_equal_points_cost_slack_only():
+    X, pairs = problem(9)
+    X[1] = X[0]
+    similar = np.vstack([[[0, 1]], pairs.dissimilar[:2], pairs.similar])
+    both = Pairs(similar, pairs.dissimilar, n_samples=len(X), conflicts="keep")
+    learned = SDML().fit(X, supervision=both)
+    assert np.isfinite(learned.components_).all() and learned.duality_gap_ < 1e-4

@@ -70,12 +70,15 @@ class ITML(_LogDetLearner, PairLearner):
         The metric to stay near: the identity over the mean variance of X (over the directions in
         which it varies), the Euclidean distance, the inverse covariance on the range of X, or any
         metric. Where a prior is singular the learned metric is singular too.
-    n_similar, n_dissimilar : int or None, default=None
-        How many pairs are drawn from labels, at most; None is the cap of ``Pairs.from_labels``.
+    n_similar : int or None, default=None
+        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+    n_dissimilar : int or None, default=None
+        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
     max_iter : int, default=1000
         Steps at most.
     tol : float, default=1e-6
-        Stops when two iterations lower the objective by less than this share.
+        Stops when an iteration changes the objective by less than this share, twice, and the gap
+        is at most 50 times it, or finer steps do not close it.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: pairs from labels, and rows for the bounds where there are more
         than 1,000.

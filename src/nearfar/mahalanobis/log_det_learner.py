@@ -15,7 +15,7 @@ from nearfar.base.guided import GuidedLearner, scaled
 from nearfar.base.progress import report_of
 from nearfar.mahalanobis.priors import prior_factor
 from nearfar.notices import warn_of_limit
-from nearfar.solvers.descent import Descent, descend
+from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
@@ -32,7 +32,7 @@ class Loss(Protocol):
         """Value and gradient in B."""
 
     def pull(self) -> Matrix:
-        """The largest slopes that draw the metric in, as a scatter: what it may have to yield to."""
+        """The scatter of slopes that draw the metric in where it may have to yield most."""
 
     def multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float] | None]:
         """Slopes at B, as what `log_det_bound` reads: their scatter, and what is taken away."""
@@ -81,9 +81,21 @@ class _LogDetLearner(GuidedLearner):
             value, slope = loss(B)
             return apart + value, (gradient + slope) @ inverse
 
+        def prove(C: Matrix) -> tuple[float, None]:
+            self.dual_bound_ = log_det_bound(*loss.multipliers(C @ inverse))
+            self.duality_gap_ = _gap(found.objective, self.dual_bound_)
+            return self.duality_gap_, None
+
         found = Descent(root)
         try:
-            descend(objective, found, max_iter=self.max_iter, tol=self.tol, report=report_of(self))
+            descend_with_proof(
+                objective,
+                found,
+                prove,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                report=report_of(self),
+            )
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             B = found.point @ inverse
@@ -91,13 +103,12 @@ class _LogDetLearner(GuidedLearner):
             self._keep(L, frame, rows.dtype)
             self.history_, self.n_iter_ = found.history, found.n_iter
             self.objective_ = float(found.objective)
-        self.dual_bound_ = log_det_bound(*loss.multipliers(B))
-        self.duality_gap_ = relative_gap(self.objective_, self.dual_bound_)
+        prove(found.point)
         if not found.converged:
             warn_of_limit(type(self).__name__, self.max_iter)
 
 
-def relative_gap(objective: float, bound: float) -> float:
+def _gap(objective: float, bound: float) -> float:
     """``1 - bound / objective`` of what is never negative; 0 where both are, but for rounding."""
     return max(0.0, 1 - bound / objective) if objective - bound > _NO_GAP else 0.0
 

@@ -44,12 +44,12 @@ class LSML(_LogDetLearner):
         which it varies), the Euclidean distance, the inverse covariance on the range of X, or any
         metric. Where a prior is singular the learned metric is singular too.
     n_quadruplets : int or None, default=None
-        How many quadruplets are drawn from labels, at most; None is the cap of
-        ``Quadruplets.from_labels``.
+        Quadruplets drawn from labels at most; None is the cap of ``Quadruplets.from_labels``.
     max_iter : int, default=1000
         Steps at most.
     tol : float, default=1e-6
-        Stops when two iterations lower the objective by less than this share.
+        Stops when an iteration changes the objective by less than this share, twice, and the gap
+        is at most 50 times it, or finer steps do not close it.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: quadruplets from labels.
     verbose : int, default=0

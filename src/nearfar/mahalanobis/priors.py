@@ -37,8 +37,9 @@ def prior_factor(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 
     --------
     >>> import numpy as np
     >>> points = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 3.0], [0.0, -3.0]])
-    >>> prior_factor("covariance", points).round(3).tolist()
-    [[1.414, 0.0], [0.0, 0.471]]
+    >>> W = prior_factor("covariance", points)
+    >>> (W.T @ W).round(3).tolist()
+    [[2.0, 0.0], [0.0, 0.222]]
     """
     p = points.shape[1]
     if not isinstance(prior, str):

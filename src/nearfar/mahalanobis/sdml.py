@@ -15,7 +15,7 @@ from nearfar.base.progress import Report, report_of
 from nearfar.mahalanobis.priors import PRIORS, prior_factor
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import integer, one_of, real
-from nearfar.solvers.descent import Descent, descend
+from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.eigen import least_eigenvalue, whitener
 from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
@@ -59,12 +59,15 @@ class SDML(PairLearner):
         The metric to stay near: the identity over the mean variance of X (over the directions in
         which it varies), the Euclidean distance, the inverse covariance on the range of X, or any
         metric. Here the first is that of standardised features; an array must have full rank.
-    n_similar, n_dissimilar : int or None, default=None
-        How many pairs are drawn from labels, at most; None is the cap of ``Pairs.from_labels``.
+    n_similar : int or None, default=None
+        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+    n_dissimilar : int or None, default=None
+        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
     max_iter : int, default=1000
         Steps at most.
-    tol : float, default=1e-7
-        Stops when two iterations lower the objective by less than this share.
+    tol : float, default=1e-6
+        Stops when an iteration changes the objective by less than this share, twice, and the gap
+        is at most 50 times it, or finer steps do not close it.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: pairs from labels.
     verbose : int, default=0
@@ -140,7 +143,7 @@ class SDML(PairLearner):
         n_similar: int | None = None,
         n_dissimilar: int | None = None,
         max_iter: int = 1000,
-        tol: float = 1e-7,
+        tol: float = 1e-6,
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ) -> None:
@@ -181,9 +184,7 @@ class SDML(PairLearner):
             self._keep_metric(L, deviations, frame, rows)
             self.history_, self.n_iter_ = found.history, found.n_iter
             self.objective_, self.dual_bound_ = solved.objective, solved.bound
-            self.duality_gap_ = max(0.0, solved.objective - solved.bound) / max(
-                1.0, abs(solved.objective)
-            )
+            self.duality_gap_ = solved.gap
         if not found.converged:
             warn_of_limit("SDML", self.max_iter)
 
@@ -192,12 +193,10 @@ class SDML(PairLearner):
             return np.asarray(points.T @ points / len(points))
         prior: Any = self.prior
         if not isinstance(prior, str):
-            full = np.zeros((len(varies), 0)) if np.ndim(prior) != 2 else np.asarray(prior)
-            if full.shape != (len(varies),) * 2:
-                raise ValueError(
-                    f"prior must have shape {(len(varies),) * 2}; got {np.shape(prior)}."
-                )
-            prior = full[np.ix_(varies, varies)]
+            prior = np.asarray(prior, np.float64)
+            if prior.shape != (len(varies),) * 2:
+                raise ValueError(f"prior must have shape {(len(varies),) * 2}; got {prior.shape}.")
+            prior = prior[np.ix_(varies, varies)]
         W = prior_factor(prior, points, unit)
         if len(W) < points.shape[1]:
             raise ValueError(
@@ -240,6 +239,11 @@ class _Solution(NamedTuple):
     objective: float
     bound: float
 
+    @property
+    def gap(self) -> float:
+        """As a share of the objective's size, or of 1: the objective may be 0."""
+        return max(0.0, self.objective - self.bound) / max(1.0, abs(self.objective))
+
 
 class _Lasso:
     """The graphical lasso of S, by its dual: W = S + U with U in a box off the diagonal."""
@@ -267,7 +271,15 @@ class _Lasso:
             found.objective, found.converged = float(len(self.S)), True
             return
         box = optimize.Bounds(-self.sparsity, self.sparsity)
-        descend(self._dual, found, max_iter=max_iter, tol=tol, bounds=box, report=report)
+        descend_with_proof(
+            self._dual,
+            found,
+            lambda U: (self.solution(U).gap, None),
+            max_iter=max_iter,
+            tol=tol,
+            bounds=box,
+            report=report,
+        )
 
     def _dual(self, U: Vector) -> tuple[float, Vector]:
         """Minus log det W, plus what makes it at least p."""
