@@ -34,12 +34,14 @@ _ROUNDED_FURTHER = (0.01, 0.001)
 # what may matter.
 _ROUGH = 1e-3
 _STAGE = 30
-# Triplets that a first linear program counts: those with a margin short of this.
+# Triplets whose hinge a first linear program sees whole: those as near to their margin as this. Of
+# the others it takes those that are short of it to stay so.
 _NEAR_THE_HINGE = 0.3
-# Triplets that the first linear program counts at least, and that are added at once.
+# How many there are at least, and are added at once; and at most for each direction.
 _FRESH = 500
+_ROWS_A_COLUMN = 10
 # Triplets times bases of the largest linear program: some seconds.
-_LARGEST = 4_000_000
+_LARGEST = 2_000_000
 # From so many entries on an interior point method is faster than the simplex method.
 _LARGE = 300_000
 
@@ -116,7 +118,7 @@ class SCML(GuidedLearner):
     -----
     Triplets whose far point equals the anchor, so that no metric obeys them, are left out with a
     warning. Where triplets contradict each other so much that no direction pays, all weights are 0,
-    and a warning says so. Linear programs of more than four million entries are not tried: the
+    and a warning says so. Linear programs of more than two million entries are not tried: the
     hinge is then rounded less and less, and the gap says how far that came.
 
     See Also
@@ -346,9 +348,13 @@ class _Program:
             short = self.short_of(found.point)
             gains = self.prove(np.clip(short / width, 0, 1) / len(short))
             if width == _ROUNDED[-1]:
-                rows = (short > -_NEAR_THE_HINGE) | _largest(short, _FRESH)
                 columns = self._promising(found.point, gains)
-                if not self._by_programs(found, rows, columns, max_iter, tol, report):
+                size = np.abs(short)
+                rows = _largest(-size, max(_FRESH, _ROWS_A_COLUMN * int(columns.sum())))
+                rows &= (size < _NEAR_THE_HINGE) | _largest(-size, _FRESH)
+                if not self._by_programs(
+                    found, rows, ~rows & (short > 0), columns, max_iter, tol, report
+                ):
                     widths = list(_ROUNDED_FURTHER)
 
     def _promising(self, weights: Vector, gains: Vector) -> Mask:
@@ -360,6 +366,7 @@ class _Program:
         self,
         found: Descent,
         rows: Mask,
+        linear: Mask,
         columns: Mask,
         max_iter: int,
         tol: float,
@@ -367,11 +374,17 @@ class _Program:
     ) -> bool:
         """Linear programs until nothing that was left out matters; whether they could be solved."""
         began = perf_counter() - found.history["seconds"][-1] if found.n_iter else perf_counter()
+        short = self.short_of(found.point)
         found.objective, found.converged = self.value(found.point), False
         while found.n_iter < max_iter:
-            solved = self._program(rows, columns)
+            solved = self._program(rows, linear, columns)
             if solved is None:
-                return False
+                if not linear.any() or rows.sum() * columns.sum() > _LARGEST:
+                    return False
+                # Too many were taken to stay short: see more of them whole.
+                nearest = _largest(np.where(linear, -np.abs(short), -np.inf), 2 * int(rows.sum()))
+                rows, linear = rows | (linear & nearest), linear & ~nearest
+                continue
             weights, multipliers = solved
             gains = self.prove(multipliers)
             short = self.short_of(weights)
@@ -390,19 +403,24 @@ class _Program:
                 report(notes)
             missed = ~columns & (gains > self.costs)
             missed &= _largest(np.where(missed, gains, 0.0), max(self.basis.shape[1], 50))
-            fresh = (short > 0) & ~rows
+            fresh = (short > 0) & ~rows & ~linear
             fresh &= _largest(np.where(fresh, short, 0.0), _FRESH)
+            fresh |= linear & (short < 0)
             if found.objective - self.bound <= tol * found.objective or not (
                 fresh.any() or missed.any()
             ):
                 found.converged = True
                 return True
             columns |= missed
-            rows |= fresh
+            rows, linear = rows | fresh, linear & ~fresh
         return True
 
-    def _program(self, rows: Mask, columns: Mask) -> tuple[Vector, Vector] | None:
-        """The program over some triplets and directions, in its dual, which has fewer rows."""
+    def _program(self, rows: Mask, linear: Mask, columns: Mask) -> tuple[Vector, Vector] | None:
+        """The program over some triplets and directions, in its dual, which has fewer rows.
+
+        Triplets that are ``linear`` count without the corner of their hinge: their multipliers are
+        1. None where that has no solution, or where it would be too large.
+        """
         r, c = np.flatnonzero(rows), np.flatnonzero(columns)
         if len(r) * len(c) > _LARGEST:
             return None
@@ -414,7 +432,7 @@ class _Program:
         answer = optimize.linprog(
             -np.ones(len(r)),
             A_ub=gains.T,
-            b_ub=self.costs[c] * n,
+            b_ub=(self.costs - self.gains(linear / n))[c] * n,
             bounds=(0, 1),
             method="highs-ds" if gains.size < _LARGE else "highs-ipm",
         )
@@ -423,6 +441,7 @@ class _Program:
         weights, multipliers = np.zeros(len(self.basis)), np.zeros(n)
         weights[c] = np.maximum(-answer.ineqlin.marginals, 0.0)
         multipliers[r] = np.clip(answer.x, 0, 1) / n
+        multipliers[linear] = 1 / n
         return weights, multipliers
 
 
