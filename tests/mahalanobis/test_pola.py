@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris, make_circles
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from nearfar import POLA, KernelPOLA, Pairs, load, save
+from nearfar import POLA, KernelPOLA, Pairs
 from nearfar.mahalanobis.pola import Online
 
 IRIS = load_iris(return_X_y=True)
@@ -120,18 +120,6 @@ def test_batches_are_one_stream():
     )
     for name in ("b_", "n_seen_", "n_updates_", "cumulative_loss_", "regret_bound_"):
         assert getattr(parts, name) == pytest.approx(getattr(whole, name))
-
-
-@pytest.mark.slow
-def test_a_model_file_goes_on(tmp_path):
-    pairs, sign = stream(0)
-    pola = POLA().partial_fit_pairs(pairs[:200], sign[:200])
-    save(pola, tmp_path / "pola.nf")
-    opened = load(tmp_path / "pola.nf")
-    for one in (pola, opened):
-        one.partial_fit_pairs(pairs[200:], sign[200:])
-    np.testing.assert_array_equal(opened.components_, pola.components_)
-    assert opened.regret_bound_ == pola.regret_bound_ and opened.n_seen_ == 400
 
 
 def test_two_kinds_alternate_evenly():

@@ -296,7 +296,7 @@ class _Likelihood:
     def is_hopeless(self, point: Vector) -> bool:
         """Whether so many pairs are on the wrong side of μ that none will tell all apart."""
         wrong = np.count_nonzero(self.sign * (self.squared(point) - point[-1]) > 0)
-        return wrong > max(_MISJUDGED * len(self.sign), _FEW)
+        return bool(wrong > max(_MISJUDGED * len(self.sign), _FEW))
 
     def squared(self, point: Vector) -> Vector:
         """Squared distances."""
