@@ -22,6 +22,8 @@ from nearfar.summaries.supervision import Chunklets, as_chunklets
 
 # Of the mean eigenvalue of the scatter within chunklets, what "auto" adds to each.
 _AUTO_RIDGE = 0.1
+# Scatter below this share of the largest kernel value is none.
+_ROUNDING = 1e-13
 
 
 class KernelRCA(KernelCoordinates):
@@ -300,7 +302,7 @@ class KernelRCA(KernelCoordinates):
         """All rows, their chunklets and the factor, after whole chunklets were added."""
         order = np.argsort(codes, kind="stable")
         rows, codes = rows[order], codes[order]
-        contrasts = _Contrasts(codes)
+        contrasts = Contrasts(codes)
         K = self._kernel(rows, _about_mean(self.kernel, rows))
         if not np.isfinite(K).all():
             raise ValueError(
@@ -309,7 +311,8 @@ class KernelRCA(KernelCoordinates):
             )
         inner = contrasts.of(contrasts.of(K).T)
         if before is None and "ridge_" not in vars(self):
-            self.ridge_ = self._choose_ridge(inner, int((np.bincount(codes) > 1)[codes].sum()))
+            n = int((np.bincount(codes) > 1)[codes].sum())
+            self.ridge_ = self._choose_ridge(float(np.trace(inner)) / n, float(np.abs(K).max()))
         inner /= self.ridge_
         inner.flat[:: len(inner) + 1] += 1
         if before is None:
@@ -327,16 +330,15 @@ class KernelRCA(KernelCoordinates):
             factor,
         )
 
-    def _choose_ridge(self, inner: Matrix, n: int) -> float:
+    def _choose_ridge(self, scatter: float, largest: float) -> float:
         if not isinstance(self.ridge, str):
             return float(self.ridge)
-        ridge = _AUTO_RIDGE * float(np.trace(inner)) / n
-        if ridge <= np.finfo(float).tiny:
+        if scatter <= max(_ROUNDING * largest, np.finfo(float).tiny):
             raise ValueError(
                 "In every chunklet all points are equal to the kernel: there is no scatter for "
                 "ridge='auto' to be a share of. Give a number, or chunklets of different points."
             )
-        return ridge
+        return _AUTO_RIDGE * scatter
 
     def _inverse_root(self, inner: Matrix) -> Matrix:
         """The transposed inverse of the Cholesky factor."""
@@ -470,9 +472,11 @@ class KernelRCA(KernelCoordinates):
         K = self._kernel(rows, _about_mean(self.kernel, self._rows))
         self._means = K.mean(axis=0)
         self._mean = float(self._means.mean())
-        values, basis = self._span(self._centered(K)[:, paired], None)
+        own = K[:, paired]
+        own = own - own.mean(axis=0) - own.mean(axis=1, keepdims=True) + own.mean()
+        values, basis = self._span(own, None)
         points = basis * values  # K_c P diag(μ)^{-1/2}
-        contrasts = _Contrasts(self._codes[paired]).of(points)
+        contrasts = Contrasts(self._codes[paired]).of(points)
         within = contrasts.T @ contrasts
         within.flat[:: len(within) + 1] += self.ridge_
         T = linalg.lapack.dtrtri(linalg.cholesky(within / n, lower=True), lower=1)[0].T
@@ -482,12 +486,12 @@ class KernelRCA(KernelCoordinates):
                 "points in chunklets span."
             )
         if self.n_components is None:
-            L = fix_signs(T.T)
+            L = T.T
         else:
             spread, axes = descending_eigh(T.T @ (values[:, None] * T), self.n_components)
             L = canonical_rows(spread, (T @ axes).T)
         self._coefficients = np.zeros((len(L), len(paired)))
-        self._coefficients[:, paired] = L @ basis.T
+        self._coefficients[:, paired] = fix_signs(L @ basis.T)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "factor_" in vars(self)
@@ -501,7 +505,7 @@ class KernelRCA(KernelCoordinates):
         need("_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing.")
 
 
-class _Contrasts:
+class Contrasts:
     """An orthonormal basis of the differences within each chunklet, for rows sorted by chunklet.
 
     Of each chunklet the Householder reflection that turns its first axis into the mean, without

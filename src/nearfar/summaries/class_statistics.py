@@ -592,15 +592,21 @@ class ClassStatistics:
 
     def between_factor(self) -> NDArray[np.float64]:
         """Rows ``sqrt(W_c) (m_c - m)``; ``H.T @ H`` is the between scatter."""
+        return self._between_rows()[self._order]
+
+    def _between_rows(self) -> NDArray[np.float64]:
+        """The same in the order of the slots: there may be a hundred thousand."""
         self._need_rows()
         # Differences to one class's shift first: they are small and exact, the means are not.
-        deviations = (self._shifts - self._shifts[0]) + self._firsts / self._weights[:, None]
+        deviations = self._firsts / self._weights[:, None]
+        deviations += self._shifts - self._shifts[0]
         deviations -= self._weights @ deviations / self.total_weight
-        return (np.sqrt(self._weights)[:, None] * deviations)[self._order]
+        deviations *= np.sqrt(self._weights)[:, None]
+        return deviations
 
     def between_scatter(self) -> NDArray[np.float64]:
         """Scatter of the class means, weighted by class."""
-        factor = self.between_factor()
+        factor = self._between_rows()
         return factor.T @ factor
 
     def total_scatter(self) -> NDArray[np.float64]:
@@ -619,7 +625,8 @@ class ClassStatistics:
         else:
             for slot, second in enumerate(self._seconds):
                 within += second.diagonal(self._firsts[[slot]], self._weights[[slot]])
-        diagonal = np.maximum(within, 0) + (self.between_factor() ** 2).sum(axis=0)
+        between = self._between_rows()
+        diagonal = np.maximum(within, 0) + np.einsum("ij,ij->j", between, between)
         return diagonal / self.total_weight
 
     def varying_features(self, variances: Floats | None = None) -> NDArray[np.bool_]:
@@ -628,7 +635,8 @@ class ClassStatistics:
         ``variances`` are those of `total_variances`, where they are known.
         """
         deviation = np.sqrt(self.total_variances() if variances is None else variances)
-        return deviation > 16 * self._precision * np.abs(self.means).max(axis=0)
+        means = self._shifts + self._firsts / self._weights[:, None] + self._origin
+        return deviation > 16 * self._precision * np.maximum(means.max(axis=0), -means.min(axis=0))
 
     def project(self, B: ArrayLike) -> ClassStatistics:
         """The statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""

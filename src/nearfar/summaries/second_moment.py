@@ -122,7 +122,7 @@ class SecondMoment:
         """Diagonal of the scatter."""
         if self.dense is None:
             return (self.factor(first / weight[:, None]) ** 2).sum(axis=0)
-        return self.dense.diagonal() - (first**2 / weight[:, None]).sum(axis=0)
+        return self.dense.diagonal() - (1 / weight) @ first**2
 
     def trace(self, first: Floats, weight: Floats) -> float:
         """Trace of the scatter."""
