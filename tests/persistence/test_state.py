@@ -55,6 +55,8 @@ def fitted(name):
         labels = np.array(["a", "b"] * 10)
     elif kind.learner_tags.input == "tensors":
         rows = X.reshape(-1, 2, 2)
+    if "values" in kind.learner_tags.learns_from:
+        labels = X[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return kind().fit(rows, labels)

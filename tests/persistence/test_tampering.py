@@ -48,7 +48,8 @@ def data(name):
     if tags.input == "sets":
         rng = np.random.default_rng(0)
         return [rng.normal(k % 2, size=(6, 3)) for k in range(20)], np.array(["a", "b"] * 10)
-    return (X.reshape(-1, 2, 2) if tags.input == "tensors" else X), Y
+    labels = X[:, 0] if "values" in tags.learns_from else Y
+    return (X.reshape(-1, 2, 2) if tags.input == "tensors" else X), labels
 
 
 def mutants(value):
