@@ -24,7 +24,7 @@ def start(init, n_components=None, spread=SPREAD, **options):
 def test_the_spread_is_that_of_the_rows():
     np.testing.assert_allclose(SPREAD.total, np.cov(X.T, bias=True), rtol=1e-9)
     np.testing.assert_allclose(SPREAD.within + SPREAD.between, SPREAD.total, rtol=1e-9)
-    own = sum(np.cov(X[Y == c].T, bias=True) * np.mean(Y == c) for c in range(3))
+    own = sum(np.cov(X[c == Y].T, bias=True) * np.mean(c == Y) for c in range(3))
     np.testing.assert_allclose(SPREAD.within, own, rtol=1e-8, atol=1e-10)
 
 

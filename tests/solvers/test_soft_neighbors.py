@@ -211,7 +211,7 @@ def test_single_precision_has_six_digits_or_is_left(objective, n_threads):
 
 
 def test_equal_threads_give_equal_bits():
-    L, X, y, values = problem(n=500)
+    L, X, _, values = problem(n=500)
     engine = SoftNeighbors(X, values, "regression", n_threads=2)
     assert engine.evaluate(L)[1].tobytes() == engine.evaluate(L)[1].tobytes()
 

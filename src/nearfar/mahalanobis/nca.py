@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.soft_learner import Frame, _SoftLearner, best_of
+from nearfar.mahalanobis.soft_learner import WhiteFrame, _SoftLearner, best_of
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -242,7 +242,7 @@ class NCA(_SoftLearner):
             found.converged = False
             pace *= 2
 
-    def _penalty(self, frame: Frame) -> Matrix:
+    def _penalty(self, frame: WhiteFrame) -> Matrix:
         """The quadratic form of the penalty in the coordinates of the solver."""
         unit = float(frame.statistics.total_variances().sum()) / frame.white.shape[1]
         return self.l2 * unit * (frame.white.T @ frame.white)
