@@ -69,7 +69,7 @@ class LogisticMetric(PairLearner):
         leading directions of the square one, improved. That is no convex problem; the bound is that
         of the convex one.
     l2 : float, default=1e-3
-        The weight λ of the penalty. Pairs that a metric can tell apart without a mistake have no
+        Weight of a penalty: λ above. Pairs that a metric can tell apart without a mistake have no
         best metric without one: the longer, the likelier.
     center : bool, default=True
         Whether the axes are those of the rows about their mean; False takes the second moment about

@@ -21,7 +21,7 @@ from nearfar.summaries.distributed import is_dask
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 from nearfar.summaries.whitening import (
     Shrinkage,
-    principal_axes,
+    leading_axes,
     within_covariance,
     within_whitener,
 )
@@ -233,7 +233,7 @@ class RCA(StatisticsLearner):
             statistics = statistics.select(paired)
         if self.n_principal is None:
             return None, statistics
-        V = principal_axes(statistics, self.n_principal)
+        V = leading_axes(statistics, self.n_principal)
         return V, statistics.project(V)
 
     @property

@@ -127,7 +127,7 @@ def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matr
     return (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
 
 
-def principal_axes(statistics: ClassStatistics, n_principal: int) -> Matrix:
+def leading_axes(statistics: ClassStatistics, n_principal: int) -> Matrix:
     """The leading orthonormal axes (p, n_principal) of the total covariance."""
     _, V = total_axes(statistics)
     if n_principal > V.shape[1]:
