@@ -140,7 +140,7 @@ def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.kinds.choice import kind_of
     from nearfar.app.compare.kinds.rows import RowKind
     from nearfar.app.compare.question import Question
-    from nearfar.app.compare.use import chain_of, choose_named
+    from nearfar.app.compare.use import choose_named
     from nearfar.app.embed.methods import read_settings
     from nearfar.datasets.tables import DataFile
     from nearfar.extras import require
@@ -156,7 +156,7 @@ def _fit(options: argparse.Namespace) -> int:
     kind.read()
     kind.prepare()
     method = kind.named(options.method)
-    check_kept(chain_of(kind, Chosen(method, method.settings[0], None)).pipeline(), method.label)
+    check_kept(kind.chain(Chosen(method, method.settings[0], None)).pipeline(), method.label)
     chosen, words = choose_named(kind, method, given, options.k)
     for line in [*kind.table.messages, *kind.left_out(), words]:
         print(line)

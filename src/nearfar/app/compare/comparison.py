@@ -269,9 +269,10 @@ def footnotes(document: dict[str, Any]) -> list[str]:
     lines = []
     nested, methods = document["nested"], document["methods"]
     if nested:
+        value = nested.get("auc", nested["error"])
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
         lines.append(
-            f"Method chosen inside each training fold: {percent(nested['error'])} ({chosen})."
+            f"Method chosen inside each training fold: {percent(value)} ({chosen})."
         )
     marks = []
     if any(method["role"] == "context" for method in methods):

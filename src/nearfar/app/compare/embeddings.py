@@ -240,6 +240,8 @@ class Embeddings:
     noun: str = "row"
     pilot_rows: int = 1000
     least_rows: int = MOST_ROWS
+    tunes_k: bool = False
+    drawn_by: str = "at random"
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""
