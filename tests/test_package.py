@@ -57,8 +57,8 @@ def test_stub_names_every_learner_and_summary_of_the_rooms():
     }
     public = set()
     for room in ROOMS:
-        for module in pkgutil.iter_modules([str(SOURCE / room)]):
-            path = f"{room}.{module.name}"
+        for module in pkgutil.walk_packages([str(SOURCE / room)], f"nearfar.{room}."):
+            path = module.name.removeprefix("nearfar.")
             for name, item in vars(importlib.import_module(f"nearfar.{path}")).items():
                 documented = isinstance(item, type) and ">>>" in (inspect.getdoc(item) or "")
                 if documented and item.__module__ == f"nearfar.{path}" and name[0] != "_":

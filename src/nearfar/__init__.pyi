@@ -67,8 +67,9 @@ from .summaries.class_statistics import ClassStatistics as ClassStatistics
 from .summaries.gaussians import Gaussians as Gaussians
 from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.sets import Sets as Sets
-from .summaries.supervision import Chunklets as Chunklets
-from .summaries.supervision import Pairs as Pairs
-from .summaries.supervision import Triplets as Triplets
+from .summaries.supervision.chunklets import Chunklets as Chunklets
+from .summaries.supervision.pairs import Pairs as Pairs
+from .summaries.supervision.quadruplets import Quadruplets as Quadruplets
+from .summaries.supervision.triplets import Triplets as Triplets
 
 __version__: str

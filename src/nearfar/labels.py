@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,45 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     return classes, codes.astype(np.intp, copy=False).reshape(-1)
 
 
+def known_codes(
+    y: Any, unknown: Any = None, *, name: str = "y"
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """The code of each row, and which rows have a known label.
+
+    Codes count the known labels; those of rows with the label ``unknown`` mean nothing. None says
+    that all are known.
+
+    >>> codes, known = known_codes(["b", -1, "a"], unknown=-1)
+    >>> codes[known].tolist(), known.tolist()
+    ([1, 0], [True, False, True])
+    """
+    if unknown is None:
+        codes = encode_labels(y, name=name)[1]
+        return codes, np.ones(codes.size, bool)
+    # As objects the labels keep their own types: of "1" and -1 NumPy would make two texts.
+    labels = _flat(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), name)
+    if labels.dtype.kind in "iuf" and isinstance(unknown, Real) and not is_na(unknown):
+        known = labels != unknown
+    else:
+        known = ~np.fromiter((_same(label, unknown) for label in labels), bool, labels.size)
+    if labels.size and not known.any():
+        raise ValueError(
+            f"every label of {name} is {unknown!r}, the label of rows of which nothing is known."
+        )
+    # With another label in its place a row can stay, and errors name the rows as they are.
+    filled = labels.copy()
+    filled[~known] = next((label for label in labels[known] if not is_na(label)), unknown)
+    return encode_labels(filled, name=name)[1], known
+
+
+def _same(label: Any, unknown: Any) -> bool:
+    """Whether two labels are one; missing ones are."""
+    if is_na(label) or is_na(unknown):
+        return is_na(label) and is_na(unknown)
+    same = label == unknown
+    return bool(same) if np.ndim(same) == 0 else False
+
+
 def _plain_array(y: Any, name: str) -> NDArray[Any]:
     """A 1-d NumPy array without missing or continuous entries."""
     if y is None:
@@ -54,16 +94,7 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     if hasattr(y, "isna") and bool(np.any(y.isna())):
         first = int(np.argmax(np.asarray(y.isna()).ravel()))
         raise ValueError(_missing(name, first))
-    # Nullable and categorical columns come out as objects here, unified below.
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        warn(
-            f"A column-vector {name} was passed when a 1d array was expected; it is flattened.",
-            DataConversionWarning,
-        )
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise ValueError(f"{name} should be a 1d array of labels; got shape {labels.shape}.")
+    labels = _flat(y, name)
     if labels.dtype.kind == "O":
         bad = np.fromiter((is_na(label) for label in labels), bool, labels.size)
         if bad.any():
@@ -92,6 +123,21 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
                 f"regression target cut {name} into classes first, for example with "
                 "sklearn.preprocessing.KBinsDiscretizer."
             )
+    return labels
+
+
+def _flat(y: Any, name: str) -> NDArray[Any]:
+    """Labels as a 1-d array."""
+    # Nullable and categorical columns come out as objects here, which are unified later.
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        warn(
+            f"A column-vector {name} was passed when a 1d array was expected; it is flattened.",
+            DataConversionWarning,
+        )
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"{name} should be a 1d array of labels; got shape {labels.shape}.")
     return labels
 
 

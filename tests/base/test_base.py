@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -154,6 +155,23 @@ def test_metric_outlives_the_learner():
     learner.fit(X * 5, np.arange(20) % 2)
     assert metric(X[0], X[1]) == pytest.approx(abs(components @ (X[0] - X[1]))[0])
     assert metric(X[0], X[1], squared=True) == pytest.approx(metric(X[0], X[1]) ** 2)
+
+
+def test_metric_takes_points_as_scipy_does_and_names_those_of_another_length():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    metric = LDA(n_components=1).fit(X, np.arange(20) % 2).get_metric()
+    wanted = metric(X[0], X[1])
+    assert wanted > 0
+    assert metric(X[:1], X[1:2]) == metric(X[0].tolist(), tuple(X[1])) == metric(X[0], X[1:2])
+    assert metric(X[:1], X[1:2]) == wanted
+    np.testing.assert_allclose(cdist(X[:1], X[1:2], metric), [[wanted]])
+    for u, v, message in (
+        (X[0, :2], X[1], r"u should be one point of 3 features; got shape \(2,\)"),
+        (X[0], X[:2], r"v should be one point of 3 features; got shape \(2, 3\)"),
+        (X[0], 1.0, r"v should be one point of 3 features; got shape \(\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            metric(u, v)
 
 
 def test_transform_of_many_rows_copies_no_n_by_p():

@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_validate as sklearn_cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from nearfar import LDA, RCA, Chunklets, KNNClassifier, Pairs, Triplets
+from nearfar import LDA, RCA, Chunklets, KNNClassifier, Pairs, Quadruplets, Triplets
 from nearfar.evaluation import cross_validate
 
 WINE, WINE_Y = load_wine(return_X_y=True)
@@ -38,13 +38,14 @@ def seen():
     return Recorder.seen
 
 
-@pytest.mark.parametrize("kind", ["pairs", "triplets", "chunklets"])
+@pytest.mark.parametrize("kind", ["pairs", "triplets", "quadruplets", "chunklets"])
 def test_each_fold_gets_its_own_constraints_between_the_same_points(kind, seen):
     X = np.arange(40.0)[:, None]
     y = np.arange(40) % 2
     supervision = {
         "pairs": Pairs.from_labels(y, n_similar=60, n_dissimilar=60, random_state=0),
         "triplets": Triplets.from_labels(y, n_triplets=90, random_state=0),
+        "quadruplets": Quadruplets.from_labels(y, n_quadruplets=90, random_state=0),
         "chunklets": Chunklets.from_labels(y, n_chunklets=10, chunklet_size=3, random_state=0),
     }[kind]
     cross_validate(Recorder(), X, y, supervision=supervision, cv=KFold(4))
@@ -60,6 +61,10 @@ def test_each_fold_gets_its_own_constraints_between_the_same_points(kind, seen):
         elif kind == "triplets":
             anchor, near, far = y[names[restricted.indices]].T
             assert (anchor == near).all() and (anchor != far).all()
+        elif kind == "quadruplets":
+            a, b, c, d = y[names[restricted.indices]].T
+            assert (a == b).all() and (c != d).all()
+            assert 0 < len(a) < 90
         else:
             np.testing.assert_array_equal(restricted.labels, supervision.labels[names])
 

@@ -1,4 +1,4 @@
-"""Pairs, triplets and chunklets: what they hold, refuse, draw and keep."""
+"""Pairs, triplets, quadruplets and chunklets: what they hold, refuse, draw and keep."""
 
 import copy
 import pickle
@@ -14,17 +14,20 @@ import sklearn
 from scipy import sparse
 from scipy.stats import chisquare
 from sklearn.base import BaseEstimator
+from sklearn.datasets import load_iris
 from sklearn.model_selection import KFold, cross_validate
 
+from nearfar.state import check_state
 from nearfar.summaries import drawing
-from nearfar.summaries.supervision import Chunklets, Pairs, Triplets, as_chunklets
+from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Triplets, as_chunklets
 
 LABELS = np.array(["b", "a", "c", "a", "b", "a", "d", "a", "b"])
 
 PAIRS = Pairs([[0, 1], [4, 2]], [[0, 2], [3, 1], [0, 2]], n_samples=5)
 TRIPLETS = Triplets([[0, 1, 2], [4, 3, 0]], n_samples=5)
+QUADRUPLETS = Quadruplets([[0, 1, 2, 3], [4, 3, 4, 0]], n_samples=5)
 CHUNKLETS = Chunklets([0, 0, -1, 7, 7])
-ALL = [PAIRS, TRIPLETS, CHUNKLETS]
+ALL = [PAIRS, TRIPLETS, QUADRUPLETS, CHUNKLETS]
 
 all_kinds = pytest.mark.parametrize("supervision", ALL, ids=lambda s: type(s).__name__)
 
@@ -45,6 +48,15 @@ def triplets_by_brute_force(y):
     return {
         (a, b, c) for a, b, c in permutations(range(len(y)), 3) if y[a] == y[b] and y[a] != y[c]
     }
+
+
+def quadruplets_by_brute_force(y):
+    within, between = pairs_by_brute_force(y, True), pairs_by_brute_force(y, False)
+    return {(*near, *far) for near in within for far in between}
+
+
+def ordered(quadruplets):
+    return [(*sorted(row[:2]), *sorted(row[2:])) for row in quadruplets.tolist()]
 
 
 # What the objects are
@@ -110,6 +122,8 @@ def test_equality_compares_every_field():
     assert Pairs(PAIRS.similar, PAIRS.dissimilar[:1], n_samples=5) != PAIRS
     assert Triplets(TRIPLETS.indices, n_samples=5) == TRIPLETS
     assert Triplets(TRIPLETS.indices[::-1], n_samples=5) != TRIPLETS
+    assert Quadruplets(QUADRUPLETS.indices, n_samples=5) == QUADRUPLETS
+    assert Quadruplets(QUADRUPLETS.indices[::-1], n_samples=5) != QUADRUPLETS
     assert Chunklets([0, 0, -1, 7, 7]) == CHUNKLETS
     assert Chunklets([0, 0, -1, 8, 8]) != CHUNKLETS
     assert PAIRS != TRIPLETS
@@ -124,6 +138,7 @@ def test_they_have_no_hash():
 def test_repr_counts():
     assert repr(PAIRS) == "Pairs(2 similar, 3 dissimilar, n_samples=5)"
     assert repr(TRIPLETS) == "Triplets(2 triplets, n_samples=5)"
+    assert repr(QUADRUPLETS) == "Quadruplets(2 quadruplets, n_samples=5)"
     assert repr(CHUNKLETS) == "Chunklets(2 chunklets of 4 rows, n_samples=5)"
 
 
@@ -133,12 +148,14 @@ def test_empty_lists_are_no_constraints(nothing):
     assert pairs.similar.shape == (0, 2)
     assert pairs.similar.dtype == np.intp
     assert Triplets([], n_samples=0).indices.shape == (0, 3)
+    assert Quadruplets([], n_samples=0).indices.shape == (0, 4)
     assert Chunklets([]).n_samples == 0
 
 
 def test_repeated_constraints_are_kept_as_weights():
     assert Pairs([[0, 1], [1, 0], [0, 1]], [], n_samples=2).similar.shape == (3, 2)
     assert Triplets([[0, 1, 2], [0, 1, 2]], n_samples=3).indices.shape == (2, 3)
+    assert Quadruplets([[0, 1, 2, 3], [1, 0, 2, 3]], n_samples=4).indices.shape == (2, 4)
 
 
 def test_integers_of_every_kind_are_taken():
@@ -230,6 +247,78 @@ def test_triplets_that_only_look_opposite_are_taken():
 
 
 @pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([[0, 1, 2, 5]], "indices row 0: index 5 is out of range for n_samples=5"),
+        ([[0, 1, 2]], r"indices should have shape \(m, 4\); got shape \(1, 3\)"),
+        ([[0, 1, 2, 2.5]], "indices row 0: 2.5 is not an integer"),
+        ([[0, 1, 2, 3], [3, 3, 1, 2]], "indices row 1: index 3 is paired with itself"),
+        ([[0, 1, 2, 3], [0, 1, 4, 4]], "indices row 1: index 4 is paired with itself"),
+        ([[0, 1, 2, 3], [0, 1, 0, 1]], r"row 1: the pair \(0, 1\) is compared with itself"),
+        ([[0, 1, 2, 3], [4, 1, 1, 4]], r"row 1: the pair \(1, 4\) is compared with itself"),
+        (
+            [[1, 2, 3, 4], [0, 1, 2, 3], [0, 4, 1, 2], [3, 2, 0, 1]],
+            "indices rows 1 and 3 contradict each other",
+        ),
+        ([[0, 1, 0, 2], [0, 2, 1, 0]], "indices rows 0 and 1 contradict each other"),
+    ],
+)
+def test_bad_quadruplets_raise_with_argument_and_row(indices, message):
+    with pytest.raises(ValueError, match=message):
+        Quadruplets(indices, n_samples=5)
+
+
+def test_quadruplets_that_only_look_opposite_are_taken():
+    # A point of both pairs is a triplet; a cycle of comparisons is for the learner to bear.
+    rows = [[0, 1, 0, 2], [0, 1, 2, 3], [2, 3, 0, 2], [1, 2, 0, 3]]
+    assert Quadruplets(rows, n_samples=4).indices.tolist() == rows
+
+
+# Pairs said both ways
+
+
+BOTH_WAYS = ([[0, 1], [2, 3], [1, 0], [4, 5]], [[3, 2], [0, 4], [1, 0], [0, 2]])
+
+
+def test_pairs_said_both_ways_raise_are_dropped_or_kept():
+    with pytest.raises(ValueError, match=r'cannot be both .*; conflicts="drop" leaves such pairs'):
+        Pairs(*BOTH_WAYS, n_samples=6)
+    dropped = Pairs(*BOTH_WAYS, n_samples=6, conflicts="drop")
+    assert dropped.similar.tolist() == [[4, 5]]
+    assert dropped.dissimilar.tolist() == [[0, 4], [0, 2]]
+    assert dropped.n_conflicts == 0
+    kept = Pairs(*BOTH_WAYS, n_samples=6, conflicts="keep")
+    assert (kept.similar.tolist(), kept.dissimilar.tolist()) == BOTH_WAYS
+    assert kept.n_conflicts == 2
+    with pytest.raises(ValueError, match="Pairs: conflicts must be 'raise' or 'drop' or 'keep'"):
+        Pairs(*BOTH_WAYS, n_samples=6, conflicts="ignore")
+
+
+def test_conflicts_that_were_kept_stay_in_copies_and_parts():
+    kept = Pairs(*BOTH_WAYS, n_samples=6, conflicts="keep")
+    assert copy.deepcopy(kept) == pickle.loads(pickle.dumps(kept)) == kept
+    assert check_state(kept) == {}
+    part = kept.restrict([3, 2, 0])
+    assert part.similar.tolist() == [[1, 0]]
+    assert part.dissimilar.tolist() == [[0, 1], [2, 1]]
+    assert part.n_conflicts == 1
+
+
+def test_points_said_both_ways_raise_are_dropped_or_kept():
+    points = np.array([[[0.0], [1.0]], [[2.0], [3.0]], [[1.0], [0.0]], [[0.0], [2.0]]])
+    sign = [1, 1, -1, -1]
+    with pytest.raises(ValueError, match=r"rows 0 \(sign \+1\) and 2 \(sign -1\).*conflicts="):
+        Pairs.from_arrays(points, sign)
+    X, dropped = Pairs.from_arrays(points, sign, conflicts="drop")
+    assert X.ravel().tolist() == [0, 1, 2, 3]
+    assert dropped == Pairs([[2, 3]], [[0, 2]], n_samples=4)
+    X, kept = Pairs.from_arrays(points, sign, conflicts="keep")
+    assert kept == Pairs([[0, 1], [2, 3]], [[1, 0], [0, 2]], n_samples=4, conflicts="keep")
+    with pytest.raises(ValueError, match="Pairs.from_arrays: conflicts must be"):
+        Pairs.from_arrays(points, sign, conflicts=None)
+
+
+@pytest.mark.parametrize(
     ("labels", "message"),
     [
         ([0, 0, -1, -2], "labels row 3: -2 is below -1"),
@@ -270,6 +359,7 @@ def test_n_samples_must_be_a_count(n_samples):
     for make in (
         lambda: Pairs([], [], n_samples=n_samples),
         lambda: Triplets([], n_samples=n_samples),
+        lambda: Quadruplets([], n_samples=n_samples),
         lambda: Chunklets.from_groups([], n_samples=n_samples),
     ):
         with pytest.raises(ValueError, match="n_samples must be an integer of at least 0; got"):
@@ -282,6 +372,7 @@ def test_counts_to_draw_must_be_counts(count):
         (Pairs, "n_similar"),
         (Pairs, "n_dissimilar"),
         (Triplets, "n_triplets"),
+        (Quadruplets, "n_quadruplets"),
         (Chunklets, "n_chunklets"),
     ):
         with pytest.raises(
@@ -325,6 +416,13 @@ def test_all_triplets_are_taken_once_when_the_cap_allows():
     assert set(triplets) == triplets_by_brute_force(LABELS)
 
 
+def test_all_quadruplets_are_taken_once_when_the_cap_allows():
+    possible = quadruplets_by_brute_force(LABELS)
+    drawn = ordered(Quadruplets.from_labels(LABELS, n_quadruplets=len(possible)).indices)
+    assert len(drawn) == len(set(drawn))
+    assert set(drawn) == possible
+
+
 def test_a_class_of_one_is_far_only():
     alone = {2, 6}
     anchors, near, far = Triplets.from_labels(LABELS).indices.T
@@ -346,6 +444,12 @@ def test_drawn_constraints_are_distinct_and_as_many_as_asked(fraction):
     n_triplets = int(fraction * len(possible))
     drawn = Triplets.from_labels(y, n_triplets=n_triplets, random_state=1).indices.tolist()
     assert len(drawn) == len({tuple(row) for row in drawn} & possible) == n_triplets
+
+    y = y[:20]
+    possible = quadruplets_by_brute_force(y)
+    n_quadruplets = int(fraction * len(possible))
+    drawn = Quadruplets.from_labels(y, n_quadruplets=n_quadruplets, random_state=1).indices
+    assert len(drawn) == len(set(ordered(drawn)) & possible) == n_quadruplets
 
 
 def p_value_of_uniformity(draw, possible, size):
@@ -390,6 +494,25 @@ def test_every_set_of_triplets_is_equally_likely():
     assert p_value_of_uniformity(draw, triplets_by_brute_force(y), 2) > 1e-3
 
 
+def test_every_set_of_quadruplets_is_equally_likely():
+    y, rng = [0, 1, 0, 1, 2], np.random.RandomState(0)  # 16 quadruplets
+
+    def draw():
+        return ordered(Quadruplets.from_labels(y, n_quadruplets=2, random_state=rng).indices)
+
+    assert p_value_of_uniformity(draw, quadruplets_by_brute_force(y), 2) > 1e-3
+
+
+def test_quadruplets_too_many_to_number_are_drawn_the_same_way(monkeypatch):
+    y, rng = [0, 1, 0, 1, 2], np.random.RandomState(0)
+    monkeypatch.setattr(drawing, "_MAX_RANK", 15)
+
+    def draw():
+        return ordered(Quadruplets.from_labels(y, n_quadruplets=2, random_state=rng).indices)
+
+    assert p_value_of_uniformity(draw, quadruplets_by_brute_force(y), 2) > 1e-3
+
+
 def test_drawn_pairs_come_in_no_order():
     # An online learner that reads them in turn must not see one class after the other.
     y = np.repeat([0, 1], 500)
@@ -404,6 +527,7 @@ def test_the_seed_decides_the_draw():
         return [
             Pairs.from_labels(y, n_similar=20, n_dissimilar=20, random_state=seed),
             Triplets.from_labels(y, n_triplets=20, random_state=seed),
+            Quadruplets.from_labels(y, n_quadruplets=20, random_state=seed),
             Chunklets.from_labels(y, n_chunklets=20, random_state=seed),
         ]
 
@@ -417,6 +541,7 @@ def test_default_cap_grows_with_the_classes_within_limits(n_classes, cap):
     pairs = Pairs.from_labels(y, random_state=0)
     assert len(pairs.similar) == len(pairs.dissimilar) == cap
     assert len(Triplets.from_labels(y, random_state=0).indices) == cap
+    assert len(Quadruplets.from_labels(y, random_state=0).indices) == cap
 
 
 def test_labels_without_pairs_of_a_kind_give_none():
@@ -426,6 +551,8 @@ def test_labels_without_pairs_of_a_kind_give_none():
     assert (len(all_different.similar), len(all_different.dissimilar)) == (0, 6)
     assert len(Triplets.from_labels(["x"] * 4).indices) == 0
     assert len(Triplets.from_labels(list("abcd")).indices) == 0
+    assert len(Quadruplets.from_labels(["x"] * 4).indices) == 0
+    assert len(Quadruplets.from_labels(list("abcd")).indices) == 0
 
 
 def test_extreme_imbalance_is_drawn_exactly():
@@ -458,6 +585,7 @@ def test_a_million_rows_take_little_time_and_memory(n_classes):
     for make in (
         lambda: Pairs.from_labels(y, random_state=0),
         lambda: Triplets.from_labels(y, random_state=0),
+        lambda: Quadruplets.from_labels(y, random_state=0),
         lambda: Chunklets.from_labels(y, n_chunklets=1_000, random_state=0),
     ):
         tracemalloc.start()
@@ -521,7 +649,46 @@ def test_chunklets_are_drawn_from_everywhere():
     assert chisquare(np.concatenate([of_five, of_four]), expected).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("make", [Pairs, Triplets, Chunklets])
+@pytest.mark.parametrize("make", [Pairs, Triplets, Quadruplets, Chunklets])
+@pytest.mark.parametrize(
+    ("y", "unknown"),
+    [
+        (np.array([-1, 2, 2, -1, 3, 3, 2]), -1),
+        (np.array([-1.0, 2, 2, -1, 3, 3, 2]), -1),
+        ([-1, "b", "b", -1, "c", "c", "b"], -1),
+        (["?", "b", "b", "?", "c", "c", "b"], "?"),
+        ([None, "b", "b", np.nan, "c", "c", "b"], np.nan),
+        (np.array([np.nan, 2, 2, np.nan, 3, 3, 2]), np.nan),
+        (pd.Series([None, 2, 2, None, 3, 3, 2], dtype="Int64"), pd.NA),
+        (pd.Series(["?", "b", "b", "?", "c", "c", "b"], dtype="category"), "?"),
+    ],
+)
+def test_rows_of_unknown_label_take_part_in_nothing(make, y, unknown):
+    known = [1, 2, 4, 5, 6]
+    some = make.from_labels(y, unknown=unknown, random_state=0)
+    assert some.n_samples == 7
+    assert some.restrict(known) == make.from_labels(list("bbccb"), random_state=0)
+    if make is Chunklets:
+        assert some.labels[[0, 3]].tolist() == [-1, -1]
+        two = Chunklets.from_labels(y, n_chunklets=2, unknown=unknown, random_state=0).labels
+        assert two[[0, 3]].tolist() == [-1, -1]
+        assert sorted(two[known].tolist()) == [-1, 0, 0, 1, 1]
+    else:  # nothing was lost with the rows that were
+        assert sum(map(len, arrays_of(some))) == sum(map(len, arrays_of(some.restrict(known))))
+
+
+@pytest.mark.parametrize("make", [Pairs, Triplets, Quadruplets, Chunklets])
+def test_labels_that_are_all_unknown_or_still_missing_raise(make):
+    with pytest.raises(ValueError, match="every label of y is -1"):
+        make.from_labels([-1, -1], unknown=-1)
+    for y in ([-1, 0, None, 1], np.array([-1, 0, np.nan, 1])):
+        with pytest.raises(ValueError, match=r"NaN.*\(row 2\)"):
+            make.from_labels(y, unknown=-1)
+    # Without a word of it, -1 is a label like others.
+    assert make.from_labels([-1, -1, 0, 0]) == make.from_labels([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("make", [Pairs, Triplets, Quadruplets, Chunklets])
 def test_labels_of_any_kind_are_taken_and_missing_ones_raise(make):
     codes = [0, 1, 0, 2, 1]
     expected = make.from_labels(codes)
@@ -533,6 +700,57 @@ def test_labels_of_any_kind_are_taken_and_missing_ones_raise(make):
         assert make.from_labels(y) == expected
     with pytest.raises(ValueError, match=r"missing value \(row 1\)"):
         make.from_labels(["a", None, "b"])
+
+
+# Triplets of neighbours
+
+
+def triplets_of_neighbors_by_loops(X, y, n_near, n_far):
+    rows = []
+    for i in range(len(X)):
+        order = np.argsort(np.linalg.norm(X - X[i], axis=1), kind="stable").tolist()
+        near = [j for j in order if j != i and y[j] == y[i]][:n_near]
+        far = [j for j in order if y[j] != y[i]][:n_far]
+        rows += [[i, a, b] for a in near for b in far]
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_triplets_of_neighbors_are_those_of_a_loop(dtype):
+    X, y = load_iris(return_X_y=True)
+    X = X[::2].astype(dtype)
+    triplets = Triplets.from_neighbors(X, np.array(list("xyz"))[y[::2]], n_near=2, n_far=4)
+    assert triplets.n_samples == len(X)
+    assert triplets.indices.tolist() == triplets_of_neighbors_by_loops(
+        X.astype(float), y[::2], 2, 4
+    )
+
+
+def test_small_classes_give_fewer_neighbors_with_a_warning():
+    X, y = np.arange(7.0)[:, None] ** 2, np.array(["a", "a", "b", "b", "b", "b", "c"])
+    with pytest.warns(UserWarning) as caught:
+        triplets = Triplets.from_neighbors(X, y, n_near=2, n_far=4)
+    assert triplets.indices.tolist() == triplets_of_neighbors_by_loops(X, y, 2, 4)
+    near, far = (str(warning.message) for warning in caught)
+    assert "n_near=2, but rows of a and c have fewer others of their class" in near
+    assert "n_far=4, but there are only 3 rows of other classes than b" in far
+    with pytest.warns(UserWarning, match="only 0 rows of other classes than 5"):
+        assert len(Triplets.from_neighbors(X, [5] * 7).indices) == 0
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "message"),
+    [
+        ([[0.0], [1.0]], [0, 1, 1], {}, "X has 2 rows and y has 3 labels"),
+        ([[0.0], [np.nan]], [0, 1], {}, "Input X contains NaN"),
+        ([[0.0], [1.0]], [0, None], {}, "missing value"),
+        ([[0.0], [1.0]], [0, 1], {"n_near": 0}, "n_near must be an integer of at least 1; got 0"),
+        ([[0.0], [1.0]], [0, 1], {"n_far": 1.5}, "n_far must be an integer of at least 1; got 1.5"),
+    ],
+)
+def test_bad_input_to_triplets_of_neighbors_raises(X, y, options, message):
+    with pytest.raises(ValueError, match=message):
+        Triplets.from_neighbors(X, y, **options)
 
 
 # Restricting
@@ -554,6 +772,11 @@ def test_restrict_drops_and_renumbers(seed):
     assert small.n_samples == len(kept)
     assert small.similar.tolist() == restricted_by_brute_force(pairs.similar, kept)
     assert small.dissimilar.tolist() == restricted_by_brute_force(pairs.dissimilar, kept)
+    quadruplets = Quadruplets.from_labels(y, n_quadruplets=300, random_state=seed)
+    assert quadruplets.restrict(kept).n_samples == len(kept)
+    assert quadruplets.restrict(kept).indices.tolist() == restricted_by_brute_force(
+        quadruplets.indices, kept
+    )
     fewer = triplets.restrict(kept)
     assert fewer.n_samples == len(kept)
     assert fewer.indices.tolist() == restricted_by_brute_force(triplets.indices, kept)
@@ -613,6 +836,7 @@ def test_to_arrays_gives_the_points_and_signs():
     np.testing.assert_array_equal(points[3], X[[3, 1]])
     assert points.shape == (5, 2, 2)
     np.testing.assert_array_equal(TRIPLETS.to_arrays(X), X[[[0, 1, 2], [4, 3, 0]]])
+    np.testing.assert_array_equal(QUADRUPLETS.to_arrays(X), X[[[0, 1, 2, 3], [4, 3, 4, 0]]])
     first, second = CHUNKLETS.to_arrays(X)
     np.testing.assert_array_equal(first, X[:2])
     np.testing.assert_array_equal(second, X[3:])
@@ -658,6 +882,49 @@ def test_triplets_return_from_arrays():
     np.testing.assert_array_equal(triplets.to_arrays(X_back), points)
 
 
+def test_quadruplets_return_from_arrays():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 3)), rng.integers(0, 3, 8)
+    points = Quadruplets.from_labels(y).to_arrays(X)
+    X_back, quadruplets = Quadruplets.from_arrays(points)
+    # A point of both pairs is still one row.
+    assert len(X_back) == len(np.unique(points.reshape(-1, 3), axis=0))
+    np.testing.assert_array_equal(quadruplets.to_arrays(X_back), points)
+
+
+def test_equal_points_of_a_tuple_stay_different_rows():
+    a, b = [0.0, 1.0], [2.0, 3.0]
+    X, pairs = Pairs.from_arrays([[b, a], [a, a]], [1, -1])
+    assert X.tolist() == [a, a, b]
+    assert pairs == Pairs([[2, 0]], [[0, 1]], n_samples=3)
+    X, triplets = Triplets.from_arrays([[a, a, b], [a, b, b], [b, b, b]])
+    assert X.tolist() == [a, a, b, b, b]
+    assert triplets == Triplets([[0, 1, 2], [0, 2, 3], [2, 3, 4]], n_samples=5)
+    X, quadruplets = Quadruplets.from_arrays([[a, a, a, b], [a, b, b, a], [b, b, b, b]])
+    assert quadruplets.to_arrays(X).tolist() == [[a, a, a, b], [a, b, b, a], [b, b, b, b]]
+    assert Quadruplets(quadruplets.indices, n_samples=len(X)) == quadruplets  # all checks pass
+
+
+@pytest.mark.parametrize("make", [Pairs, Triplets, Quadruplets])
+def test_iris_which_has_equal_rows_returns_from_arrays(make):
+    X, y = load_iris(return_X_y=True)
+    assert len(np.unique(X, axis=0)) < len(X)
+    made = make.from_labels(y, random_state=0)
+    (twin, other) = np.flatnonzero((X[101] == X).all(axis=1))  # a pair of equal rows
+    if make is Pairs:
+        made = Pairs(np.vstack([made.similar, [[twin, other]]]), made.dissimilar, n_samples=150)
+        points, sign = made.to_arrays(X)
+        X_back, again = make.from_arrays(points, sign)
+        np.testing.assert_array_equal(again.to_arrays(X_back)[0], points)
+        return
+    tail = [twin, 0] if make is Quadruplets else [0]
+    indices = np.vstack([made.indices, [[twin, other, *tail], [other, twin, *tail]]])
+    points = make(indices, n_samples=150).to_arrays(X)
+    X_back, again = make.from_arrays(points)
+    np.testing.assert_array_equal(again.to_arrays(X_back), points)
+    assert len(X_back) <= len(X)
+
+
 def test_chunklets_return_from_arrays():
     chunks = [np.array([[1.0, 2.0], [1.0, 2.0]]), np.array([[5.0, 6.0], [0.0, 0.0], [1.0, 2.0]])]
     X, chunklets = Chunklets.from_arrays(chunks)
@@ -687,7 +954,6 @@ TWO_PAIRS = [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 1.0], [4.0, 5.0]]]
         (TWO_PAIRS, [1, np.nan], "sign row 1: nan is neither"),
         (TWO_PAIRS, ["a", "b"], "sign row 0: a is neither"),
         ([TWO_PAIRS[0], [[0.0, np.inf], [1.0, 1.0]]], [1, 1], "pairs row 1: inf is not finite"),
-        ([TWO_PAIRS[0], [[7.0, 7.0], [7.0, 7.0]]], [1, 1], "pairs row 1: two of its points are"),
         (
             [TWO_PAIRS[1], TWO_PAIRS[0][::-1], TWO_PAIRS[0]],
             [-1, -1, 1],
@@ -705,13 +971,28 @@ def test_bad_arrays_of_pairs_raise_with_row(pairs, sign, message):
     [
         (TWO_PAIRS, r"triplets should have shape \(m, 3, p\); got shape \(2, 2, 2\)"),
         ([[[0.0], [1.0], [np.nan]]], "triplets row 0: nan is not finite"),
-        ([[[0.0], [1.0], [2.0]], [[0.0], [1.0], [1.0]]], "triplets row 1: two of its points are"),
         ([[[0.0], [1.0], [2.0]], [[0.0], [2.0], [1.0]]], "triplets rows 0 and 1 contradict"),
     ],
 )
 def test_bad_arrays_of_triplets_raise_with_row(triplets, message):
     with pytest.raises(ValueError, match=message):
         Triplets.from_arrays(triplets)
+
+
+@pytest.mark.parametrize(
+    ("quadruplets", "message"),
+    [
+        (TWO_PAIRS, r"quadruplets should have shape \(m, 4, p\); got shape \(2, 2, 2\)"),
+        ([[[0.0], [1.0], [2.0], [np.inf]]], "quadruplets row 0: inf is not finite"),
+        (
+            [[[0.0], [1.0], [2.0], [3.0]], [[3.0], [2.0], [0.0], [1.0]]],
+            "quadruplets rows 0 and 1 contradict",
+        ),
+    ],
+)
+def test_bad_arrays_of_quadruplets_raise_with_row(quadruplets, message):
+    with pytest.raises(ValueError, match=message):
+        Quadruplets.from_arrays(quadruplets)
 
 
 @pytest.mark.parametrize(
@@ -815,6 +1096,7 @@ def test_scikit_learn_mangles_a_plain_array_of_pairs_without_a_word(routing):
     [
         Pairs(SIX_PAIRS, [], n_samples=6),
         Triplets.from_labels([0, 0, 0, 1, 1, 1]),
+        Quadruplets.from_labels([0, 0, 0, 1, 1, 1]),
         Chunklets([0, 0, -1, 1, 1, -1]),
     ],
     ids=lambda s: type(s).__name__,

@@ -115,15 +115,28 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
     def get_metric(self) -> Callable[..., float]:
         """A function ``metric(u, v, squared=False)`` of two points, free of the learner.
 
-        For neighbours it is many times faster to transform all points once and to use the
-        Euclidean distance.
+        Points are given as to SciPy's distances: vectors, lists or single rows. For neighbours it
+        is many times faster to transform all points once and to use the Euclidean distance.
         """
         check_is_fitted(self)
         components = self.components_.astype(np.float64)
 
         def metric(u: ArrayLike, v: ArrayLike, squared: bool = False) -> float:
-            difference = components @ (np.asarray(u, np.float64) - np.asarray(v, np.float64))
+            n_features = components.shape[1]
+            difference = components @ (_point(u, "u", n_features) - _point(v, "v", n_features))
             square = float(difference @ difference)
             return square if squared else square**0.5
 
         return metric
+
+
+def _point(values: ArrayLike, name: str, n_features: int) -> Vector:
+    """One point, of so many features: a vector or a single row."""
+    point = np.asarray(values, np.float64)
+    if point.ndim == 2 and len(point) == 1:
+        point = point[0]
+    if point.shape != (n_features,):
+        raise ValueError(
+            f"{name} should be one point of {n_features} features; got shape {point.shape}."
+        )
+    return point

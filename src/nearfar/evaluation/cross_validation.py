@@ -15,7 +15,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.summaries.supervision import Chunklets, Pairs, Triplets
+from nearfar.summaries.supervision import Chunklets, Supervision
 
 
 def cross_validate(
@@ -23,7 +23,7 @@ def cross_validate(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
-    supervision: Pairs | Triplets | Chunklets | ArrayLike | None = None,
+    supervision: Supervision | ArrayLike | None = None,
     groups: ArrayLike | None = None,
     cv: Any = None,
     scoring: Any = None,
@@ -47,7 +47,7 @@ def cross_validate(
         Points.
     y : array-like of shape (n_samples,), optional
         Labels: what is scored, and what is learned from where no supervision is given.
-    supervision : Pairs, Triplets, Chunklets or integer vector of chunklets, optional
+    supervision : Pairs, Triplets, Quadruplets, Chunklets or vector of chunklets, optional
         Restricted to the training rows of each fold and passed to ``fit``.
     groups : array-like of shape (n_samples,), optional
         For a group-wise ``cv``.

@@ -93,7 +93,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
             Training points.
         y : array-like of shape (n_samples,)
             Labels, for the vote and for the learner.
-        supervision : Pairs, Triplets, Chunklets or array-like, optional
+        supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
             Handed to the learner.
 
         Returns

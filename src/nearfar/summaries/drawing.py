@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices
-from nearfar.labels import encode_labels
+from nearfar.labels import known_codes
 
 # Ranks of constraints are 64-bit integers; beyond this their sums could overflow.
 _MAX_RANK = 2**62
@@ -24,13 +24,19 @@ class ClassBlocks(NamedTuple):
     rows: Indices
     start: NDArray[np.int64]
     size: NDArray[np.int64]
+    n_samples: int  # with those of no known class
 
 
-def class_blocks(y: Any) -> ClassBlocks:
-    """Sort the rows by class."""
-    _, codes = encode_labels(y)
+def class_blocks(y: Any, unknown: Any = None) -> ClassBlocks:
+    """Sort the rows of known classes by class."""
+    codes, known = known_codes(y, unknown)
+    if known.all():
+        rows = np.argsort(codes, kind="stable")
+    else:
+        rows, codes = np.flatnonzero(known), codes[known]
+        rows = rows[np.argsort(codes, kind="stable")]
     size = np.bincount(codes).astype(np.int64)
-    return ClassBlocks(np.argsort(codes, kind="stable"), np.cumsum(size) - size, size)
+    return ClassBlocks(rows, np.cumsum(size) - size, size, known.size)
 
 
 def cap_on(asked: int | None, blocks: ClassBlocks) -> int:
@@ -53,20 +59,27 @@ def _draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.
     return rng.permutation(ranks)
 
 
-def _draw_in_blocks(
-    sizes: NDArray[np.int64], cap: int, rng: np.random.RandomState
+def _in_blocks(
+    sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw from constraints of which class c has ``sizes[c]``: the class, and the rank in it."""
+    """Of constraints of which class c has ``sizes[c]``: the class, and the rank in it."""
     ends = np.cumsum(sizes)
-    ranks = _draw_ranks(int(sizes.sum()), cap, rng)
     c = np.searchsorted(ends, ranks, side="right")
     return c, ranks - (ends - sizes)[c]
 
 
 def draw_within(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Pairs of rows of one class."""
-    rows, start, size = blocks
-    c, rank = _draw_in_blocks(size * (size - 1) // 2, cap, rng)
+    return _within(blocks, _draw_ranks(_count_within(blocks), cap, rng))
+
+
+def _count_within(blocks: ClassBlocks) -> int:
+    return int(np.sum(blocks.size * (blocks.size - 1) // 2))
+
+
+def _within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
+    rows, start, size, _ = blocks
+    c, rank = _in_blocks(size * (size - 1) // 2, ranks)
     i, j = _unrank_pair(rank)
     return rows[np.column_stack([start[c] + i, start[c] + j])]
 
@@ -80,27 +93,55 @@ def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Pairs of rows of two classes, each counted with the first of them."""
-    rows, start, size = blocks
+    """Pairs of rows of two classes."""
+    return _between(blocks, _draw_ranks(_count_between(blocks), cap, rng))
+
+
+def _count_between(blocks: ClassBlocks) -> int:
+    return int(np.sum(blocks.size * (blocks.rows.size - blocks.start - blocks.size)))
+
+
+def _between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
+    """Each is counted with the first of its classes."""
+    rows, start, size, _ = blocks
     end = start + size
     later = rows.size - end
-    c, rank = _draw_in_blocks(size * later, cap, rng)
+    c, rank = _in_blocks(size * later, ranks)
     i, j = np.divmod(rank, later[c])
     return rows[np.column_stack([start[c] + i, end[c] + j])]
 
 
 def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Two rows of one class in order, and one of another."""
-    rows, start, size = blocks
+    rows, start, size, _ = blocks
     others = rows.size - size
     if np.sum(size * (size - 1.0) * others) > _MAX_RANK:
         raise ValueError(
             f"y has {rows.size} rows, with more triplets than 64-bit integers can count; "
             "draw from a random subset of the rows."
         )
-    c, rank = _draw_in_blocks(size * (size - 1) * others, cap, rng)
+    sizes = size * (size - 1) * others
+    c, rank = _in_blocks(sizes, _draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
     near += near >= anchor  # step over the anchor
     far += (far >= start[c]) * size[c]  # step over the anchor's class
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
+
+
+def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
+    """A pair of rows of one class, and one of two classes."""
+    n_within, n_between = _count_within(blocks), _count_between(blocks)
+    if n_within * n_between <= _MAX_RANK:
+        ranks = _draw_ranks(n_within * n_between, cap, rng)
+        within, between = np.divmod(ranks, max(n_between, 1))
+    else:
+        # One rank for both would not fit; there are far more than anybody draws.
+        drawn = np.empty((0, 2), np.int64)
+        while len(drawn) < cap:
+            sides = [
+                rng.randint(n, size=cap - len(drawn), dtype=np.int64) for n in (n_within, n_between)
+            ]
+            drawn = np.unique(np.vstack([drawn, np.column_stack(sides)]), axis=0)
+        within, between = rng.permutation(drawn).T
+    return np.hstack([_within(blocks, within), _between(blocks, between)])

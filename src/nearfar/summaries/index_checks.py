@@ -61,30 +61,10 @@ def check_indices(values: Any, name: str, n_samples: int, width: int | None = No
 def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
     """Tuples of different rows."""
     rows = check_indices(values, name, n_samples, width)
-    refuse(*_repeats(rows), name, "index {} occurs twice; its points must differ.")
-    return rows
-
-
-def _repeats(rows: Indices) -> tuple[NDArray[np.bool_], Indices]:
-    """Where the sorted entries of a row repeat the one before, and these entries."""
     entries = np.sort(rows, axis=1)
-    return entries[:, 1:] == entries[:, :-1], entries[:, 1:]
-
-
-def refuse_opposite_triplets(rows: Indices, name: str) -> None:
-    """Raise if a triplet says the opposite of another."""
-    clash = first_shared(rows, rows[:, [0, 2, 1]])
-    if clash is not None:
-        raise ValueError(
-            f"{name} rows {clash[0]} and {clash[1]} contradict each other: they have the same "
-            "anchor, and near and far exchanged."
-        )
-
-
-def refuse_empty(sizes: list[int], name: str) -> None:
-    """Raise if a chunklet has no rows."""
-    if 0 in sizes:
-        raise ValueError(f"{name}[{sizes.index(0)}] is empty; a chunklet needs at least one row.")
+    repeats = entries[:, 1:] == entries[:, :-1]
+    refuse(repeats, entries[:, 1:], name, "index {} occurs twice; its points must differ.")
+    return rows
 
 
 def first_repeat(values: Indices) -> tuple[int, int] | None:
@@ -96,16 +76,27 @@ def first_repeat(values: Indices) -> tuple[int, int] | None:
 
 def first_shared(a: Indices, b: Indices) -> tuple[int, int] | None:
     """The first row of ``a`` that is also a row of ``b``, and its place in ``b``."""
-    # Equal rows get equal numbers; a product of indices could overflow instead.
+    in_a, in_b = _row_numbers(a, b)
+    shared = np.flatnonzero(np.isin(in_a, in_b))
+    return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
+
+
+def rows_in_both(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows of ``a`` are rows of ``b`` too, and which of ``b`` are of ``a``."""
+    in_a, in_b = _row_numbers(a, b)
+    return np.isin(in_a, in_b), np.isin(in_b, in_a)
+
+
+def _row_numbers(a: Indices, b: Indices) -> tuple[Indices, Indices]:
+    """A number for each row of both, the same for equal rows."""
+    # A product of indices could overflow.
     rows = np.vstack([a, b])
     order = np.lexsort(rows.T)
     new = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
     number = np.empty(len(rows), np.intp)
     number[order[:1]] = 0
     number[order[1:]] = np.cumsum(new)
-    in_a, in_b = number[: len(a)], number[len(a) :]
-    shared = np.flatnonzero(np.isin(in_a, in_b))
-    return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
+    return number[: len(a)], number[len(a) :]
 
 
 # Changing between points and indices, and between all rows and some.
@@ -125,12 +116,28 @@ def finite_points(values: Any, name: str, width: int | None = None) -> NDArray[A
 
 
 def distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
-    """The distinct points of tuples of points, and the tuples as indices of them."""
+    """The distinct points of tuples of points, sorted, and the tuples as indices of them."""
     points = finite_points(values, name, width)
-    X, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
-    rows = inverse.reshape(-1, width)
-    refuse(*_repeats(rows), name, "two of its points are equal.")
-    return X, rows
+    distinct, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
+    return distinct, inverse.reshape(-1, width)
+
+
+def rows_of_points(
+    distinct: NDArray[Any], codes: Indices, copies: Indices | None = None
+) -> tuple[NDArray[Any], Indices]:
+    """Rows X for tuples of points, and the tuples as indices of X; points stay sorted.
+
+    Real data repeat rows, but the rows of a tuple must differ: a point that a tuple holds twice
+    gets two rows. ``copies`` says which row of its point each entry is, from 0; else it is counted
+    within each tuple.
+    """
+    width = codes.shape[1]
+    if copies is None:
+        copies = np.zeros_like(codes)
+        for place in range(1, width):
+            copies[:, place] = np.sum(codes[:, :place] == codes[:, place : place + 1], axis=1)
+    present, rows = np.unique(codes * width + copies, return_inverse=True)
+    return distinct[present // width], rows.reshape(-1, width)
 
 
 def renumber(rows: Indices, kept: Indices, n_samples: int) -> Indices:
