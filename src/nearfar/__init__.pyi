@@ -38,6 +38,8 @@ from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
+from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
+from .mahalanobis.mmc import MMC as MMC
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.rca import RCA as RCA

@@ -7,7 +7,7 @@ An estimator derives from one of
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
-  ``_drawn`` and ``_learn``;
+  ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
   ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
@@ -19,7 +19,7 @@ tensors, or flat rows with their shape.
 
 from nearfar.base.embedding import Embedding
 from nearfar.base.estimator import Estimator
-from nearfar.base.guided import GuidedLearner
+from nearfar.base.guided import GuidedLearner, PairLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
@@ -40,6 +40,7 @@ __all__ = [
     "LearnerTags",
     "LinearLearner",
     "NeighborVoter",
+    "PairLearner",
     "StatisticsLearner",
     "TensorInput",
     "ThroughLearner",

@@ -8,9 +8,18 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearfar.arrays import Floats, Matrix
+from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.learner import LinearLearner
+from nearfar.notices import warn
+from nearfar.parameters import Allowed, integer, none, random_state
 from nearfar.summaries.supervision import Pairs, Supervision
+
+#: What the parameters of learners of pairs may be, by which pairs are drawn from labels.
+PAIR_PARAMETERS: dict[str, list[Allowed]] = {
+    "n_similar": [none, integer(1)],
+    "n_dissimilar": [none, integer(1)],
+    "random_state": [random_state],
+}
 
 
 class Scaled(NamedTuple):
@@ -109,3 +118,65 @@ class GuidedLearner(LinearLearner):
         """Keep a map of scaled points as one of X."""
         self.mean_ = frame.mean.astype(dtype)
         self.components_ = (L / frame.unit).astype(dtype)
+
+
+class PairLearner(GuidedLearner):
+    """A guided learner of pairs, with the parameters of `PAIR_PARAMETERS`."""
+
+    #: Whether there is nothing to learn from pairs of one kind.
+    needs_both: ClassVar[bool] = True
+
+    n_similar: int | None
+    n_dissimilar: int | None
+    random_state: int | np.random.RandomState | None
+
+    def _drawn(self, y: Any) -> Pairs:
+        return Pairs.from_labels(
+            y,
+            n_similar=self.n_similar,
+            n_dissimilar=self.n_dissimilar,
+            random_state=self.random_state,
+        )
+
+    def _usable(self, points: Matrix, pairs: Pairs) -> tuple[Indices, Indices]:
+        """Pairs to learn from: similar ones, and those dissimilar ones that differ at all."""
+        name, alike, unlike = type(self).__name__, pairs.similar, pairs.dissimilar
+        if not len(alike) + len(unlike):
+            raise ValueError(f"{name} learns from pairs; supervision has no pair at all.")
+        for kind, given, other in (
+            ("similar", alike, "a class of two points or more"),
+            ("dissimilar", unlike, "two classes"),
+        ):
+            if self.needs_both and not len(given):
+                raise ValueError(
+                    f"{name} needs similar and dissimilar pairs; supervision has no {kind} pair "
+                    f"({len(alike)} similar, {len(unlike)} dissimilar). Labels give some where "
+                    f"there is {other}."
+                )
+        if len(alike) and self.needs_both and not _differ(points, alike).any():
+            raise ValueError(
+                f"Every similar pair of supervision has zero length ({len(alike)} pairs of equal "
+                f"points): {name} cannot tell in which directions alike points differ."
+            )
+        apart = _differ(points, unlike)
+        if not apart.all():
+            if not apart.any() and not len(alike):
+                raise ValueError(
+                    f"Every pair of supervision is dissimilar and has zero length: {name} has "
+                    "nothing to learn from."
+                )
+            if not apart.any() and self.needs_both:
+                raise ValueError(
+                    f"Every dissimilar pair of supervision has zero length ({len(unlike)} pairs of "
+                    "equal points), and no metric can part equal points."
+                )
+            warn(
+                f"{np.count_nonzero(~apart)} of {len(unlike)} dissimilar pairs have zero length: "
+                f"no metric can part equal points, and {name} leaves them out."
+            )
+        return alike, unlike[apart]
+
+
+def _differ(points: Matrix, pairs: Indices) -> Any:
+    """Which pairs are of points that are not equal."""
+    return (points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1)

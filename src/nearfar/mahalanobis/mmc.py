@@ -1,0 +1,449 @@
+"""Xing's metric from pairs: Mahalanobis metric learning for clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.base import LearnerTags, PairLearner, report_of
+from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
+from nearfar.blocks import blas_for
+from nearfar.mahalanobis.starts import STARTS, Spread, start_map
+from nearfar.notices import warn, warn_of_limit
+from nearfar.parameters import integer, one_of, real
+from nearfar.solvers.descent import Descent, descend_with_proof, escape
+from nearfar.solvers.eigen import descending_eigh, fix_signs, some_eigh, whitener
+from nearfar.solvers.projections import (
+    alternating_projection,
+    project_halfspace,
+    project_psd,
+    psd_factor,
+)
+from nearfar.summaries.pair_differences import PairDifferences
+from nearfar.summaries.supervision import Pairs
+
+# Share of the scatter of all pairs that is mixed into that of similar pairs where it is singular.
+_MIXED = 1e-3
+# Relative eigenvalue below which a direction is empty.
+_EMPTY = 1e-12
+# Least distances in the bound, over the mean: any are allowed, and one of these is good.
+_FLOORS = (1e-6, 1e-4, 1e-2)
+# Rounds of alternating projections after a gradient step.
+_ROUNDS = 100
+
+
+class MMC(PairLearner):
+    r"""Xing's metric: dissimilar pairs as far apart as they can be while similar ones stay near.
+
+    With d = x_i − x_j over the similar pairs S and the dissimilar pairs D,
+
+    .. math::
+        \max_{M \succeq 0} \; \frac{1}{|D|} \sum_D \sqrt{d^T M d} \quad \text{s.t.} \quad
+        \frac{1}{|S|} \sum_S d^T M d \le 1,
+
+    a convex program. It is solved over L, :math:`M = L^T L`, by L-BFGS in the coordinates in which
+    similar pairs are white, so that no linear change of the features matters; a map that has lost
+    rank is checked for a direction in which M still ascends. With r the distances of dissimilar
+    pairs and :math:`G = \tfrac{1}{|D|} \sum_D d d^T / 2r` in those coordinates, no metric reaches
+    more than :math:`\sqrt{2 \lambda_{\max}(G) \bar r}`: that is ``dual_bound_``.
+
+    Use it with pairs judged alike or different, before k-means or another clustering; of each kind
+    some are needed. It looks at all pairs alike, not at neighbours: with classes of several
+    clusters :class:`LMNN` is better.
+
+    Where similar pairs differ in fewer directions than dissimilar ones the program has no maximum;
+    0.1 % of the scatter of all pairs is then mixed into that of the similar ones, with a warning,
+    and "similar pairs" in what follows means the mixture.
+
+    Cost: O(N p²) an iteration for N dissimilar pairs (N p for a diagonal), some tens of iterations,
+    and O(p³) for the bound.
+
+    Parameters
+    ----------
+    variant : {"distance", "squared"}, default="distance"
+        What is summed over dissimilar pairs: distances, or their squares. With squares the optimum
+        is a closed form of rank one, a line.
+    structure : {"full", "diagonal"}, default="full"
+        "diagonal" learns one factor a feature, on the features as they are.
+    solver : {"lbfgs", "projected_gradient"}, default="lbfgs"
+        The second is the algorithm of the works, for comparison: gradient steps, each with
+        alternating projections onto the half-space and the cone. It has a slow tail. Of no effect
+        on squares.
+    init : {"auto", "identity", "pca", "lda", "within", "random"} or array of shape (p, p)
+        Where to start: the Euclidean distance, principal axes, the directions in which dissimilar
+        pairs differ, similar pairs made white, a random map, or one that is given. "auto" is
+        "within". Of no effect on the closed form and the projected gradient.
+    n_similar : int or None, default=None
+        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+    n_dissimilar : int or None, default=None
+        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+    max_iter : int, default=1000
+        Steps at most: over all rounds.
+    tol : float, default=1e-6
+        Stops when an iteration changes the objective by less than this share, twice, and the gap
+        is at most 50 times it, or finer steps do not close it.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: pairs from labels, a random start; the default gives the same
+        every time.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map, scaled so that the mean squared distance of similar pairs is 1: one row for each
+        direction in which pairs differ; one row with squares; a diagonal matrix.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training points.
+    objective_ : float
+        The mean distance of dissimilar pairs; with squares, the mean squared distance.
+    dual_bound_ : float
+        No metric reaches a larger objective than this; with ``structure="diagonal"`` no diagonal
+        one.
+    duality_gap_ : float
+        ``1 - objective_ / dual_bound_``; 0 is proof of the optimum.
+    n_iter_ : int
+        Iterations; 0 for the closed form.
+    history_ : dict of lists
+        "objective", "step" and "seconds" of each iteration.
+
+    See Also
+    --------
+    KernelMMC, LogisticMetric, POLA, RCA
+
+    References
+    ----------
+    .. [1] E. P. Xing, A. Y. Ng, M. I. Jordan and S. Russell, "Distance metric learning with
+       application to clustering with side-information", Advances in Neural Information Processing
+       Systems 15, 2003.
+    .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 2.2.
+       It prints squared distances in the constraint, with which the optimum has rank one.
+    .. [3] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from nearfar import MMC, Pairs
+    >>> X, y = load_wine(return_X_y=True)
+    >>> pairs = Pairs.from_labels(y, n_similar=200, n_dissimilar=200, random_state=0)
+    >>> mmc = MMC().fit(X, supervision=pairs)
+    >>> bool(mmc.duality_gap_ < 1e-4)
+    True
+    >>> some, sign = pairs.to_arrays(X)
+    >>> float((mmc.pair_distance(some[sign == 1]) ** 2).mean().round(6))
+    1.0
+    """
+
+    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
+    settings = ({"structure": "diagonal"},)
+    parameters: ClassVar = {
+        "variant": [one_of("distance", "squared")],
+        "structure": [one_of("full", "diagonal")],
+        "solver": [one_of("lbfgs", "projected_gradient")],
+        "init": STARTS,
+        **PAIR_PARAMETERS,
+        "max_iter": [integer(1)],
+        "tol": [real(0)],
+        "verbose": [integer(0)],
+    }
+
+    def __init__(
+        self,
+        variant: Literal["distance", "squared"] = "distance",
+        *,
+        structure: Literal["full", "diagonal"] = "full",
+        solver: Literal["lbfgs", "projected_gradient"] = "lbfgs",
+        init: str | ArrayLike = "auto",
+        n_similar: int | None = None,
+        n_dissimilar: int | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.variant = variant
+        self.structure = structure
+        self.solver = solver
+        self.init = init
+        self.n_similar = n_similar
+        self.n_dissimilar = n_dissimilar
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, rows: Floats, guide: Pairs) -> None:
+        iterates = self.variant == "distance" and self.solver == "projected_gradient"
+        if iterates and self.structure == "diagonal":
+            raise ValueError('solver="projected_gradient" does not do structure="diagonal".')
+        frame = scaled(rows)
+        similar, dissimilar = self._usable(frame.points, guide)
+        alike = PairDifferences(frame.points, similar)
+        unlike = PairDifferences(frame.points, dissimilar)
+        near = alike.scatter() / alike.n_pairs
+        far = unlike.scatter() / unlike.n_pairs
+        near, white = _bounded(near, far, diagonal=self.structure == "diagonal")
+        inner = _MeanDistance(
+            PairDifferences(frame.points @ white, dissimilar), diagonal=self.structure == "diagonal"
+        )
+        if self.variant == "squared":
+            L, self.objective_ = self._longest(white.T @ far @ white)
+            self.dual_bound_ = self.objective_
+            self.n_iter_, self.history_ = 0, Descent(L).history
+            self._keep(_whole(L) @ white.T, frame, rows.dtype)
+        elif self.solver == "projected_gradient":
+            inner = _MeanDistance(unlike)
+            L = self._learn_by_projections(inner, near, frame, rows.dtype)
+            # Back in white coordinates, where the bound is.
+            inner = _MeanDistance(PairDifferences(frame.points @ white, dissimilar))
+            L = L @ linalg.pinv(white.T)
+            self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
+        else:
+            spread = Spread(np.cov(frame.points.T, bias=True).reshape(near.shape), near, far)
+            L = self._start(spread, white, frame)
+            L = self._ascend(inner, L, white, frame, rows.dtype)
+            self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
+        self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
+
+    def _longest(self, far: Matrix) -> tuple[Matrix, float]:
+        """The direction (or feature) in which dissimilar pairs are longest, in white ones."""
+        if self.structure == "diagonal":
+            lengths = np.diag(far)
+            best = int(np.argmax(lengths))
+            return np.eye(len(far))[best], float(lengths[best])
+        values, axes = descending_eigh(far, 1)
+        return fix_signs(axes.T), float(values[0])
+
+    def _start(self, spread: Spread, white: Matrix, frame: Scaled) -> Matrix:
+        """The first map of white coordinates."""
+        first = start_map(
+            self.init,
+            spread,
+            None,
+            auto="within",
+            random_state=self.random_state,
+            unit=frame.unit,
+        )
+        if self.structure == "diagonal":
+            factors = np.linalg.norm(first, axis=0)
+            used = white.any(axis=0)
+            scales = np.diag(white)
+            L = np.where(used, factors / np.where(used, scales, 1.0), 0.0)
+        else:
+            L = first @ linalg.pinv(white.T)
+            # As many rows as there are directions.
+            L = np.asarray(linalg.qr(L, mode="r")[0])[: white.shape[1]]
+        if not L.any():
+            raise ValueError(
+                "init maps all of the pairs to one point, from which no step leads away."
+            )
+        return np.asarray(L / np.linalg.norm(L))
+
+    def _ascend(
+        self, inner: _MeanDistance, start: Matrix, white: Matrix, frame: Scaled, dtype: Any
+    ) -> Matrix:
+        found = Descent(start)
+
+        def prove(L: Matrix) -> tuple[float, Matrix | None]:
+            bound, slope = inner.bound(L)
+            gap = 1 - inner.mean(L) / bound
+            return gap, escape(lambda L: -inner.mean(L), L, slope, least=10 * self.tol)
+
+        try:
+            with blas_for(4.0 * inner.n_pairs * start.size):
+                descend_with_proof(
+                    inner.minus,
+                    found,
+                    prove,
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                    report=_rising(report_of(self)),
+                )
+        finally:
+            # Also after Ctrl-C: what was reached so far is left on the learner.
+            L = found.point / np.linalg.norm(found.point)
+            self._keep(_whole(L) @ white.T, frame, dtype)
+            self.history_ = found.history | {
+                "objective": [-value for value in found.history["objective"]]
+            }
+            self.n_iter_ = found.n_iter
+        if not found.converged:
+            warn_of_limit(type(self).__name__, self.max_iter)
+        return L
+
+    def _learn_by_projections(
+        self, inner: _MeanDistance, near: Matrix, frame: Scaled, dtype: Any
+    ) -> Matrix:
+        """The first-order method of the works."""
+        steps = Descent(np.eye(len(near)) / np.trace(near))
+        try:
+            projected_gradient(
+                inner, near, steps, max_iter=self.max_iter, tol=self.tol, report=report_of(self)
+            )
+        finally:
+            L = psd_factor(steps.point)
+            self._keep(L, frame, dtype)
+            self.history_, self.n_iter_ = steps.history, steps.n_iter
+        if not steps.converged:
+            warn_of_limit(type(self).__name__, self.max_iter)
+        return L
+
+
+class Bounded(NamedTuple):
+    """The scatter of similar pairs, and coordinates T (p, r) in which it is white."""
+
+    near: Matrix
+    white: Matrix
+
+
+def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
+    """With some of all pairs where the program would have no maximum otherwise."""
+    if diagonal:
+        near, far = np.diag(np.diag(near)), np.diag(np.diag(far))
+    both = (near + far) / 2
+    T, n_directions = whitener(near, _EMPTY), whitener(both, _EMPTY).shape[1]
+    if T.shape[1] < n_directions:
+        warn(
+            f"Similar pairs differ in {T.shape[1]} directions, dissimilar ones in more: "
+            f"{_MIXED:.1%} of the scatter of all pairs is mixed in, for without a bound on them "
+            "dissimilar pairs could be infinitely far apart. More similar pairs would help.",
+        )
+        near = (1 - _MIXED) * near + _MIXED * both
+        T = whitener(near, _EMPTY)
+    if diagonal:
+        lengths = np.diag(near)
+        T = np.diag(np.where(lengths > 0, 1 / np.sqrt(np.where(lengths > 0, lengths, 1)), 0.0))
+    return Bounded(near, T)
+
+
+class _MeanDistance:
+    """The mean distance of pairs under L, |L| = 1, as a function of any L; a vector is diagonal."""
+
+    def __init__(self, differences: PairDifferences, *, diagonal: bool = False) -> None:
+        self.differences, self.n_pairs = differences, differences.n_pairs
+        self._squares: Matrix | None = None
+        if diagonal:
+            self._squares = differences.mapped(np.eye(differences.points.shape[1])) ** 2
+
+    def lengths(self, L: Matrix) -> Vector:
+        """Of each pair, under L as it is."""
+        if self._squares is not None:
+            return np.sqrt(self._squares @ L**2)
+        return np.sqrt(self.differences.squared(L))
+
+    def mean(self, L: Matrix) -> float:
+        """The objective."""
+        return float(self.lengths(L).mean() / np.linalg.norm(L))
+
+    def minus(self, L: Matrix) -> tuple[float, Matrix]:
+        """The objective with its sign changed, and its gradient."""
+        norm = float(np.linalg.norm(L))
+        if self._squares is not None:
+            r = self.lengths(L)
+            slopes = L * (self._squares.T @ _inverse(r))
+        else:
+            Z = self.differences.mapped(L)
+            r = np.sqrt(np.einsum("ij,ij->i", Z, Z))
+            slopes = self.differences.pulled(Z, _inverse(r))
+        value = float(r.mean()) / norm
+        return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
+
+    def bound(self, L: Matrix) -> tuple[float, Matrix]:
+        """What no M of trace 1 exceeds; and the gradient in M of the objective, sign changed.
+
+        By concavity the mean of √(d'Md) is at most that of r/2 + d'Md/(2r), whatever the r > 0.
+        """
+        r = self.lengths(L / np.linalg.norm(L))
+        bounds, slopes = [], []
+        for floor in _FLOORS:
+            used = np.maximum(r, floor * r.mean())
+            if self._squares is not None:
+                G = self._squares.T @ (0.5 / used) / self.n_pairs
+                largest, identity = G.max(), np.ones(len(G))
+            else:
+                G = self.differences.scatter(0.5 / used) / self.n_pairs
+                largest, identity = some_eigh(G, len(G) - 1, len(G) - 1)[0][0], np.eye(len(G))
+            bounds.append(float(np.sqrt(2 * largest * used.mean())))
+            slopes.append(r.mean() / 2 * identity - G)
+        best = int(np.argmin(bounds))
+        return bounds[best], slopes[best]
+
+    def ascent(self, A: Matrix) -> tuple[float, Matrix]:
+        """The mean of √(d'Ad), and its gradient in A."""
+        r = self.lengths(psd_factor(A))
+        floored = np.maximum(r, 1e-9 * r.mean())
+        return float(r.mean()), self.differences.scatter(0.5 / floored) / self.n_pairs
+
+
+def projected_gradient(
+    inner: Any,
+    near: Matrix,
+    found: Descent,
+    *,
+    max_iter: int,
+    tol: float,
+    report: Callable[[dict[str, float]], None] | None = None,
+) -> None:
+    """Raise a concave function of A ⪰ 0, ⟨A, near⟩ ≤ 1, by the steps of Xing and others.
+
+    A step goes along the part of the gradient that leaves ⟨A, near⟩ as it is, and projections onto
+    half-space and cone follow in turn. It is kept, and lengthened by 5 %, if the function rose,
+    else halved, until it is less than ``tol`` of A.
+    """
+    began, square = perf_counter(), float(np.vdot(near, near))
+
+    def half_space(A: Matrix) -> Matrix:
+        return project_halfspace(A, near, 1.0)
+
+    value, G = inner.ascent(found.point)
+    length = 0.1 * float(np.linalg.norm(found.point))
+    while found.n_iter < max_iter:
+        along = G - np.vdot(G, near) / square * near
+        size = float(np.linalg.norm(along))
+        A = found.point
+        if size > 0:
+            trial = alternating_projection(
+                A + length / size * along,
+                [half_space, project_psd],
+                tol=1e-9 * float(np.linalg.norm(A)),
+                max_iter=_ROUNDS,
+            ).point
+            trial /= max(1.0, float(np.vdot(trial, near)))
+            new, slope = inner.ascent(trial)
+            if new > value:
+                found.point, value, G = trial, new, slope
+        rose = found.point is not A
+        length *= 1.05 if rose else 0.5
+        step = length / float(np.linalg.norm(found.point))
+        notes = {"objective": value, "step": step, "seconds": perf_counter() - began}
+        for name, number in notes.items():
+            found.history[name].append(number)
+        if report is not None:
+            report(notes)
+        if step < tol or size == 0:
+            found.converged = True
+            return
+
+
+def _inverse(r: Vector) -> Vector:
+    """1/r; 0 where there is no length, and no direction in which it grows."""
+    return np.divide(1.0, r, out=np.zeros_like(r), where=r > 0)
+
+
+def _whole(L: Matrix) -> Matrix:
+    return np.diag(L) if L.ndim == 1 else L
+
+
+def _rising(
+    report: Callable[[dict[str, float]], None] | None,
+) -> Callable[[dict[str, float]], None] | None:
+    """Tell of an objective whose sign was changed."""
+    if report is None:
+        return None
+    return lambda notes: report({**notes, "objective": -notes["objective"]})
