@@ -140,9 +140,7 @@ def versions() -> dict[str, str]:
     return found | {name: version(name) for name in names}
 
 
-def contents(
-    chosen: Sequence[int], rows: Any, columns: Columns, table: Table
-) -> dict[str, Any]:
+def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
     """Values, or pictures, of the rows that the report shows."""
     image_shape = table.image_shape
     names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]

@@ -210,8 +210,8 @@ def sentence(
         if nested_error is not None:
             inside = f"the training {noun}s" if fixed else "each training fold"
             text += (
-                f" Expect about {say.short(nested_error)} on new data: that is the {say.measure} when "
-                f"the method too is chosen inside {inside}."
+                f" Expect about {say.short(nested_error)} on new data: that is the {say.measure} "
+                f"when the method too is chosen inside {inside}."
             )
         if found.p_holm > 1 - confidence:
             text += (

@@ -23,6 +23,7 @@ _TOOLS = {
     "nearfar.datasets": ("read_pairs", "read_sets", "read_table"),
     "nearfar.evaluation": ("held_out_quality",),
     "nearfar.app.tables.columns": ("choose_columns",),
+    "nearfar.app.tables.copies": ("same_rows",),
     "nearfar.app.compare.pair_folds": ("fit_to_pairs", "pair_distances", "restricted"),
     "nearfar.app.compare.pair_splits": ("inner_pair_splits", "pair_scheme"),
     "nearfar.app.compare.splits": ("inner_splits", "make_scheme", "sample_rows"),
@@ -147,11 +148,18 @@ def embedding_lines(
 
 
 def pair_lines(
-    kind: Kind, prepare: Any, pairs: str, method: Method, schedule: Schedule
+    kind: Kind,
+    prepare: Any,
+    pairs: str,
+    method: Method,
+    schedule: Schedule,
+    *,
+    copies: bool = False,
 ) -> str:
     """Lines that tune and test a distance on pairs as the comparison did, and fit it to all.
 
-    ``pairs`` is the call that reads them, or empty where they were given.
+    ``pairs`` is the call that reads them, or empty where they were given; ``copies`` says whether
+    rows have copies, which stay on one side.
     """
     if not method.settings:
         return ""
@@ -160,10 +168,13 @@ def pair_lines(
     first = [] if isinstance(prepare, str) else [("prepare", _prepare(prepare))]
     own = "" if kind.question.cv is None else f", cv={kind.question.cv}"
     own += "" if plan.rows is None else f", sample={plan.rows}"
+    own += ", same=same" if copies else ""
+    inner = ", same" if copies else ""
     rows = "X.iloc[rows]" if hasattr(kind.table.X, "iloc") else "X[rows]"
     body = [
         *_data_lines(kind, labels=False),
         f"pairs = {pairs}" if pairs else "# pairs: those that were given",
+        *(["same = same_rows(X)  # copies of rows stay on one side"] if copies else []),
         f"scheme = pair_scheme(pairs, repeats={plan.repeats}, "
         f"seed={kind.question.random_state}{own})",
         "ends = np.vstack([pairs.similar, pairs.dissimilar])",
@@ -190,7 +201,7 @@ def pair_lines(
         "",
         "",
         "def best(train):",
-        f"    inside = inner_pair_splits({plan.tuning!r}, ends[train], alike[train])",
+        f"    inside = inner_pair_splits({plan.tuning!r}, ends[train], alike[train]{inner})",
         "    means = [np.mean([area(c, train[a], train[b]) for a, b in inside]) for c in chains]",
         "    return chains[np.argmax(means)]",
         "",

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.chain import Chain
 from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.pair_folds import fit_to_pairs
-from nearfar.mahalanobis.euclidean import Euclidean
-from nearfar.neighbors.pair_classifier import PairClassifier
+from nearfar.neighbors.pair_classifier import PairClassifier, Strategy
 from nearfar.summaries.supervision import Pairs
 
 
@@ -21,7 +19,7 @@ from nearfar.summaries.supervision import Pairs
 class PairChain(Chain):
     """What is to be used on pairs, not yet fitted."""
 
-    strategy: str = "accuracy"
+    strategy: Strategy = "accuracy"
 
     def pipeline(self) -> Pipeline:
         """Steps ``prepare``, ``scale``, ``reduce``, ``pairs``, as far as there are."""
@@ -38,14 +36,12 @@ class PairChain(Chain):
             fit_to_pairs(Pipeline(steps), rows, pairs)
         before, learner = self._parts(steps)
         points = np.asarray(map_through(Pipeline(before), rows) if before else rows)
-        if steps and learner is not steps[-1][1]:
-            learner.fit(points)
         classifier = PairClassifier(learner, strategy=self.strategy, prefit=True)
         classifier.fit(*pairs.to_arrays(points))
         return Pipeline([*before, ("pairs", classifier)])
 
     def _parts(self, steps: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Any]:
-        """What comes before the learner, and the learner; of a plain distance the Euclidean one."""
+        """What comes before the learner, and the learner; of a plain distance there is none."""
         if steps and steps[-1][0] == "learner":
             return steps[:-1], steps[-1][1]
-        return steps, clone(Euclidean())
+        return steps, None

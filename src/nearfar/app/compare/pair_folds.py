@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline
@@ -40,7 +41,8 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.base import LinearLearner
 from nearfar.blocks import row_blocks
 from nearfar.evaluation.measures import Measure
-from nearfar.summaries.supervision import Chunklets, Pairs
+from nearfar.neighbors.pair_classifier import Strategy, best_threshold, guide_of
+from nearfar.summaries.supervision import Pairs, Supervision
 
 MEASURE = Measure(
     "AUC of held-out pairs",
@@ -62,6 +64,8 @@ class PairProblem:
     #: For each output of a fitted ``prepare``, the raw column it comes from; None if one to one.
     origins: Callable[[Any], list[int]] | None = None
     n_columns: int = 0
+    #: A number for each row, the same for copies of one another; None where there are none.
+    same: Indices | None = None
     measure: Measure = MEASURE
     noun: str = "pair"
     pilot_rows: int = 2000
@@ -85,7 +89,7 @@ class PairProblem:
         self.free = np.setdiff1d(np.arange(self.pairs.n_samples), self.ends)
 
     @property
-    def strategy(self) -> str:
+    def strategy(self) -> Strategy:
         """By what a threshold is calibrated: accuracy, or F1 where one kind is rare."""
         counts = np.bincount(self.codes, minlength=2)
         return "f_beta" if counts.max() > UNLIKE * counts.min() else "accuracy"
@@ -139,42 +143,6 @@ def restricted(
 # What tells a learner of pairs
 
 
-def guide_of(learner: Any) -> str | None:
-    """What a learner is told: "pairs", "chunklets", or None where it is told nothing.
-
-    One that learns from something else raises.
-    """
-    if isinstance(learner, str):
-        return None
-    while isinstance(learner, Pipeline):
-        learner = learner.steps[-1][1]
-    tags = getattr(learner, "learner_tags", None)
-    if tags is None:
-        return "pairs" if "supervision" in signature(learner.fit).parameters else None
-    for guide in ("pairs", "chunklets"):
-        if guide in tags.learns_from:
-            return guide
-    if tags.learns_from:
-        raise ValueError(
-            f"{type(learner).__name__} learns from {' or '.join(tags.learns_from)}, and here are "
-            "pairs."
-        )
-    return None
-
-
-def as_groups(pairs: Pairs) -> Chunklets:
-    """Rows that alike pairs join, directly or through others, as chunklets; of one row none.
-
-    >>> as_groups(Pairs([[0, 1], [1, 3]], [[0, 4]], n_samples=5)).labels.tolist()
-    [0, 0, -1, 0, -1]
-    """
-    members = _joined(pairs)
-    counts = np.bincount(members)
-    numbers = np.full(len(counts), -1)
-    numbers[counts > 1] = np.arange(int((counts > 1).sum()))
-    return Chunklets(numbers[members])
-
-
 def contradictions(pairs: Pairs) -> Indices:
     """Pairs that are different, of two rows that alike pairs join: being alike is not passed on.
 
@@ -193,16 +161,28 @@ def _joined(pairs: Pairs) -> Indices:
 
 
 def fit_to_pairs(chain: Pipeline, rows: Any, pairs: Pairs) -> Pipeline:
-    """Fit all steps, the learner with the pairs if it takes them."""
+    """Fit all steps, the learner with what it can be told by the pairs."""
     name, last = "", chain
     while isinstance(last, Pipeline):
         step, last = last.steps[-1]
         name += f"{step}__"
-    guide = guide_of(last) if chain.steps[-1][0] == "learner" else None
+    guide = None if chain.steps[-1][0] != "learner" else told_by(last, pairs)
     if guide is None:
         return chain.fit(rows)
-    told = pairs if guide == "pairs" else as_groups(pairs)
-    return chain.fit(rows, **{f"{name}supervision": told})
+    with config_context(enable_metadata_routing=False):
+        return chain.fit(rows, **{f"{name}supervision": guide})
+
+
+def told_by(learner: Any, pairs: Pairs) -> Supervision | None:
+    """What pairs tell a learner; None where it is told nothing.
+
+    One of another make is told, if its ``fit`` takes ``supervision``.
+    """
+    if isinstance(learner, str):
+        return None
+    if hasattr(learner, "learner_tags"):
+        return guide_of(learner, pairs)
+    return pairs if "supervision" in signature(learner.fit).parameters else None
 
 
 def pair_distances(chain: Pipeline | None, rows: Any, ends: Indices) -> Matrix:
@@ -276,7 +256,7 @@ def ranking_error(codes: Indices, distances: Matrix) -> float:
 def tune(problem: PairProblem, method: Method, train: Indices, tuning: Tuning) -> Choice:
     """The setting with the highest area on splits inside the training pairs."""
     settings = method.tried(tuning)
-    inside = inner_pair_splits(tuning, problem.ends[train], problem.codes[train])
+    inside = inner_pair_splits(tuning, problem.ends[train], problem.codes[train], problem.same)
     if not inside:
         return Choice(settings[0], None, None, ())
     caught: set[str] = set()
@@ -330,7 +310,7 @@ def run_pair_fold(
     tuned = perf_counter() - began
     final = judged(problem, choice.setting, train, test)
     codes = problem.codes[test]
-    threshold = calibrated(final.fitted, problem.codes[train], problem.strategy)
+    threshold = best_threshold(final.fitted, problem.codes[train] == 1, problem.strategy)
     unit = float(np.median(final.fitted)) or 1.0
     rates = error_rates(final.distances, codes, threshold)
     result: dict[str, Any] = {
@@ -347,7 +327,7 @@ def run_pair_fold(
         **rates,
     }
     if details:
-        result["distances"] = [float(f"{d:.4g}") for d in final.distances / unit]
+        result["distances"] = [float(f"{d:.6g}") for d in final.distances / unit]
     if draw:
         result["history"] = history_of(final.chain)
     return result

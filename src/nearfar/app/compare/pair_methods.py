@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import (
     LARGE,
@@ -17,12 +18,14 @@ from nearfar.app.compare.methods import (
     learners,
     listed_methods,
 )
-from nearfar.app.compare.pair_folds import as_groups, contradictions, guide_of
-from nearfar.summaries.supervision import Pairs
+from nearfar.app.compare.pair_folds import contradictions
+from nearfar.summaries.supervision import Chunklets, Pairs
 from nearfar.words import count, hyphened
 
 #: Learners compared when none are named; RCA too, where pairs can be read as groups.
 DEFAULT = ("MMC", "LogisticMetric", "ITML")
+#: What pairs can be made of for learners that do not read them as they are.
+FORMS = ("pairs", "triplets", "quadruplets", "chunklets")
 
 
 def pair_learners(
@@ -72,11 +75,15 @@ def _members(given: Any, against: str) -> list[Any]:
 
 
 def _able(name: str, against: str) -> bool:
-    """Whether a class learns from pairs, or from groups where there are such."""
-    tags = find_estimator(name).learner_tags
-    if tags.role != "map":
-        return False
-    return "pairs" in tags.learns_from or ("chunklets" in tags.learns_from and not against)
+    """Whether a class learns from pairs, in one form or another."""
+    kind = find_estimator(name)
+    return kind.learner_tags.role == "map" and _read(kind, against) is not None
+
+
+def _read(learner: Any, against: str) -> str | None:
+    """In what form a learner reads pairs; None where it cannot."""
+    found = [form for form in FORMS if form in learner.learner_tags.learns_from]
+    return None if not found or (found == ["chunklets"] and against) else found[0]
 
 
 def _refuse(method: Method, against: str) -> None:
@@ -88,18 +95,22 @@ def _refuse(method: Method, against: str) -> None:
             f"methods[{method.name!r}] is no distance: it predicts labels, and here are pairs."
         )
     for setting in method.settings:
-        try:
-            guide = guide_of(setting.estimator)
-        except ValueError as error:
-            raise ValueError(
-                f"methods[{method.name!r}]: {error} See: nearfar methods, for those that learn "
-                "from pairs."
-            ) from error
-        if guide == "chunklets" and against:
+        learner = setting.estimator
+        while isinstance(learner, Pipeline):
+            learner = learner.steps[-1][1]
+        tags = getattr(learner, "learner_tags", None)
+        if tags is None or not tags.learns_from or _read(learner, against) is not None:
+            continue
+        if "chunklets" in tags.learns_from:
             raise ValueError(
                 f"methods[{method.name!r}] learns from groups, and these pairs make none: "
                 f"{against}."
             )
+        raise ValueError(
+            f"methods[{method.name!r}]: {type(learner).__name__} learns from "
+            f"{' or '.join(tags.learns_from)}, which pairs do not give. See nearfar methods for "
+            "those that learn from pairs."
+        )
 
 
 def no_groups(pairs: Pairs) -> str:
@@ -119,13 +130,13 @@ def no_groups(pairs: Pairs) -> str:
             f"rows {found[0][0]} and {found[0][1]} are said to be different, but alike pairs join "
             f"them{more}"
         )
-    if as_groups(pairs).labels.max() == 0:
+    if Chunklets.from_pairs(pairs).labels.max() == 0:
         return "alike pairs join all their rows into one group"
     return ""
 
 
 def _groups_note(pairs: Pairs) -> str:
-    groups = as_groups(pairs).labels
+    groups = Chunklets.from_pairs(pairs).labels
     sizes = np.bincount(groups[groups >= 0])
     least, most = int(sizes.min()), int(sizes.max())
     many = f"{least} to {most:,}" if least < most else f"{most:,}"

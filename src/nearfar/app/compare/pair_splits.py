@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,13 @@ class PairScheme(Scheme):
 
 
 def pair_scheme(
-    pairs: Pairs, *, repeats: int, seed: int = 0, cv: int | None = None, sample: int | None = None
+    pairs: Pairs,
+    *,
+    repeats: int,
+    seed: int = 0,
+    cv: int | None = None,
+    sample: int | None = None,
+    same: Indices | None = None,
 ) -> PairScheme:
     """Repeated folds of pairs, by their rows.
 
@@ -53,18 +58,20 @@ def pair_scheme(
         Folds; None is 5, or fewer where a fold would hold out too few pairs of a kind.
     sample : int, optional
         Use so many pairs only, drawn of each kind.
+    same : ndarray of int, optional
+        A number for each row, the same for copies of one another, which stay on one side.
     """
     ends, codes = _numbered(pairs)
     n = len(codes)
     if sample is not None and sample < n:
         rows = sample_rows(codes, sample, seed=seed)
-        scheme = _dealt(ends[rows], codes[rows], repeats, seed, cv)
+        scheme = _dealt(ends[rows], codes[rows], repeats, seed, cv, same)
         folds = [Fold(f.repeat, f.fold, rows[f.train], rows[f.test]) for f in scheme.folds]
         words = f"{scheme.words}, on {len(rows):,} of {n:,} pairs"
         return PairScheme(
             folds, scheme.n_splits, words, scheme.notes, None, rows, n, scheme.row_share
         )
-    return _dealt(ends, codes, repeats, seed, cv)
+    return _dealt(ends, codes, repeats, seed, cv, same)
 
 
 def _numbered(pairs: Pairs) -> tuple[Indices, Indices]:
@@ -73,17 +80,22 @@ def _numbered(pairs: Pairs) -> tuple[Indices, Indices]:
 
 
 def _dealt(
-    ends: Indices, codes: Indices, repeats: int, seed: int, cv: int | None
+    ends: Indices,
+    codes: Indices,
+    repeats: int,
+    seed: int,
+    cv: int | None,
+    same: Indices | None,
 ) -> PairScheme:
     notes = []
     wanted = N_SPLITS if cv is None else cv
-    n_splits = wanted if cv is not None else _fitting(ends, codes, seed)
+    n_splits = wanted if cv is not None else _fitting(ends, codes, seed, same)
     if n_splits < wanted:
         notes.append(
             f"{n_splits} folds instead of {wanted}: in more, a fold would hold out fewer than "
             f"{ENOUGH} pairs of a kind."
         )
-    every = [split(ends, codes, n_splits, seed + repeat) for repeat in range(repeats)]
+    every = [split(ends, codes, n_splits, seed + repeat, same) for repeat in range(repeats)]
     folds = [
         Fold(repeat, fold, train, test)
         for repeat, splits in enumerate(every)
@@ -91,26 +103,24 @@ def _dealt(
         if _has_both(codes, train) and _has_both(codes, test)
     ]
     if len({fold.fold for fold in folds if fold.repeat == 0}) < 2:
-        raise ValueError(_too_few(codes, every[0]))
+        raise ValueError(_too_few(codes, every[0], n_splits))
     left_out = repeats * n_splits - len(folds)
     if left_out:
         notes.append(
             f"{left_out} of {repeats * n_splits} folds left out: they would train on, or test, "
             "pairs of one kind only."
         )
-    notes += [_check_rows(folds, ends), _dropped(folds, len(codes))]
+    notes += [_check_rows(folds, ends, same), _dropped(folds, len(codes))]
     words = f"{repeats} × {n_splits}-fold by rows, shuffled, seed {seed}"
     shares = [len(np.unique(ends[f.test])) / len(np.unique(ends[f.train])) for f in folds]
-    return PairScheme(
-        folds, n_splits, words, notes, None, None, len(codes), float(np.mean(shares))
-    )
+    return PairScheme(folds, n_splits, words, notes, None, None, len(codes), float(np.mean(shares)))
 
 
-def _fitting(ends: Indices, codes: Indices, seed: int) -> int:
+def _fitting(ends: Indices, codes: Indices, seed: int, same: Indices | None) -> int:
     """As many folds, up to 5, as leave enough pairs of each kind to test."""
     for n_splits in range(N_SPLITS, 2, -1):
-        tests = [test for _, test in split(ends, codes, n_splits, seed)]
-        if min(np.bincount(codes[test], minlength=2).min() for test in tests) >= ENOUGH:
+        tests = [codes[test] for _, test in split(ends, codes, n_splits, seed, same)]
+        if tests and min(np.bincount(test, minlength=2).min() for test in tests) >= ENOUGH:
             return n_splits
     return 2
 
@@ -132,26 +142,27 @@ def refuse_one_kind(alike: int, different: int) -> None:
     )
 
 
-def _too_few(codes: Indices, splits: list[tuple[Indices, Indices]]) -> str:
+def _too_few(codes: Indices, splits: list[tuple[Indices, Indices]], n_splits: int) -> str:
     different, alike = np.bincount(codes, minlength=2)
-    held = np.mean([len(test) for _, test in splits])
+    held = np.mean([len(test) for _, test in splits]) if splits else 0.0
     return (
-        f"{count(int(alike), 'pair')} alike and {different:,} different are too few: where no row "
-        f"may be both trained on and tested, a fold holds out {held:.1f} of them, and it needs "
-        f"{LEAST} of each kind at least. Judge more pairs, or more pairs of the same rows."
+        f"{count(int(alike), 'pair')} alike and {different:,} different are too few for "
+        f"{n_splits} folds: where no row may be both trained on and tested, a fold holds out "
+        f"{held:.0f} of them, and it needs {LEAST} of each kind at least. Judge more pairs, above "
+        "all of rows that are in pairs already."
     )
 
 
-def _check_rows(folds: list[Fold], ends: Indices) -> str:
+def _check_rows(folds: list[Fold], ends: Indices, same: Indices | None) -> str:
     """Assert that no row is on both sides, and say so."""
+    rows = ends if same is None else same[ends]
     for fold in folds:
-        shared = np.intersect1d(ends[fold.train], ends[fold.test])
-        if len(shared):
+        if len(np.intersect1d(rows[fold.train], rows[fold.test])):
             raise ValueError(
-                f"Row {shared[0]} is trained on and tested in fold {fold.fold} of repeat "
-                f"{fold.repeat}."
+                f"A row is trained on and tested in fold {fold.fold} of repeat {fold.repeat}."
             )
-    return f"Rows: none is on both sides of any of the {len(folds)} folds (checked)."
+    copies = "" if same is None else ", nor a copy of one,"
+    return f"Rows: none{copies} is on both sides of any of the {len(folds)} folds (checked)."
 
 
 def _dropped(folds: list[Fold], n_pairs: int) -> str:
@@ -171,29 +182,37 @@ def _dropped(folds: list[Fold], n_pairs: int) -> str:
 
 
 def inner_pair_splits(
-    tuning: Tuning, ends: Indices, codes: Indices
+    tuning: Tuning, ends: Indices, codes: Indices, same: Indices | None = None
 ) -> list[tuple[Indices, Indices]]:
     """Splits of training pairs for tuning, by the rule outside; none where pairs are too few."""
     n_splits = 3 if tuning == "full" else 4
-    found = split(ends, codes, n_splits, 0)[: 3 if tuning == "full" else 1]
+    found = split(ends, codes, n_splits, 0, same)[: 3 if tuning == "full" else 1]
     sound = [(a, b) for a, b in found if _has_both(codes, a) and _has_both(codes, b)]
     if not sound and tuning != "full":  # a quarter of the rows is too little
-        half = split(ends, codes, 2, 0)[:1]
+        half = split(ends, codes, 2, 0, same)[:1]
         sound = [(a, b) for a, b in half if _has_both(codes, a) and _has_both(codes, b)]
     return sound
 
 
 def split(
-    ends: Indices, codes: Indices, n_splits: int, seed: Any
+    ends: Indices, codes: Indices, n_splits: int, seed: int, same: Indices | None = None
 ) -> list[tuple[Indices, Indices]]:
-    """Numbers of pairs to train on and to test, of each fold."""
+    """Numbers of pairs to train on and to test, of each fold; none where a side would be empty.
+
+    ``same`` says which rows are copies of one another: they stay on one side.
+    """
     rows, places = np.unique(ends, return_inverse=True)
     places = places.reshape(-1, 2)
-    if len(rows) < n_splits:
+    pairs = Pairs(places[codes == 1], places[codes == 0], n_samples=len(rows), conflicts="keep")
+    groups = None if same is None else same[rows]
+    try:
+        folds = list(PairKFold(n_splits, random_state=seed).split(pairs, groups=groups))
+    except ValueError:
         return []
-    pairs = Pairs(
-        places[codes == 1], places[codes == 0], n_samples=len(rows), conflicts="keep"
-    )
-    order = np.concatenate([np.flatnonzero(codes == 1), np.flatnonzero(codes == 0)])
-    folds = PairKFold(n_splits, random_state=seed).split(pairs)
-    return [(order[train], order[test]) for train, test in folds]
+    found = []
+    for fold in folds:
+        held = np.zeros(len(rows), dtype=bool)
+        held[fold.test] = True
+        inside = held[places]
+        found.append((np.flatnonzero(~inside.any(axis=1)), np.flatnonzero(inside.all(axis=1))))
+    return found

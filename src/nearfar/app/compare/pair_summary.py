@@ -68,9 +68,7 @@ class PairSummary(Summary):
         return entry | {
             "auc": None if lost is None else 1.0 - lost,
             "interval": None if ends is None else [1.0 - ends[1], 1.0 - ends[0]],
-            **{
-                key: self._mean(row, used, key) for key in ("threshold", "missed", "false_alike")
-            },
+            **{key: self._mean(row, used, key) for key in ("threshold", "missed", "false_alike")},
         }
 
     def _mean(self, row: Row, folds: list[int], key: str) -> float | None:
@@ -90,7 +88,9 @@ class PairSummary(Summary):
                     for row in drawn
                     if row.method.role in ("reference", "learner")
                 },
-                **self._wrong([row for row in drawn if row.method.role in ("reference", "learner")]),
+                **self._wrong(
+                    [row for row in drawn if row.method.role in ("reference", "learner")]
+                ),
             },
             "held_out_pairs": self._held_out(drawn),
             "weights": {
@@ -179,10 +179,10 @@ class PairSummary(Summary):
             return {"n_tested": 0, "n_wrong": 0, "judged_by": [], "wrong": []}
         numbers = self._numbers_of(self._tested())
         codes = self.problem.codes[numbers]
-        ratios = np.array(
-            [self._distances(row) / np.maximum(self._thresholds(row), 1e-12) for row in rows]
-        )
-        wrong = ((ratios <= 1.0) != (codes == 1)).all(axis=0)
+        distances = np.array([self._distances(row) for row in rows])
+        thresholds = np.array([self._thresholds(row) for row in rows])
+        wrong = ((distances <= thresholds) != (codes == 1)).all(axis=0)
+        ratios = distances / np.maximum(thresholds, 1e-3)  # one that calls none alike is below 0
         far = np.abs(np.log(np.clip(ratios, 1e-3, 1e3))).mean(axis=0)
         places = np.flatnonzero(wrong)
         places = places[np.argsort(-far[places], kind="stable")]
@@ -238,4 +238,3 @@ def roc_at(grid: Matrix, codes: NDArray[np.intp], distances: Matrix) -> Matrix:
     exact = (at < len(last)) & np.isclose(wrong[last][np.minimum(at, len(last) - 1)], grid)
     between[exact] = right[last][at[exact]]
     return between
-

@@ -13,7 +13,6 @@ from nearfar.app.report.words import (
     cut_list,
     number,
     p_value,
-    percent,
     points,
     unbroken,
     whole,

@@ -63,7 +63,7 @@ def leaderboard_view(comparison: Comparison) -> View:
 
 def _rule(comparison: Comparison) -> str:
     if comparison.higher_is_better:
-        return f"{comparison.measure}, higher is better."
+        return "The higher the AUC, the better."
     return f"{comparison.measure} on held-out {comparison.noun}s, lower is better."
 
 

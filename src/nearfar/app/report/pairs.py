@@ -182,7 +182,14 @@ def wrong_view(comparison: Comparison) -> View:
                 "cards": [_card(comparison, one, columns) for one in entries],
             }
         )
-    return view | {"columns": [comparison.column_name(named[c]) for c in columns]}
+    by = comparison.best or comparison.reference
+    names = comparison["rows"]["names"] if comparison.shows_rows else {}
+    return view | {
+        "columns": [comparison.column_name(named[c]) for c in columns],
+        "by": comparison.label(by["name"]) if by is not None else "",
+        "numbered": not names,
+        "head": "Id" if names else "Row",
+    }
 
 
 def _card(comparison: Comparison, found: View, columns: list[int]) -> View:
@@ -198,7 +205,7 @@ def _card(comparison: Comparison, found: View, columns: list[int]) -> View:
             }
             for row in found["rows"]
         ],
-        "times": NONE if ratio is None else f"{significant(ratio, 2)} ×",
+        "times": NONE if ratio is None else f"{significant(ratio)} ×",
     }
 
 

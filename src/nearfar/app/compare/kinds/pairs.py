@@ -16,20 +16,32 @@ from nearfar.app.compare.lines import pair_lines
 from nearfar.app.compare.methods import Method, baselines, reduced
 from nearfar.app.compare.pair_chain import PairChain
 from nearfar.app.compare.pair_comparison import PairComparison
-from nearfar.app.compare.pair_folds import PairProblem, tune
+from nearfar.app.compare.pair_folds import (
+    PairProblem,
+    error_rates,
+    judged,
+    tune,
+)
 from nearfar.app.compare.pair_methods import pair_learners
-from nearfar.app.compare.pair_splits import PairScheme, pair_scheme, refuse_one_kind
+from nearfar.app.compare.pair_splits import (
+    PairScheme,
+    inner_pair_splits,
+    pair_scheme,
+    refuse_one_kind,
+)
 from nearfar.app.compare.pair_summary import WORDING, PairSummary
 from nearfar.app.compare.profile import profile
 from nearfar.app.compare.schedule import Schedule, tuning_words
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.compare.wording import Wording
-from nearfar.app.tables import traps
+from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import as_table
 from nearfar.app.tables.reading import read_data
 from nearfar.app.tables.traps import Trap
+from nearfar.arrays import Indices
 from nearfar.datasets import read_pairs
+from nearfar.neighbors.pair_classifier import best_threshold
 from nearfar.summaries.supervision import Pairs
 from nearfar.words import count, percent
 
@@ -111,14 +123,19 @@ class PairKind(RowKind):
         X, prepare = self._inputs()
         refuse_one_kind(len(self.pairs.similar), len(self.pairs.dissimilar))
         self.problem = PairProblem(
-            X, self.pairs, prepare, self.columns.origins, len(self.columns.names)
+            X, self.pairs, prepare, self.columns.origins, len(self.columns.names), _same(X)
         )
 
     def splits(self, repeats: int, sample: int | None = None) -> PairScheme:
         """Folds by rows."""
         asked = self.question
         return pair_scheme(
-            self.pairs, repeats=repeats, seed=asked.random_state, cv=asked.cv, sample=sample
+            self.pairs,
+            repeats=repeats,
+            seed=asked.random_state,
+            cv=asked.cv,
+            sample=sample,
+            same=self.problem.same,
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:
@@ -131,9 +148,7 @@ class PairKind(RowKind):
     def _learners(self, methods: Any) -> tuple[list[Method], list[str]]:
         size = (len(self.problem.codes), len(self.columns.names))
         shape = self.table.image_shape
-        return pair_learners(
-            methods, self.pairs, self.question.scale, image_shape=shape, size=size
-        )
+        return pair_learners(methods, self.pairs, self.question.scale, image_shape=shape, size=size)
 
     def learned(self, name: str) -> list[Method]:
         """Learners by a name, for all pairs."""
@@ -143,6 +158,24 @@ class PairKind(RowKind):
     def tuned(self, method: Method, k: int | None) -> Choice:
         """The setting that does best inside the pairs."""
         return tune(self.problem, method, np.arange(len(self.problem.codes)), "full")
+
+    def held_out_rates(self, chosen: Chosen) -> tuple[float, float] | None:
+        """Shares of alike pairs called different and of different ones called alike, held out.
+
+        The threshold is that of each training part; None where there are too few pairs.
+        """
+        problem = self.problem
+        rates = []
+        for train, test in inner_pair_splits("full", problem.ends, problem.codes, problem.same):
+            found = judged(problem, chosen.setting, train, test)
+            alike = problem.codes[train] == 1
+            threshold = best_threshold(found.fitted, alike, problem.strategy)
+            both = error_rates(found.distances, problem.codes[test], threshold)
+            rates.append((both["missed"], both["false_alike"]))
+        if not rates:
+            return None
+        missed, false_alike = np.mean(rates, axis=0)
+        return float(missed), float(false_alike)
 
     @property
     def say(self) -> Wording:
@@ -155,9 +188,7 @@ class PairKind(RowKind):
 
     def chain(self, chosen: Chosen) -> Chain:
         """The chain of a choice, up to same or different."""
-        return PairChain(
-            chosen, self.columns.preprocessor(), self.selector, self.problem.strategy
-        )
+        return PairChain(chosen, self.columns.preprocessor(), self.selector, self.problem.strategy)
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Pairs of copies, pairs said again, rows in many pairs, numbers of rows."""
@@ -173,6 +204,7 @@ class PairKind(RowKind):
         alike, different = len(self.pairs.similar), len(self.pairs.dissimilar)
         n_rows = self.pairs.n_samples
         inside = n_rows - len(self.problem.free)
+        among = f"{n_rows:,}" if inside == n_rows else f"{inside:,} of {n_rows:,}"
         facts = [
             ["Alike", f"{alike:,}"],
             ["Different", f"{different:,}"],
@@ -188,7 +220,7 @@ class PairKind(RowKind):
         return known | {
             "unit": "pair",
             "n_rows": alike + different,
-            "of": f" of {inside:,} of {n_rows:,} rows ({alike:,} alike, {different:,} different)",
+            "of": f" of {among} rows ({alike:,} alike, {different:,} different)",
             "facts": facts,
             "class_counts": [],
             "target": None,
@@ -200,12 +232,10 @@ class PairKind(RowKind):
     def notes(self, scheme: Scheme) -> list[str]:
         """What the area is, what was found of the folds, and of the learners."""
         free = len(self.problem.free)
-        beside = (
-            [f"{count(free, 'row')} in no pair take part in training, as rows of which nothing is "
-             "said."]
-            if free
-            else []
-        )
+        beside = []
+        if free:
+            takes = "takes" if free == 1 else "take"
+            beside = [f"{count(free, 'row')} in no pair {takes} part in training, unjudged."]
         return [self.problem.measure.note, *scheme.notes, *beside, *self.said]
 
     def identity(self) -> Any:
@@ -243,7 +273,8 @@ class PairKind(RowKind):
             own += "n_samples=len(X)"
             own += "" if asked.conflicts == "raise" else f", conflicts={asked.conflicts!r}"
             reads = f"read_pairs({str(asked.pairs)!r}, {own})"
-        return pair_lines(self, self.problem.prepare, reads, found.chosen.method, schedule)
+        method, copied = found.chosen.method, self.problem.same is not None
+        return pair_lines(self, self.problem.prepare, reads, method, schedule, copies=copied)
 
     def show(self, document: dict[str, Any], found: Answer) -> dict[str, Any]:
         """Weights of the columns, and the rows of pairs that all methods get wrong."""
@@ -257,6 +288,9 @@ class PairKind(RowKind):
             wrong = [pair["rows"] for pair in document["pairs"]["wrong"][:SHOWN_WRONG]]
             rows = list(dict.fromkeys(row for pair in wrong for row in pair))
             shown |= contents(rows, self.problem.X, self.columns, self.table)
+            if self.table.ids is not None:
+                names = {str(row): str(self.table.ids[row])[:60] for row in rows}
+                shown["rows"] = shown["rows"] | {"names": names}
         return shown
 
 
@@ -272,14 +306,20 @@ def _given(supervision: Any, n_rows: int) -> Pairs:
     return supervision
 
 
+def _same(X: Any) -> Indices | None:
+    """A number for each row, the same for copies; None where there are none."""
+    found = copies.same_rows(X)
+    return found if len(np.unique(found)) < len(found) else None
+
+
 # What would mislead
 
 
 def _copies(problem: PairProblem) -> list[Trap]:
     """Different pairs of equal rows: no distance can tell them apart."""
-    from nearfar.app.tables.copies import same_rows
-
-    same = same_rows(problem.X)[problem.ends]
+    if problem.same is None:
+        return []
+    same = problem.same[problem.ends]
     equal = same[:, 0] == same[:, 1]
     found = []
     different, alike = (equal & (problem.codes == code) for code in (0, 1))
@@ -287,8 +327,8 @@ def _copies(problem: PairProblem) -> list[Trap]:
         i, j = problem.ends[np.flatnonzero(different)[0]]
         many = int(different.sum())
         text = (
-            f"{count(many, 'pair')} said to be different {'has' if many == 1 else 'have'} two equal "
-            f"rows, such as rows {i} and {j}: no distance can tell them apart."
+            f"{count(many, 'pair')} said to be different {'has' if many == 1 else 'have'} two "
+            f"equal rows, such as rows {i} and {j}: no distance can tell them apart."
         )
         found.append(Trap("equal rows", text))
     share = float(alike.sum() / max(1, (problem.codes == 1).sum()))
