@@ -22,6 +22,7 @@ OTHERWISE = {
         "MultiMetricLMNN": "settings of LMNN, and of its first map",
         "MultiPassLMNN": "settings of LMNN",
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
+        "PairClassifier": "distances instead of neighbours",
     },
     "metric": {"MDS": "as in scikit-learn: distances, or their order"},
     "n_clusters": {"MODA": "parts of each class"},
@@ -29,6 +30,7 @@ OTHERWISE = {
     "n_neighbors": {
         "EnergyClassifier": "points of each class that pull",
         "KNNClassifier": "points that vote",
+        "KNNRegressor": "points that are averaged",
         "LMNN": "targets",
         "MVEMClassifier": "points that vote",
         "MultiMetricLMNN": "points that vote",

@@ -60,9 +60,11 @@ from .manifold.random_projection import RandomProjection as RandomProjection
 from .manifold.spectral_clustering import SpectralClustering as SpectralClustering
 from .manifold.variational_mvu import VariationalMVU as VariationalMVU
 from .neighbors.knn import KNNClassifier as KNNClassifier
+from .neighbors.knn_regressor import KNNRegressor as KNNRegressor
 from .neighbors.minimum_mahalanobis import (
     MinimumMahalanobisClassifier as MinimumMahalanobisClassifier,
 )
+from .neighbors.pair_classifier import PairClassifier as PairClassifier
 from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics

@@ -1,7 +1,8 @@
-"""Labels of every kind users have, turned into codes."""
+"""Labels of every kind users have, turned into codes; values to predict, into numbers."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -77,6 +78,30 @@ def known_codes(
     return encode_labels(filled, name=name)[1], known
 
 
+def check_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
+    """Numbers to predict, one for each row; missing or infinite ones and text raise.
+
+    >>> check_values([1, 2.5]).tolist()
+    [1.0, 2.5]
+    """
+    values = _without_gaps(y, name)
+    if values.dtype.kind == "O":
+        numeric = all(isinstance(value, Real | Decimal) for value in values)
+        values = values.astype(np.float64) if numeric else values.astype(str)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} should hold numbers to predict; got {values.tolist()[0]!r} (row 0). Classes "
+            "are for a classifier."
+        )
+    numbers = values.astype(np.float64)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        row = int(np.argmax(bad))
+        what = "NaN" if np.isnan(numbers[row]) else "infinity"
+        raise ValueError(f"Input {name} contains {what} (row {row}); every row needs a number.")
+    return numbers
+
+
 def _same(label: Any, unknown: Any) -> bool:
     """Whether two labels are one; missing ones are."""
     if is_na(label) or is_na(unknown):
@@ -91,14 +116,8 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
         raise ValueError(
             f"This learner requires {name} to be passed, but the target {name} is None."
         )
-    if hasattr(y, "isna") and bool(np.any(y.isna())):
-        first = int(np.argmax(np.asarray(y.isna()).ravel()))
-        raise ValueError(_missing(name, first))
-    labels = _flat(y, name)
+    labels = _without_gaps(y, name)
     if labels.dtype.kind == "O":
-        bad = np.fromiter((is_na(label) for label in labels), bool, labels.size)
-        if bad.any():
-            raise ValueError(_missing(name, int(np.argmax(bad))))
         labels = _unify(labels, name)
     dates = labels.dtype.kind in "mM" or (
         labels.dtype.kind == "O" and labels.size > 0 and hasattr(labels[0], "isoformat")
@@ -126,6 +145,18 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     return labels
 
 
+def _without_gaps(y: Any, name: str) -> NDArray[Any]:
+    """A 1-d array; raises if an entry of a column or a list is missing."""
+    if hasattr(y, "isna") and bool(np.any(y.isna())):
+        raise ValueError(_missing(name, int(np.argmax(np.asarray(y.isna()).ravel()))))
+    entries = _flat(y, name)
+    if entries.dtype.kind == "O":
+        bad = np.fromiter((is_na(entry) for entry in entries), bool, entries.size)
+        if bad.any():
+            raise ValueError(_missing(name, int(np.argmax(bad))))
+    return entries
+
+
 def _flat(y: Any, name: str) -> NDArray[Any]:
     """Labels as a 1-d array."""
     # Nullable and categorical columns come out as objects here, which are unified later.
@@ -137,7 +168,7 @@ def _flat(y: Any, name: str) -> NDArray[Any]:
         )
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise ValueError(f"{name} should be a 1d array of labels; got shape {labels.shape}.")
+        raise ValueError(f"{name} should be a 1d array; got shape {labels.shape}.")
     return labels
 
 

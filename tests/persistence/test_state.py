@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from nearfar import LDA, LMNN, KNNClassifier, NeighborGraph, all_estimators
+from nearfar import LDA, LMNN, KNNClassifier, NeighborGraph, Pairs, all_estimators
 from nearfar.persistence import load, save
 from nearfar.persistence.model import training_rows, walk
 from nearfar.persistence.types import listed_types
@@ -55,6 +55,12 @@ def fitted(name):
         labels = np.array(["a", "b"] * 10)
     elif kind.learner_tags.input == "tensors":
         rows = X.reshape(-1, 2, 2)
+    elif kind.learner_tags.input == "pairs":
+        rows, labels = Pairs.from_labels(
+            Y, n_similar=20, n_dissimilar=20, random_state=0
+        ).to_arrays(X)
+    if kind.learner_tags.role == "regressor":
+        labels = X[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return kind().fit(rows, labels)

@@ -28,6 +28,7 @@ from nearfar import (
     EigenEmbedding,
     KNNClassifier,
     LaplacianEigenmaps,
+    Pairs,
     all_estimators,
     load,
     save,
@@ -48,7 +49,10 @@ def data(name):
     if tags.input == "sets":
         rng = np.random.default_rng(0)
         return [rng.normal(k % 2, size=(6, 3)) for k in range(20)], np.array(["a", "b"] * 10)
-    return (X.reshape(-1, 2, 2) if tags.input == "tensors" else X), Y
+    if tags.input == "pairs":
+        return Pairs.from_labels(Y, n_similar=20, n_dissimilar=20, random_state=0).to_arrays(X)
+    labels = X[:, 0] if tags.role == "regressor" else Y
+    return (X.reshape(-1, 2, 2) if tags.input == "tensors" else X), labels
 
 
 def mutants(value):

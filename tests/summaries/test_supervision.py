@@ -281,7 +281,9 @@ BOTH_WAYS = ([[0, 1], [2, 3], [1, 0], [4, 5]], [[3, 2], [0, 4], [1, 0], [0, 2]])
 
 
 def test_pairs_said_both_ways_raise_are_dropped_or_kept():
-    with pytest.raises(ValueError, match=r'cannot be both .*; conflicts="drop" leaves such pairs'):
+    with pytest.raises(
+        ValueError, match=r'cannot be both .*; Pairs\(\.\.\., conflicts="drop"\) leaves such'
+    ):
         Pairs(*BOTH_WAYS, n_samples=6)
     dropped = Pairs(*BOTH_WAYS, n_samples=6, conflicts="drop")
     assert dropped.similar.tolist() == [[4, 5]]
@@ -307,7 +309,9 @@ def test_conflicts_that_were_kept_stay_in_copies_and_parts():
 def test_points_said_both_ways_raise_are_dropped_or_kept():
     points = np.array([[[0.0], [1.0]], [[2.0], [3.0]], [[1.0], [0.0]], [[0.0], [2.0]]])
     sign = [1, 1, -1, -1]
-    with pytest.raises(ValueError, match=r"rows 0 \(sign \+1\) and 2 \(sign -1\).*conflicts="):
+    with pytest.raises(
+        ValueError, match=r"rows 0 \(sign \+1\) and 2 \(sign -1\).*Pairs.from_arrays"
+    ):
         Pairs.from_arrays(points, sign)
     X, dropped = Pairs.from_arrays(points, sign, conflicts="drop")
     assert X.ravel().tolist() == [0, 1, 2, 3]
@@ -1117,3 +1121,50 @@ def test_scikit_learn_slices_the_vector_of_chunklets_as_restrict_does(routing):
     first, second = folds(Recorder(), X_SIX, labels, routing)
     assert as_chunklets(first.supervision_) == Chunklets(labels).restrict([3, 4, 5])
     assert as_chunklets(second.supervision_) == Chunklets(labels).restrict([0, 1, 2])
+
+
+# From pairs
+
+
+def some_pairs(seed, n=14):
+    y = np.random.default_rng(seed).integers(0, 4, n)
+    return Pairs.from_labels(y, n_similar=9, n_dissimilar=12, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_comparisons_from_pairs_are_all_there_are(seed):
+    pairs = some_pairs(seed)
+    near, far = pairs.similar.tolist(), pairs.dissimilar.tolist()
+    quadruplets = Quadruplets.from_pairs(pairs)
+    assert quadruplets.indices.tolist() == [[*a, *b] for a in near for b in far]
+    assert Quadruplets(quadruplets.indices, n_samples=14) == quadruplets
+    triplets = Triplets.from_pairs(pairs)
+    wanted = [
+        (a, b, d)
+        for a, b in [*near, *(pair[::-1] for pair in near)]
+        for c, d in [*far, *(pair[::-1] for pair in far)]
+        if a == c
+    ]
+    assert sorted(map(tuple, triplets.indices.tolist())) == sorted(wanted)
+    assert Triplets(triplets.indices, n_samples=14) == triplets
+    few = Triplets.from_pairs(pairs, n_triplets=5, random_state=0)
+    assert few == Triplets.from_pairs(pairs, n_triplets=5, random_state=0)
+    assert len({tuple(row) for row in few.indices.tolist()} & set(wanted)) == 5
+    assert len(Quadruplets.from_pairs(pairs, n_quadruplets=7, random_state=0).indices) == 7
+
+
+def test_comparisons_leave_out_pairs_said_both_ways_and_may_be_none():
+    kept = Pairs([[0, 1], [2, 3]], [[1, 0], [2, 4]], n_samples=5, conflicts="keep")
+    assert kept.without_conflicts() == Pairs([[2, 3]], [[2, 4]], n_samples=5)
+    assert Quadruplets.from_pairs(kept).indices.tolist() == [[2, 3, 2, 4]]
+    assert Triplets.from_pairs(kept).indices.tolist() == [[2, 3, 4]]
+    for pairs in (Pairs([[0, 1]], [], n_samples=3), Pairs([], [[0, 1]], n_samples=3)):
+        assert Quadruplets.from_pairs(pairs).indices.shape == (0, 4)
+        assert Triplets.from_pairs(pairs).indices.shape == (0, 3)
+
+
+def test_chunklets_from_pairs_are_what_similar_pairs_connect():
+    pairs = Pairs([[7, 2], [9, 5], [2, 4], [7, 4]], [[2, 9]], n_samples=11)
+    chunklets = Chunklets.from_pairs(pairs)
+    assert chunklets.labels.tolist() == [-1, -1, 0, -1, 0, 1, -1, 0, -1, 1, -1]
+    assert Chunklets.from_pairs(Pairs([], [[0, 1]], n_samples=2)).labels.tolist() == [-1, -1]

@@ -11,6 +11,7 @@ An estimator derives from one of
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
   ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
+* :class:`NearestObjects`: anything else that asks them; write ``_nearest``;
 * :class:`Estimator`: anything else; write ``fit`` and what it is for.
 
 :class:`ThroughLearner` maps points by another learner first, and :class:`TensorInput` takes
@@ -28,7 +29,7 @@ from nearfar.base.registry import all_estimators, all_learners
 from nearfar.base.statistics_learner import StatisticsLearner
 from nearfar.base.tags import LearnerTags
 from nearfar.base.tensor_input import TensorInput
-from nearfar.base.voter import NeighborVoter
+from nearfar.base.voter import NearestObjects, NeighborVoter
 
 __all__ = [
     "Embedding",
@@ -39,6 +40,7 @@ __all__ = [
     "Learner",
     "LearnerTags",
     "LinearLearner",
+    "NearestObjects",
     "NeighborVoter",
     "PairLearner",
     "StatisticsLearner",

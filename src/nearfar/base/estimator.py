@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Vector
 from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
-from nearfar.labels import encode_labels
+from nearfar.labels import check_values, encode_labels
 from nearfar.parameters import Allowed, check_parameter
 from nearfar.state import Sizes, State, optional, whole
 
@@ -55,7 +55,7 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         tags.input_tags.two_d_array = self.learner_tags.input == "vectors"
-        tags.input_tags.three_d_array = self.learner_tags.input == "tensors"
+        tags.input_tags.three_d_array = self.learner_tags.input in ("tensors", "pairs")
         tags.target_tags.required = self.learner_tags.supervised
         return tags
 
@@ -164,3 +164,18 @@ class Estimator(BaseEstimator):
                 f"({classes.tolist()[0]!r})."
             )
         return classes, codes
+
+    def _check_values(self, y: ArrayLike | None, n_samples: int) -> Vector:
+        """Numbers to predict, one for each row."""
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(
+                f"{name} requires y to be passed, but the target y is None: it learns from values."
+            )
+        values = check_values(y)
+        if len(values) != n_samples:
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: X has {n_samples} "
+                f"rows and y has {len(values)} values."
+            )
+        return values

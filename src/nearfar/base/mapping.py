@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
 from nearfar.parameters import having, none
-from nearfar.state import Sizes, State, Word, agrees, check_state, labels
+from nearfar.state import Sizes, State, Word, agrees, check_state
 
 #: What the parameter ``estimator`` may be.
 A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
@@ -31,16 +31,11 @@ class ThroughLearner(Estimator):
     """An estimator of points in the space of its parameter ``estimator``, or of X as it is."""
 
     state = State(
-        {
-            "classes_": labels("c"),
-            "estimator_": Word(_maps, "a learner that gives q features, or None"),
-        },
-        fitted="_points",
+        {"estimator_": Word(_maps, "a learner that gives q features, or None")}, fitted="_points"
     )
 
     estimator: Any
     estimator_: Any
-    classes_: NDArray[Any]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_points")
@@ -49,6 +44,11 @@ class ThroughLearner(Estimator):
         self, X: ArrayLike, y: ArrayLike, supervision: Any
     ) -> tuple[Any, Floats, NDArray[Any], NDArray[np.intp]]:
         """A fitted clone of the learner or None, the mapped points, the classes and the codes."""
+        learner, points = self._fit_map(X, y, supervision)
+        return learner, points, *self._check_labels(y, len(points), min_classes=1)
+
+    def _fit_map(self, X: ArrayLike, y: ArrayLike, supervision: Any) -> tuple[Any, Floats]:
+        """A fitted clone of the learner or None, and the mapped points."""
         self._forget()
         self.__dict__.pop("_points", None)
         self._check_parameters()
@@ -64,7 +64,7 @@ class ThroughLearner(Estimator):
                 if hasattr(learner, name):
                     setattr(self, name, getattr(learner, name))
             points = _mapped(learner, X)
-        return learner, points, *self._check_labels(y, len(points), min_classes=1)
+        return learner, points
 
     def _queries(self, X: ArrayLike) -> Floats:
         """New points, mapped."""

@@ -1,4 +1,4 @@
-"""Classifiers that let the nearest training objects vote, and the rule for ties."""
+"""Estimators that ask the nearest training objects, classifiers that let them vote, and ties."""
 
 from __future__ import annotations
 
@@ -25,32 +25,25 @@ VOTE_PARAMETERS: dict[str, list[Allowed]] = {
 }
 
 
-class NeighborVoter(ClassifierMixin, Estimator):
-    """Majority vote of the nearest; subclasses write how far objects are from training objects.
+class NearestObjects(Estimator):
+    """An estimator that asks the nearest training objects.
 
-    ``fit`` sets ``classes_`` and ``_codes``, the number of the class of each training object.
+    A subclass writes `_nearest`, and says by ``_n_objects`` how many training objects it has kept.
     """
 
-    state = State({"classes_": labels("c"), "_codes": indices("n", below="c")}, fitted="classes_")
     #: What one object is called.
     called = "point"
-    #: Whether the label is that of the vote; a subclass may have other rules too.
-    votes = True
 
     n_neighbors: int
-    ties: Literal["shrink", "first"]
-    classes_: NDArray[Any]
-    _codes: Indices
+
+    @property
+    @abstractmethod
+    def _n_objects(self) -> int:
+        """How many training objects there are."""
 
     @abstractmethod
-    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
-        """How many objects there are, and blocks of distances to all training objects.
-
-        X is None for the training objects themselves.
-        """
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classes_")
+    def _nearest(self, X: Any, k: int) -> tuple[Matrix, Indices]:
+        """Distances and numbers of the k nearest; each training object, if X is None, of others."""
 
     def _check_neighbors(self, n_objects: int) -> None:
         if (self.n_neighbors or 0) > n_objects:  # None is for whom it says how many that is
@@ -63,24 +56,8 @@ class NeighborVoter(ClassifierMixin, Estimator):
         super()._check_state(sizes)
         self._check_neighbors(sizes["n"])
 
-    def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
-        """Check labels and n_neighbors, and keep the classes: the end of most fits."""
-        classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
-        self._check_neighbors(n_objects)
-        self.classes_ = classes
-
     def _n_voters(self) -> int:
         return self.n_neighbors
-
-    def _nearest(self, X: Any, k: int) -> tuple[Matrix, Indices]:
-        """Distances and numbers of the k nearest; each training object, if X is None, of others."""
-        n, blocks = self._distance_blocks(X)
-        distances, indices = np.empty((n, k)), np.empty((n, k), dtype=np.intp)
-        for block, D in blocks:
-            if X is None:
-                leave_out(D, np.arange(n)[block])
-            distances[block], indices[block] = nearest(D, k)
-        return distances, indices
 
     def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Matrix, Indices]:
         """Distances and numbers of the nearest training objects, nearest first.
@@ -99,10 +76,54 @@ class NeighborVoter(ClassifierMixin, Estimator):
         distances, indices : ndarray of shape (n_objects, n_neighbors)
         """
         check_is_fitted(self)
-        k, n = self._n_voters() if n_neighbors is None else n_neighbors, len(self._codes)
+        k, n = self._n_voters() if n_neighbors is None else n_neighbors, self._n_objects
         if not 1 <= k <= n:
             raise ValueError(f"n_neighbors={k} must be from 1 to the {n} training {self.called}s.")
         return self._nearest(X, k)
+
+
+class NeighborVoter(ClassifierMixin, NearestObjects):
+    """Majority vote of the nearest; subclasses write how far objects are from training objects.
+
+    ``fit`` sets ``classes_`` and ``_codes``, the number of the class of each training object.
+    """
+
+    state = State({"classes_": labels("c"), "_codes": indices("n", below="c")}, fitted="classes_")
+    #: Whether the label is that of the vote; a subclass may have other rules too.
+    votes = True
+
+    ties: Literal["shrink", "first"]
+    classes_: NDArray[Any]
+    _codes: Indices
+
+    @abstractmethod
+    def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
+        """How many objects there are, and blocks of distances to all training objects.
+
+        X is None for the training objects themselves.
+        """
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    @property
+    def _n_objects(self) -> int:
+        return len(self._codes)
+
+    def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
+        """Check labels and n_neighbors, and keep the classes: the end of most fits."""
+        classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
+        self._check_neighbors(n_objects)
+        self.classes_ = classes
+
+    def _nearest(self, X: Any, k: int) -> tuple[Matrix, Indices]:
+        n, blocks = self._distance_blocks(X)
+        distances, indices = np.empty((n, k)), np.empty((n, k), dtype=np.intp)
+        for block, D in blocks:
+            if X is None:
+                leave_out(D, np.arange(n)[block])
+            distances[block], indices[block] = nearest(D, k)
+        return distances, indices
 
     @available_if(lambda self: self.votes)
     def predict_proba(self, X: Any) -> Matrix:
@@ -143,7 +164,7 @@ class NeighborVoter(ClassifierMixin, Estimator):
         an optimistic figure for anything that learned from the labels.
         """
         check_is_fitted(self)
-        k, n = self._n_voters(), len(self._codes)
+        k, n = self._n_voters(), self._n_objects
         if k >= n:
             raise ValueError(
                 f"n_neighbors={k} must be below the number of training {self.called}s, {n}, to "

@@ -30,11 +30,12 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from nearfar.base import Estimator, NeighborVoter
 from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+from nearfar.contract.pairs import PAIRS
 from nearfar.contract.sets import SETS
 from nearfar.contract.tensors import TENSORS
 from nearfar.contract.vectors import VECTORS
 
-KINDS = {kind.name: kind for kind in (VECTORS, SETS, TENSORS)}
+KINDS = {kind.name: kind for kind in (VECTORS, SETS, TENSORS, PAIRS)}
 
 
 def check_learner(learner: Estimator, expected_failures: dict[str, str] | None = None) -> None:
@@ -83,15 +84,18 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
         check_clone_and_pickle,
         check_deterministic,
         check_inputs_unchanged,
-        check_kinds_of_labels,
     ]
+    if tags.role == "regressor":
+        shared.append(check_regressor)
+    elif kind.label_cases is None:
+        shared.append(check_kinds_of_labels)
     if given != "vectors":  # scikit-learn asks it of those
         shared += [check_slices, check_model_selection]
         if hasattr(estimator, "transform"):
             shared += [check_training_samples_again, check_names_and_frames]
-    if tags.supervised:
+    if tags.supervised and tags.role != "regressor" and kind.label_cases is None:
         shared.append(check_class_missing_from_a_fold)
-    if tags.role == "classifier":
+    if tags.role == "classifier" and kind.label_cases is None:
         shared.append(check_classifier)
     if tags.role == "clusterer":
         shared.append(check_clusterer)
@@ -99,8 +103,12 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
         yield function.__name__.removeprefix("check_"), partial(function, kind=kind)
     for check in kind.own_checks(estimator):
         yield check.__name__.removeprefix("check_"), check
-    for case in LABEL_CASES | kind.cases:
+    for case in _cases(kind):
         yield f"bad_input-{case}", partial(check_bad_input, case=case, kind=kind)
+
+
+def _cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
+    return (LABEL_CASES if kind.label_cases is None else kind.label_cases) | kind.cases
 
 
 # ---------------------------------------------------------------------- behaviour
@@ -270,6 +278,26 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
             np.testing.assert_array_equal(votes[agreed, 0], predicted[agreed])
 
 
+def check_regressor(estimator: Any, kind: SampleKind) -> None:
+    """Numbers of any type are learned from, and foretold better than by their mean."""
+    X, y, queries, truth = _split(kind)
+    values, wanted = 1.5 * y - 0.25, 1.5 * truth - 0.25
+    fitted = clone(estimator).fit(X, values)
+    found = fitted.predict(queries)
+    assert found.shape == wanted.shape and found.dtype == np.float64
+    assert fitted.score(queries, wanted) > 0
+    for same in (values.astype(np.float32), values.astype(object), values.tolist()):
+        np.testing.assert_allclose(clone(estimator).fit(X, same).predict(queries), found, rtol=1e-6)
+    scores = cross_val_score(clone(estimator), X, values, cv=3, error_score="raise")
+    assert scores.mean() > 0
+    for bad, words in (("red", "numbers"), (np.inf, "infinity"), (None, "missing")):
+        spoilt = values.astype(object)
+        spoilt[4] = bad
+        error = _error(lambda: clone(estimator).fit(X, spoilt))  # noqa: B023
+        assert isinstance(error, ValueError), f"a value {bad!r} was accepted"
+        assert "y" in str(error) and words in str(error), f"a value {bad!r}: {error}"
+
+
 def check_clusterer(estimator: Any, kind: SampleKind) -> None:
     """Clusters are numbered from zero, and training samples are known again."""
     X, _ = kind.data()
@@ -323,7 +351,7 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
     """The estimator does with a case what the table says, when it is fitted and when it is used."""
     kind = kind or KINDS[estimator.learner_tags.input]
     X, y, queries, _ = _split(kind)
-    change, clean = (LABEL_CASES | kind.cases)[case]
+    change, clean = _cases(kind)[case]
     bad_X, bad_y, bad_queries = change(X, y.copy(), queries)
     expected = expected_outcome(estimator, case, given=kind.name)
     with warnings.catch_warnings():
@@ -362,7 +390,9 @@ def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
 
 
 def _agreement(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """The share of equal labels; of clusters, whose names are free, the adjusted Rand index."""
+    """The share of equal labels or values; of clusters, whose names are free, the Rand index."""
+    if estimator.learner_tags.role == "regressor":
+        return float(np.mean(np.isclose(found, wanted)))
     if estimator.learner_tags.role == "clusterer":
         return float(adjusted_rand_score(wanted, found))
     return float(np.mean(found == wanted))

@@ -24,7 +24,8 @@ class SampleKind:
     ``data`` gives samples of three classes that can be told apart, and their labels; ``frozen``
     samples in forms that can not be written to; ``own_checks`` what is asked of an estimator of
     this kind alone. ``cases`` are difficult input: what it does, and whether the result must equal
-    that of the clean copy.
+    that of the clean copy. ``label_cases`` are difficult labels; None those of classes, which most
+    kinds have.
     """
 
     name: str
@@ -32,10 +33,11 @@ class SampleKind:
     frozen: Callable[[Any], Iterable[Any]]
     own_checks: Callable[[Any], list[Check]]
     cases: dict[str, tuple[Change, bool]]
+    label_cases: dict[str, tuple[Change, bool]] | None = None
 
 
 def used(fitted: Any, X: Any) -> NDArray[Any]:
-    """What an estimator is for: coordinates, shares of votes, labels or clusters of samples."""
+    """What an estimator is for: coordinates, shares of votes, labels, values or clusters."""
     uses = {"map": ("transform",), "clusterer": ("predict",)}
     for name in uses.get(fitted.learner_tags.role, ("predict_proba", "predict")):
         if hasattr(fitted, name):

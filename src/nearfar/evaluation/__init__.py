@@ -1,6 +1,7 @@
 """Error rates, the quality of embeddings and the comparison of methods."""
 
 from nearfar.evaluation.cross_validation import cross_validate
+from nearfar.evaluation.pair_evaluation import PairFold, PairKFold, comparison_accuracy, pair_scores
 from nearfar.evaluation.quality import (
     embedding_quality,
     held_out_quality,
@@ -13,6 +14,9 @@ from nearfar.evaluation.quality import (
 )
 
 __all__ = [
+    "PairFold",
+    "PairKFold",
+    "comparison_accuracy",
     "cross_validate",
     "embedding_quality",
     "held_out_quality",
@@ -20,6 +24,7 @@ __all__ = [
     "local_trust",
     "neighborhood_intersection",
     "out_of_sample_consistency",
+    "pair_scores",
     "procrustes_error",
     "rank_trustworthiness",
 ]

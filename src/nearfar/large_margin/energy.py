@@ -20,7 +20,7 @@ from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.triplet_loss import target_distances
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, real
-from nearfar.state import Sizes, State, floats, indices, need, number, table, whole
+from nearfar.state import Sizes, State, floats, indices, labels, need, number, table, whole
 
 
 class EnergyClassifier(ClassifierMixin, ThroughLearner):
@@ -104,6 +104,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     renamed: ClassVar = {"_centre": "_center"}
     state = State(
         {
+            "classes_": labels("c"),
             "_points": table("n", "q"),
             "_center": floats("q"),
             "_order": indices("n", below="n"),

@@ -15,7 +15,7 @@ from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import row_blocks
 from nearfar.parameters import one_of, real
 from nearfar.solvers.eigen import whitener
-from nearfar.state import State, floats
+from nearfar.state import State, floats, labels
 from nearfar.summaries.class_gaussians import divisors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
@@ -108,6 +108,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     learner_tags = LearnerTags(reads="statistics", role="classifier")
     state = State(
         {
+            "classes_": labels("c"),
             "means_": floats("c", "q"),
             "_factors": floats("c", "q", "r"),
             "_log_dets": floats("c"),

@@ -45,7 +45,12 @@ def cap_on(asked: int | None, blocks: ClassBlocks) -> int:
     return min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000) if asked is None else asked
 
 
-def _draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+def cap_on_comparisons(asked: int | None, n_pairs: int) -> int:
+    """How many comparisons of pairs to draw: what was asked for, else 20 a pair within limits."""
+    return min(max(20 * n_pairs, 1_000), 100_000) if asked is None else asked
+
+
+def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.int64]:
     """At most ``cap`` distinct integers below ``total``, each set of them equally likely."""
     if cap >= total:
         return np.arange(total)
@@ -70,7 +75,7 @@ def _in_blocks(
 
 def draw_within(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Pairs of rows of one class."""
-    return _within(blocks, _draw_ranks(_count_within(blocks), cap, rng))
+    return _within(blocks, draw_ranks(_count_within(blocks), cap, rng))
 
 
 def _count_within(blocks: ClassBlocks) -> int:
@@ -94,7 +99,7 @@ def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
 
 def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Pairs of rows of two classes."""
-    return _between(blocks, _draw_ranks(_count_between(blocks), cap, rng))
+    return _between(blocks, draw_ranks(_count_between(blocks), cap, rng))
 
 
 def _count_between(blocks: ClassBlocks) -> int:
@@ -121,7 +126,7 @@ def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> 
             "draw from a random subset of the rows."
         )
     sizes = size * (size - 1) * others
-    c, rank = _in_blocks(sizes, _draw_ranks(int(sizes.sum()), cap, rng))
+    c, rank = _in_blocks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
     near += near >= anchor  # step over the anchor
@@ -133,7 +138,7 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
     """A pair of rows of one class, and one of two classes."""
     n_within, n_between = _count_within(blocks), _count_between(blocks)
     if n_within * n_between <= _MAX_RANK:
-        ranks = _draw_ranks(n_within * n_between, cap, rng)
+        ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
         # One rank for both would not fit; there are far more than anybody draws.
@@ -145,3 +150,17 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
             drawn = np.unique(np.vstack([drawn, np.column_stack(sides)]), axis=0)
         within, between = rng.permutation(drawn).T
     return np.hstack([_within(blocks, within), _between(blocks, between)])
+
+
+def draw_joined(
+    near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
+) -> Indices:
+    """A row with another of a pair of ``near``, and one of a pair of ``far``."""
+    sides = [np.vstack([pairs, pairs[:, ::-1]]) for pairs in (near, far)]
+    sides = [ends[np.argsort(ends[:, 0], kind="stable")] for ends in sides]
+    counts = [np.bincount(ends[:, 0], minlength=n_samples) for ends in sides]
+    start = [np.cumsum(count) - count for count in counts]
+    sizes = counts[0] * counts[1]
+    row, rank = _in_blocks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
+    i, j = np.divmod(rank, counts[1][row])
+    return np.column_stack([row, sides[0][start[0][row] + i, 1], sides[1][start[1][row] + j, 1]])

@@ -12,6 +12,24 @@ from sklearn.utils import check_array
 from nearfar.arrays import Indices
 
 
+def check_signs(values: Any, n_pairs: int, name: str) -> NDArray[np.bool_]:
+    """Which pairs are similar, of +1 for a similar pair and -1 for a dissimilar one."""
+    signs = np.asarray(values)
+    if signs.shape != (n_pairs,):
+        raise ValueError(
+            f"{name} should have shape ({n_pairs},), one entry for each pair; "
+            f"got shape {signs.shape}."
+        )
+    alike = signs == 1
+    refuse(
+        ~alike & (signs != -1),
+        signs,
+        name,
+        f"{{}} is neither +1 nor -1, for alike and different; of 0 and 1 make 2 * {name} - 1.",
+    )
+    return np.asarray(alike, bool)
+
+
 def refuse(bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
     """Raise, if there is a bad value, with the row and the value of the first."""
     if bad.any():

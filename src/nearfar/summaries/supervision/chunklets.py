@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Indices
@@ -21,6 +22,7 @@ from nearfar.summaries.index_checks import (
     refuse,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
+from nearfar.summaries.supervision.pairs import Pairs
 
 
 class Chunklets(Supervision):
@@ -160,6 +162,39 @@ class Chunklets(Supervision):
         drawn = chunks[rng.permutation(len(chunks))[:n_chunklets]]
         labels = np.full(known.size, -1, np.intp)
         labels[np.flatnonzero(known)[drawn]] = np.arange(len(drawn))[:, np.newaxis]
+        return cls(labels)
+
+    @classmethod
+    def from_pairs(cls, pairs: Pairs) -> Self:
+        """Take rows for one chunklet that a chain of similar pairs connects.
+
+        Of dissimilar pairs chunklets know nothing.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Pairs of rows.
+
+        Returns
+        -------
+        Chunklets
+            Numbered in the order of their first rows.
+
+        Examples
+        --------
+        >>> from nearfar import Chunklets, Pairs
+        >>> Chunklets.from_pairs(Pairs([[0, 3], [3, 1]], [[1, 2]], n_samples=5)).labels.tolist()
+        [0, 0, -1, 0, -1]
+        """
+        n, similar = pairs.n_samples, pairs.similar
+        graph = sparse.coo_array((np.ones(len(similar)), similar.T), shape=(n, n))
+        _, group = sparse.csgraph.connected_components(graph, directed=False)
+        labels = np.full(n, -1, np.intp)
+        rows = np.unique(similar)
+        names, first, number = np.unique(group[rows], return_index=True, return_inverse=True)
+        order = np.empty(len(names), np.intp)
+        order[np.argsort(first)] = np.arange(len(names))
+        labels[rows] = order[number]
         return cls(labels)
 
     @classmethod

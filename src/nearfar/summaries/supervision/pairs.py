@@ -13,10 +13,10 @@ from nearfar.parameters import check_parameter, integer, none, one_of
 from nearfar.state import Sizes
 from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_within
 from nearfar.summaries.index_checks import (
+    check_signs,
     check_tuples,
     distinct_points,
     first_shared,
-    refuse,
     renumber,
     rows_in_both,
     rows_of_points,
@@ -103,7 +103,8 @@ class Pairs(Supervision):
                 i, j = alike[clash[0]]
                 raise ValueError(
                     f"similar row {clash[0]} and dissimilar row {clash[1]}: the pair ({i}, {j}) "
-                    f"cannot be both similar and dissimilar; {_INSTEAD}"
+                    "cannot be both similar and dissimilar; "
+                    f"{_INSTEAD.format('Pairs')}"
                 )
         if conflicts == "drop":
             in_both = _said_both_ways(alike, different)
@@ -118,6 +119,15 @@ class Pairs(Supervision):
         """How many different pairs are both similar and dissimilar: 0 unless kept."""
         alike = self.similar[_said_both_ways(self.similar, self.dissimilar)[0]]
         return len(np.unique(np.sort(alike, axis=1), axis=0))
+
+    def without_conflicts(self) -> Self:
+        """The pairs that are not both similar and dissimilar."""
+        in_both = _said_both_ways(self.similar, self.dissimilar)
+        return self._of(
+            similar=self.similar[~in_both[0]],
+            dissimilar=self.dissimilar[~in_both[1]],
+            n_samples=self.n_samples,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -195,21 +205,14 @@ class Pairs(Supervision):
         check_parameter("Pairs.from_arrays", "conflicts", conflicts, _CONFLICTS)
         points, codes = distinct_points(pairs, 2, "pairs")
         X, rows = rows_of_points(points, codes)
-        signs = np.asarray(sign)
-        if signs.shape != (len(rows),):
-            raise ValueError(
-                f"sign should have shape ({len(rows)},), one entry for each pair; "
-                f"got shape {signs.shape}."
-            )
-        alike = signs == 1
-        refuse(~alike & (signs != -1), signs, "sign", "{} is neither +1 nor -1.")
+        alike = check_signs(sign, len(rows), "sign")
         unordered = np.sort(rows, axis=1)
         clash = first_shared(unordered[alike], unordered[~alike])
         if clash is not None and conflicts == "raise":
             raise ValueError(
                 f"pairs rows {np.flatnonzero(alike)[clash[0]]} (sign +1) and "
                 f"{np.flatnonzero(~alike)[clash[1]]} (sign -1) hold the same two points, which "
-                f"cannot be both similar and dissimilar; {_INSTEAD}"
+                f"cannot be both similar and dissimilar; {_INSTEAD.format('Pairs.from_arrays')}"
             )
         return X, cls(rows[alike], rows[~alike], n_samples=len(X), conflicts=conflicts)
 
@@ -254,7 +257,7 @@ class Pairs(Supervision):
 
 
 _CONFLICTS = [one_of("raise", "drop", "keep")]
-_INSTEAD = 'conflicts="drop" leaves such pairs out, "keep" keeps both.'
+_INSTEAD = '{}(..., conflicts="drop") leaves such pairs out, "keep" keeps both.'
 
 
 def _said_both_ways(

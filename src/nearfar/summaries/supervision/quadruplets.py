@@ -10,7 +10,13 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Indices
 from nearfar.parameters import check_parameter, integer, none
-from nearfar.summaries.drawing import cap_on, class_blocks, draw_quadruplets
+from nearfar.summaries.drawing import (
+    cap_on,
+    cap_on_comparisons,
+    class_blocks,
+    draw_quadruplets,
+    draw_ranks,
+)
 from nearfar.summaries.index_checks import (
     check_indices,
     distinct_points,
@@ -20,6 +26,7 @@ from nearfar.summaries.index_checks import (
     rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
+from nearfar.summaries.supervision.pairs import Pairs
 
 
 class Quadruplets(Supervision):
@@ -116,6 +123,45 @@ class Quadruplets(Supervision):
         blocks = class_blocks(y, unknown)
         quadruplets = draw_quadruplets(blocks, cap_on(n_quadruplets, blocks), rng)
         return cls._of(indices=quadruplets, n_samples=blocks.n_samples)
+
+    @classmethod
+    def from_pairs(
+        cls, pairs: Pairs, *, n_quadruplets: int | None = None, random_state: DrawSeed = None
+    ) -> Self:
+        """Compare similar pairs with dissimilar ones.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Pairs of rows; those both similar and dissimilar are not used.
+        n_quadruplets : int or None, default=None
+            At most so many comparisons, drawn uniformly; when there are no more, all are taken.
+            ``None`` means 20 for each pair of the rarer kind, but at least 1,000 and at most
+            100,000.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        Quadruplets
+
+        Examples
+        --------
+        >>> from nearfar import Pairs, Quadruplets
+        >>> pairs = Pairs([[0, 1]], [[1, 2], [0, 3]], n_samples=4)
+        >>> Quadruplets.from_pairs(pairs).indices.tolist()
+        [[0, 1, 1, 2], [0, 1, 0, 3]]
+        """
+        check_parameter(
+            "Quadruplets.from_pairs", "n_quadruplets", n_quadruplets, [integer(0), none]
+        )
+        rng = check_random_state(random_state)
+        clear = pairs.without_conflicts()
+        near, far = clear.similar, clear.dissimilar
+        cap = cap_on_comparisons(n_quadruplets, min(len(near), len(far)))
+        first, second = np.divmod(draw_ranks(len(near) * len(far), cap, rng), max(len(far), 1))
+        rows = np.hstack([near[first], far[second]])
+        return cls._of(indices=rows, n_samples=pairs.n_samples)
 
     @classmethod
     def from_arrays(cls, quadruplets: ArrayLike) -> tuple[NDArray[Any], Self]:

@@ -13,7 +13,13 @@ from nearfar.labels import encode_labels
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.search.exact_search import kneighbors
-from nearfar.summaries.drawing import cap_on, class_blocks, draw_triplets
+from nearfar.summaries.drawing import (
+    cap_on,
+    cap_on_comparisons,
+    class_blocks,
+    draw_joined,
+    draw_triplets,
+)
 from nearfar.summaries.index_checks import (
     check_tuples,
     distinct_points,
@@ -22,6 +28,7 @@ from nearfar.summaries.index_checks import (
     rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
+from nearfar.summaries.supervision.pairs import Pairs
 from nearfar.words import listed
 
 
@@ -158,6 +165,42 @@ class Triplets(Supervision):
         rows = np.concatenate([np.empty((0, 3), np.intp), *triplets])
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         return cls._of(indices=rows, n_samples=len(points))
+
+    @classmethod
+    def from_pairs(
+        cls, pairs: Pairs, *, n_triplets: int | None = None, random_state: DrawSeed = None
+    ) -> Self:
+        """Take a row of a similar and a dissimilar pair for the anchor of the two others.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Pairs of rows; those both similar and dissimilar are not used.
+        n_triplets : int or None, default=None
+            At most so many triplets, drawn uniformly; when there are no more, all are taken.
+            ``None`` means 20 for each pair of the rarer kind, but at least 1,000 and at most
+            100,000.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        Triplets
+            None where no row is in pairs of both kinds.
+
+        Examples
+        --------
+        >>> from nearfar import Pairs, Triplets
+        >>> pairs = Pairs([[0, 1]], [[1, 2], [0, 3], [2, 3]], n_samples=4)
+        >>> Triplets.from_pairs(pairs).indices.tolist()
+        [[0, 1, 3], [1, 0, 2]]
+        """
+        check_parameter("Triplets.from_pairs", "n_triplets", n_triplets, [integer(0), none])
+        rng = check_random_state(random_state)
+        clear = pairs.without_conflicts()
+        cap = cap_on_comparisons(n_triplets, min(len(clear.similar), len(clear.dissimilar)))
+        rows = draw_joined(clear.similar, clear.dissimilar, pairs.n_samples, cap, rng)
+        return cls._of(indices=rows, n_samples=pairs.n_samples)
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:

@@ -1,0 +1,149 @@
+"""The contract of estimators of pairs of points, beside what all kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from nearfar.contract.outcomes import Change, Check, SampleKind, used
+
+
+@cache
+def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    random = np.random.RandomState(0)
+    labels = np.arange(40) % 2
+    # Two classes apart in one direction of five; the others are of unlike spread.
+    X = random.normal(size=(40, 5)) * [1, 2, 0.5, 3, 1]
+    X[:, 0] += 8 * labels
+    rows = np.array([random.choice(40, size=2, replace=False) for _ in range(90)])
+    rows = np.unique(np.sort(rows, axis=1), axis=0)
+    rows = rows[random.permutation(len(rows))]
+    return X[rows], np.where(labels[rows[:, 0]] == labels[rows[:, 1]], 1, -1)
+
+
+def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Pairs of points, and whether they are alike."""
+    pairs, signs = _made()
+    return pairs.copy(), signs.copy()
+
+
+def _frozen(pairs: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Read-only pairs in either memory order."""
+    for array in (np.ascontiguousarray(pairs), np.asfortranarray(pairs)):
+        array.setflags(write=False)
+        yield array
+
+
+def _own_checks(estimator: Any) -> list[Check]:
+    """Those that apply to an estimator of pairs."""
+    return [check_order_in_a_pair, check_threshold, check_lists_and_types]
+
+
+def check_order_in_a_pair(estimator: Any) -> None:
+    """Which point of a pair comes first plays no part, and a point is alike to itself."""
+    pairs, signs = _data()
+    fitted = clone(estimator).fit(pairs, signs)
+    scores = fitted.decision_function(pairs)
+    np.testing.assert_allclose(fitted.decision_function(pairs[:, ::-1]), scores, rtol=1e-9)
+    assert (fitted.decision_function(pairs[:, [0, 0]]) >= scores.max() - 1e-9).all()
+
+
+def check_threshold(estimator: Any) -> None:
+    """Labels follow the score and the threshold; ``score`` is the area under the ROC curve."""
+    pairs, signs = _data()
+    fitted = clone(estimator).fit(pairs, signs)
+    assert fitted.classes_.tolist() == [-1, 1]
+    scores = fitted.decision_function(pairs)
+    wanted = np.where(scores >= -fitted.threshold_, 1, -1)
+    np.testing.assert_array_equal(fitted.predict(pairs), wanted)
+    assert np.mean(wanted == signs) > 0.8
+    assert np.isclose(fitted.score(pairs, signs), roc_auc_score(signs, scores))
+    for threshold, all_are in ((-scores.min(), 1), (-1.0, -1)):
+        assert fitted.set_threshold(threshold).threshold_ == threshold
+        np.testing.assert_array_equal(fitted.predict(pairs), np.full(len(signs), all_are))
+    fitted.calibrate_threshold(pairs, signs)
+    np.testing.assert_array_equal(fitted.predict(pairs), wanted)
+
+
+def check_lists_and_types(estimator: Any) -> None:
+    """Lists, tuples and numbers of other types say the same."""
+    pairs, signs = _data()
+    wanted = used(clone(estimator).fit(pairs, signs), pairs)
+    for form, labels in (
+        (pairs.tolist(), signs.tolist()),
+        (tuple(map(tuple, pairs)), signs.astype(float)),
+        (pairs.astype(object), signs.astype(object)),
+    ):
+        np.testing.assert_array_equal(used(clone(estimator).fit(form, labels), form), wanted)
+    narrow = pairs.astype(np.float32)
+    found = used(clone(estimator).fit(narrow, signs), narrow)
+    assert np.mean(found == wanted) > 0.95
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+def _with(pairs: NDArray[Any], value: float) -> NDArray[Any]:
+    pairs = pairs.copy()
+    pairs[4, 1, 2] = value
+    return pairs
+
+
+def _case(
+    change: Callable[[NDArray[Any]], Any], *, clean: bool = False, queries: bool = True
+) -> tuple[Change, bool]:
+    """A change of the pairs, and if so of the queries too."""
+
+    def changed(pairs: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
+        given = change(pairs)
+        return given, np.resize(y, np.shape(given)[0]), change(new) if queries else new
+
+    return changed, clean
+
+
+def _labels(change: Callable[[NDArray[Any]], Any]) -> tuple[Change, bool]:
+    """A change of what is said of the pairs."""
+    return (lambda pairs, y, new: (pairs, change(y), new)), False
+
+
+# Case: what it does to (pairs, y, queries), and whether the result must equal that of the clean
+# copy.
+_CASES: dict[str, tuple[Change, bool]] = {
+    "nan": _case(lambda a: _with(a, np.nan)),
+    "inf": _case(lambda a: _with(a, np.inf)),
+    "empty": _case(lambda a: a[:0]),
+    "flat_rows": _case(lambda a: a.reshape(len(a), -1)),
+    "three_points": _case(lambda a: a[:, [0, 1, 1]]),
+    "strings_in_pairs": _case(lambda a: np.full(a.shape, "red")),
+    "sparse": _case(lambda a: sparse.csr_array(a[:, 0])),
+    "constant_columns": _case(
+        lambda a: np.insert(a, [0, 2, 5], [0.0, 0.1, 12345.678], axis=2), clean=True
+    ),
+    "duplicate_pairs": _case(lambda a: np.concatenate([a, a]), queries=False, clean=True),
+    "integers": _case(lambda a: np.rint(10 * a).astype(np.int64)),
+    "a_point_with_itself": (
+        lambda a, y, new: (np.concatenate([a, a[:2, [0, 0]]]), np.append(y, [1, 1]), new),
+        False,
+    ),
+    "scale_1e-8": _case(lambda a: 1e-8 * a, clean=True),
+    "scale_1e8": _case(lambda a: 1e8 * a, clean=True),
+}
+_LABEL_CASES: dict[str, tuple[Change, bool]] = {
+    "only_alike": _labels(np.ones_like),
+    "only_different": _labels(lambda y: -np.ones_like(y)),
+    "zeros_and_ones": _labels(lambda y: (y > 0).astype(int)),
+    "missing_signs": _labels(lambda y: np.append([None], y[1:])),
+    "names": _labels(lambda y: np.where(y > 0, "same", "different")),
+    "too_few_signs": _labels(lambda y: y[:-1]),
+    "no_signs": _labels(lambda y: None),
+}
+
+
+PAIRS = SampleKind("pairs", _data, _frozen, _own_checks, _CASES, _LABEL_CASES)

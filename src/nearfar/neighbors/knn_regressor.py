@@ -1,0 +1,114 @@
+"""Nearest-neighbour regression after any learner."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+
+from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.base import LearnerTags, NearestObjects, ThroughLearner
+from nearfar.base.mapping import A_LEARNER
+from nearfar.parameters import integer
+from nearfar.search.exact_search import kneighbors
+from nearfar.state import State, floats, table
+
+
+class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
+    r"""The mean value of the k nearest training points, after a learner's map.
+
+    .. math:: \hat y(x) = \tfrac1k \sum_{i \in N_k(x)} y_i
+
+    for the k training points :math:`N_k(x)` nearest to x. The search is exact and works in blocks;
+    of points equally far those that come first are taken.
+
+    Use it alone, as the last step of a Pipeline, or around a learner, which is cloned and fitted
+    on the same rows and values: one that learns from values, from nothing, or from supervision.
+
+    Cost: the learner's fit; then O(n q) for each query in q dimensions.
+
+    Parameters
+    ----------
+    estimator : learner or transformer, optional
+        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+    n_neighbors : int, default=5
+        How many points are averaged.
+
+    Attributes
+    ----------
+    estimator_ : object or None
+        The fitted learner.
+
+    See Also
+    --------
+    KNNClassifier
+
+    References
+    ----------
+    .. [1] T. M. Cover, "Estimation by the nearest neighbor rule", IEEE Transactions on Information
+       Theory 14, 1968.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import KNNRegressor
+    >>> X = np.arange(10.0)[:, None]
+    >>> KNNRegressor(n_neighbors=2).fit(X, X[:, 0] ** 2).predict([[4.4], [0.0]]).tolist()
+    [20.5, 0.5]
+    """
+
+    learner_tags = LearnerTags(reads="instances", role="regressor", learns_from=("values",))
+    state = State({"_points": table("n", "q"), "_values": floats("n")}, rows="_points")
+    parameters: ClassVar = {"estimator": A_LEARNER, "n_neighbors": [integer(1)]}
+
+    def __init__(self, estimator: Any = None, n_neighbors: int = 5) -> None:
+        self.estimator = estimator
+        self.n_neighbors = n_neighbors
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+        """Fit the learner and keep the mapped training points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Values, for the mean and for the learner.
+        supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
+            Handed to the learner.
+
+        Returns
+        -------
+        KNNRegressor
+            Itself.
+        """
+        learner, points = self._fit_map(X, y, supervision)
+        values = self._check_values(y, len(points))
+        self._check_neighbors(len(points))
+        self.estimator_, self._points, self._values = learner, points, values
+        return self
+
+    def predict(self, X: ArrayLike) -> Vector:
+        """The mean value of the nearest training points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        _, neighbors = self.kneighbors(X)
+        return np.asarray(self._values[neighbors].mean(axis=1))
+
+    @property
+    def _n_objects(self) -> int:
+        return len(self._values)
+
+    def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
+        queries = None if X is None else self._queries(X)
+        return kneighbors(self._points, queries, n_neighbors=k)

@@ -1,0 +1,41 @@
+"""Distances of pairs of points under whatever was learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from nearfar.arrays import Vector
+from nearfar.blocks import row_blocks
+
+
+def distances_of_pairs(learner: Any, pairs: NDArray[Any]) -> Vector:
+    """The learned distance of the two points of each pair, of shape (n_pairs, 2, n_features).
+
+    That of the learner's own ``pair_distance``, or the Euclidean one after its ``transform``; of a
+    Pipeline that of its last step. None is the Euclidean distance.
+
+    >>> import numpy as np
+    >>> distances_of_pairs(None, np.array([[[0.0, 0.0], [3.0, 4.0]]])).tolist()
+    [5.0]
+    """
+    if isinstance(learner, Pipeline):
+        if len(learner.steps) > 1:
+            pairs = _mapped(learner[:-1], pairs)
+        learner = learner[-1]
+    if hasattr(learner, "pair_distance"):
+        return np.asarray(learner.pair_distance(pairs))
+    distances = np.empty(len(pairs))
+    for block in row_blocks(len(pairs), 64 * pairs.shape[2]):
+        some = pairs[block] if learner is None else _mapped(learner, pairs[block])
+        differences = some[:, 0].astype(np.float64) - some[:, 1]
+        distances[block] = np.linalg.norm(differences, axis=1)
+    return distances
+
+
+def _mapped(transformer: Any, pairs: NDArray[Any]) -> NDArray[Any]:
+    points = np.asarray(transformer.transform(pairs.reshape(-1, pairs.shape[2])))
+    return points.reshape(len(pairs), 2, -1)
