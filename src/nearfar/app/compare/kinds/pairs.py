@@ -171,7 +171,7 @@ class PairKind(RowKind):
             alike = problem.codes[train] == 1
             threshold = best_threshold(found.fitted, alike, problem.strategy)
             both = error_rates(found.distances, problem.codes[test], threshold)
-            rates.append((both["missed"], both["false_alike"]))
+            rates.append([both["missed"] or 0.0, both["false_alike"] or 0.0])
         if not rates:
             return None
         missed, false_alike = np.mean(rates, axis=0)
