@@ -22,7 +22,6 @@ OTHERWISE = {
         "MultiMetricLMNN": "settings of LMNN, and of its first map",
         "MultiPassLMNN": "settings of LMNN",
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
-        "PairClassifier": "distances instead of neighbours",
     },
     "metric": {"MDS": "as in scikit-learn: distances, or their order"},
     "n_clusters": {"MODA": "parts of each class"},

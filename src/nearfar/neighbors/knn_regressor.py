@@ -106,7 +106,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
         return np.asarray(self._values[neighbors].mean(axis=1))
 
     @property
-    def _n_objects(self) -> int:
+    def _n_training(self) -> int:
         return len(self._values)
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
