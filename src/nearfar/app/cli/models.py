@@ -166,7 +166,9 @@ def _fit(options: argparse.Namespace) -> int:
     kind.read()
     kind.prepare()
     method = kind.named(options.method)
-    check_kept(kind.chain(Chosen(method, method.settings[0], None)).pipeline(), method.label)
+    first = method.settings[0]
+    some_k = 1 if kind.problem.tunes_k and first.votes else None
+    check_kept(kind.chain(Chosen(method, first, some_k)).pipeline(), method.label)
     chosen, words = choose_named(kind, method, given, options.k)
     for line in [*kind.table.messages, *kind.left_out(), words]:
         print(line)
