@@ -68,10 +68,11 @@ class PairProblem:
     same: Indices | None = None
     measure: Measure = MEASURE
     noun: str = "pair"
-    pilot_rows: int = 2000
+    pilot_rows: int = 4000
     least_rows: int = 1000
     tunes_k: bool = False
     drawn_by: str = "of each kind"
+    far_power: float = 1.0  # no neighbours are searched
     #: The two rows of each pair, and whether they are alike (1) or different (0).
     ends: Indices = field(init=False)
     codes: Indices = field(init=False)
