@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from nearfar.app.compare.judgement import gain_that_matters, judge, sentence
+from nearfar.app.compare.wording import Wording
 from nearfar.evaluation.inference import (
     Estimate,
     corrected_estimate,
@@ -226,7 +227,7 @@ def words(found, **changes):
     options = {
         "labels": {"a": "A"},
         "reference_label": "Euclidean, raw",
-        "measure": "error",
+        "say": Wording("error"),
         "n_rows": 500,
         "fit_seconds": {"a": 0.25},
         "n_train": 400,

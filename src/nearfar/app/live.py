@@ -6,7 +6,7 @@ from math import log
 from time import monotonic
 from typing import Any
 
-from nearfar.app.compare.comparison import NARROW, Comparison, footnotes
+from nearfar.app.compare.comparison import NARROW, Comparison, footnotes, measured_line
 from nearfar.app.progress import FitProgress, Progress, step_words
 from nearfar.extras import require
 
@@ -164,12 +164,7 @@ def show(comparison: Comparison) -> None:
     console = require("rich.console", "app").Console()
     table = require("rich.table", "app").Table(box=None, pad_edge=False, header_style="bold")
     document = comparison.document
-    protocol, noun = document["protocol"], document["data"].get("unit", "row")
-    console.print(
-        f"\n{protocol['measure'].capitalize()} on held-out {noun}s; {protocol['scheme']}.\n",
-        highlight=False,
-        markup=False,
-    )
+    console.print(f"\n{measured_line(document)}\n", highlight=False, markup=False)
     wide = console.width > NARROW + 20
     head, rows = comparison.cells(wide=wide)
     for i, name in enumerate(head):

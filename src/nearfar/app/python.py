@@ -22,6 +22,7 @@ def compare(
     X: Any,
     y: ArrayLike | None = None,
     *,
+    supervision: Any = None,
     methods: Any = None,
     without: Any = (),
     sample: int | Literal["auto"] | None = "auto",
@@ -53,6 +54,10 @@ def compare(
     Without labels it compares embeddings: by the neighbours of held-out rows that they keep, PCA
     being the reference. See the guide, "Without labels".
 
+    With pairs as ``supervision`` it needs no labels: distances are compared by the ROC AUC of
+    held-out pairs, in folds that have no row on both sides. See the guide, "Pairs, groups and
+    comparisons".
+
     Of sets of vectors it compares dissimilarities of their Gaussians, embeddings and bags of words,
     neighbours by the means alone being the reference. See the guide, "Sets of vectors".
 
@@ -73,10 +78,14 @@ def compare(
     y : array-like of shape (n_samples,), optional
         Labels; a continuous target is refused. None compares embeddings; for ``Sets`` it takes
         their own labels.
+    supervision : Pairs, optional
+        Pairs of rows judged alike or different, instead of labels, which are then not read.
     methods : mapping, sequence, str, learner or None
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
         them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
-        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. Without labels,
+        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. With pairs, learners that
+        learn from them; None is MMC, LogisticMetric, ITML, and RCA where no pair contradicts that
+        who is alike to one is alike to all that are alike to it. Without labels,
         embeddings with a ``transform`` for new rows; None chooses by the number of rows. For
         ``Sets``, the names that ``nearfar methods`` lists under "sets of vectors", or estimators
         that take ``Sets``.
@@ -146,7 +155,8 @@ def compare(
     Comparison
         With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``fit``,
         ``to_html`` and ``to_json``;
-        without labels an :class:`nearfar.app.compare.embedding_comparison.EmbeddingComparison`.
+        without labels an :class:`nearfar.app.compare.embedding_comparison.EmbeddingComparison`,
+        with pairs a :class:`nearfar.app.compare.pair_comparison.PairComparison`.
 
     Examples
     --------
@@ -168,8 +178,13 @@ def compare(
     if journal is not None and result.complete:
         Path(journal).unlink(missing_ok=True)
     result.write_page = write
-    result.document["next"] = _next(result, "X" if y is None else "X, y")
+    result.document["next"] = _next(result, _given(question))
     return result
+
+
+def _given(question: Question) -> str:
+    """What the recommended chain is fitted to."""
+    return "X, pairs" if question.of_pairs else "X" if question.y is None else "X, y"
 
 
 def _next(result: Comparison, given: str) -> list[dict[str, str]]:

@@ -66,26 +66,31 @@ def next_steps(
     use = "predict" if command == "fit" else "transform"
     if options.save is not None:
         model = str(options.save)
-        steps = []
+        steps: list[tuple[str, list[str]]] = []
     else:
         model = _free("model.nf")
-        words = chosen.words()
-        what = chosen.method.label + (f" ({words})" if words else "")
+        said = chosen.words()
+        what = chosen.method.label + (f" ({said})" if said else "")
         steps = [
             (
                 f"{_WHY[document['answer']['verdict']]}: fit {what} to all {noun}s, and save it",
-                shlex.join([*fit_words(options, chosen, command), "--save", model]),
+                [*fit_words(options, chosen, command), "--save", model],
             ),
             (
                 "Or compare again, and save what is recommended then",
-                shlex.join([*same_again(options, document), "--save", model]),
+                [*same_again(options, document), "--save", model],
             ),
         ]
-    uses = "Labels and neighbours of" if use == "predict" else "Places of"
-    line = ["nearfar", use, model, "NEW.csv", *_shared(options, use, _OF_THIS_RUN)]
-    line += [] if use == "predict" else ["--out", "placed.csv"]
-    steps.append((f"{uses} new {noun}s", shlex.join(line)))
-    return [{"text": text, "command": line} for text, line in steps]
+    line = ["nearfar", use, model, "NEW.csv"]
+    if document.get("kind") == "pairs":
+        steps.append(("Same or different, of pairs of new rows", [*line, "--pairs", "PAIRS.csv"]))
+    elif use == "predict":
+        steps.append((f"Labels and neighbours of new {noun}s", line))
+    else:
+        steps.append((f"Places of new {noun}s", line))
+    steps[-1][1].extend(_shared(options, use, (*_OF_THIS_RUN, "--pairs")))
+    steps[-1][1].extend([] if use == "predict" else ["--out", "placed.csv"])
+    return [{"text": text, "command": shlex.join(words)} for text, words in steps]
 
 
 _WHY = {"use": "As the answer says", "keep": "As the answer says", "unsure": "For now"}

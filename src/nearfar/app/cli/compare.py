@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from nearfar.app.cli.files import cannot_write, check_place, refuse_shared_names
-from nearfar.app.cli.options import DATA_HELP, add_rows, add_scale, add_sets, add_target, number
+from nearfar.app.cli.options import (
+    DATA_HELP,
+    add_pairs,
+    add_rows,
+    add_scale,
+    add_sets,
+    add_target,
+    number,
+)
 
 
 def add_compare(commands: Any) -> None:
@@ -19,8 +27,9 @@ def add_compare(commands: Any) -> None:
         "compare",
         help="which distance should I use on my data, and is it worth it?",
         description="Compare learned distances with the best plain one on held-out folds, and say "
-        "which to use. With --unlabelled, compare embeddings by the neighbours they keep. With "
-        "--set-id, compare dissimilarities of sets of vectors.",
+        "which to use. With --pairs, by pairs of rows judged alike or different instead of labels. "
+        "With --unlabelled, compare embeddings by the neighbours they keep. With --set-id, compare "
+        "dissimilarities of sets of vectors.",
         argument_default=argparse.SUPPRESS,
     )
     command.set_defaults(run=_compare, parser=command, commands=commands)
@@ -35,6 +44,7 @@ def _add_data(group: Any) -> None:
     add = group.add_argument
     add("data", metavar="DATA", help=DATA_HELP)
     add_target(group)
+    add_pairs(group)
     add_sets(group)
     add_rows(group)
     add(
@@ -222,8 +232,8 @@ def _next(options: argparse.Namespace, result: Any, kind: Any) -> list[dict[str,
 
     if result.chain is None or _not_kept(result.chain):
         return []
-    noun, chosen = kind.table.noun, result.chain.chosen
-    return next_steps(options, result.document, chosen, kind.command, noun)
+    chosen = result.chain.chosen
+    return next_steps(options, result.document, chosen, kind.command, kind.table.noun)
 
 
 def _not_kept(chain: Any) -> str:

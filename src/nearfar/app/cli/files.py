@@ -76,6 +76,8 @@ def refuse_shared_names(options: Any, names: Sequence[str], **others: Any) -> No
     """Refuse options that would write over the data, another file, or one another."""
     taken = {os.path.realpath(path): f"the {what}" for what, path in others.items()}
     taken[os.path.realpath(options.data)] = "the data"
+    if getattr(options, "pairs", None) is not None:
+        taken[os.path.realpath(options.pairs)] = "the file of pairs"
     for name in names:
         path = getattr(options, name)
         if path is None:

@@ -18,6 +18,7 @@ from nearfar.app.cli.files import (
 )
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_pairs,
     add_parameters,
     add_rows,
     add_scale,
@@ -39,10 +40,17 @@ def add_model_commands(commands: Any) -> None:
         help="labels of new rows by a saved model, and the rows that decided",
         description="For each row its label, the share of votes for each class, and the training "
         "rows that voted, nearest first: by their ids, if the model knows these, else by their "
-        "numbers from 0.",
+        "numbers from 0. With --pairs, for each pair of rows whether they are the same or "
+        "different, their distance and the threshold.",
     )
     predict.set_defaults(run=_predict)
-    _add_model_and_data(predict, "the rows to predict; further columns are not used")
+    data = _add_model_and_data(predict, "the rows to predict; further columns are not used")
+    data.add_argument(
+        "--pairs",
+        metavar="FILE",
+        help="the pairs of these rows to call same or different, by a model of fit --pairs: two "
+        " columns of row numbers from 0, or with --id of values of that column",
+    )
     _add_table(predict)
 
     transform = commands.add_parser(
@@ -79,12 +87,14 @@ def _add_fit(commands: Any) -> None:
     fit = commands.add_parser(
         "fit",
         help="fit one method and save the chain from raw table to neighbours",
-        description="Tune k and the method's settings by cross-validation, fit on all rows, save.",
+        description="Tune k and the method's settings by cross-validation, fit on all rows, save. "
+        "With --pairs the model says same or different, by a threshold that is calibrated on them.",
     )
     fit.set_defaults(run=_fit)
     data = fit.add_argument_group("data")
     data.add_argument("data", metavar="DATA", help=DATA_HELP)
     add_target(data)
+    add_pairs(data)
     data.add_argument("--groups", metavar="COL", help="kept together while tuning; no feature")
     data.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
     add_sets(data)
@@ -140,7 +150,7 @@ def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.kinds.choice import kind_of
     from nearfar.app.compare.kinds.rows import RowKind
     from nearfar.app.compare.question import Question
-    from nearfar.app.compare.use import chain_of, choose_named
+    from nearfar.app.compare.use import choose_named
     from nearfar.app.embed.methods import read_settings
     from nearfar.datasets.tables import DataFile
     from nearfar.extras import require
@@ -156,7 +166,9 @@ def _fit(options: argparse.Namespace) -> int:
     kind.read()
     kind.prepare()
     method = kind.named(options.method)
-    check_kept(chain_of(kind, Chosen(method, method.settings[0], None)).pipeline(), method.label)
+    first = method.settings[0]
+    some_k = 1 if kind.problem.tunes_k and first.votes else None
+    check_kept(kind.chain(Chosen(method, first, some_k)).pipeline(), method.label)
     chosen, words = choose_named(kind, method, given, options.k)
     for line in [*kind.table.messages, *kind.left_out(), words]:
         print(line)
@@ -199,7 +211,24 @@ def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
         held.append(f"their ids from '{notes['id_name']}'")
     if too_many:
         print(f"The ids of '{kind.ids()[0]}' are too many for a model file: rows are numbered.")
+    if "pairs" in chain.named_steps:
+        print(_threshold_words(kind, chosen, chain[-1].threshold_))
     print(f"Saved: {options.save}" + (f" (it holds {', and '.join(held)})" if held else ""))
+
+
+def _threshold_words(kind: Any, chosen: Any, threshold: float) -> str:
+    """The threshold, and what to expect of one that is made like it."""
+    from nearfar.words import percent
+
+    text = f"Threshold: pairs up to a distance of {threshold:.4g} are called the same."
+    rates = kind.held_out_rates(chosen)
+    if rates is None:
+        return f"{text} There are too few pairs to hold some out: how often it errs is not known."
+    missed, false_alike = rates
+    return (
+        f"{text} Of pairs held out inside, {percent(missed)} of the alike ones were called "
+        f"different, and {percent(false_alike)} of the different ones alike."
+    )
 
 
 # Models, and what they are given
@@ -211,7 +240,8 @@ def _load_chain(path: Path) -> Any:
     from nearfar.persistence import load
 
     chain = load(path)
-    if not isinstance(chain, Pipeline) or not {"knn", "learner"} & set(chain.named_steps):
+    steps = {"knn", "learner", "pairs"}
+    if not isinstance(chain, Pipeline) or not steps & set(chain.named_steps):
         raise ValueError(
             f"{path} holds a {type(chain).__name__}, not a chain made by nearfar fit, compare or "
             "embed; use it in Python, by nearfar.load."
@@ -261,7 +291,7 @@ def _input_of(chain: Any) -> str:
     """What the chain takes: "vectors" or "sets"."""
     from sklearn.pipeline import Pipeline
 
-    learner = chain.named_steps.get("learner")
+    learner = chain.named_steps.get("learner")  # of pairs none: they are of rows
     while isinstance(learner, Pipeline):
         learner = learner[0]
     return str(getattr(getattr(learner, "learner_tags", None), "input", "vectors"))
@@ -270,9 +300,14 @@ def _input_of(chain: Any) -> str:
 def _mapped(path: Path, chain: Any, X: Any) -> Any:
     """Where a chain maps rows: up to the vote of neighbours, if there is one."""
     import numpy as np
+    from sklearn.pipeline import Pipeline
 
     from nearfar.app.compare.folds import map_through
 
+    if "pairs" in chain.named_steps:
+        learner = chain[-1].estimator_
+        own = [] if learner is None else [("learner", learner)]
+        chain = Pipeline([*chain.steps[:-1], *own])
     steps = chain[:-1] if "knn" in chain.named_steps else chain
     if len(steps.steps) and not hasattr(steps[-1], "transform"):
         finds = ", or nearfar neighbors without --index" * hasattr(steps[-1], "kneighbors")
@@ -292,6 +327,8 @@ def _predict(options: argparse.Namespace) -> int:
     _check_table(options)
     chain = _load_chain(options.model)
     last = chain[-1]
+    if "pairs" in chain.named_steps or options.pairs is not None:
+        return _predict_pairs(options, chain)
     if not hasattr(last, "predict"):
         raise ValueError(
             f"{options.model} holds a map ({type(last).__name__}) and knows no labels: nearfar "
@@ -326,6 +363,75 @@ def _predict(options: argparse.Namespace) -> int:
         print(f"Not used, for the model does not know them: {listed(unused)}.")
     _say_errors(table, notes.get("target"), labels)
     return 0
+
+
+def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
+    """Same or different, for each pair of a file in its order."""
+    import numpy as np
+
+    from nearfar.app.compare.folds import map_through
+    from nearfar.app.tables.reading import read_pairs_to_judge
+    from nearfar.words import count
+
+    if "pairs" not in chain.named_steps:
+        raise ValueError(
+            f"--pairs: {options.model} was not fitted to pairs and has no threshold; nearfar fit "
+            "--pairs makes such a model."
+        )
+    if options.pairs is None:
+        raise ValueError(
+            f"{options.model} says of pairs whether they are the same: name those of "
+            f"{options.data} with --pairs FILE."
+        )
+    last = chain[-1]
+    _, table, X = _opened(options, chain, options.data)
+    ends, alike = read_pairs_to_judge(options.pairs, table)
+    points = np.asarray(map_through(chain[:-1], X))
+    distances = -last.decision_function(points[ends])
+    same = distances <= last.threshold_
+    named = ends if table.ids is None else np.asarray(table.ids)[ends]
+    columns: dict[str, Any] = {
+        "left": named[:, 0],
+        "right": named[:, 1],
+        "answer": np.where(same, "same", "different"),
+        "distance": distances,
+        "threshold": np.full(len(ends), last.threshold_),
+    }
+    if options.out is None or options.out.suffix.lower() != ".parquet":
+        for name in ("distance", "threshold"):
+            columns[name] = np.array([f"{value:.6g}" for value in columns[name]])
+    if options.out is None:
+        write_csv(sys.stdout, columns, ",")
+        return 0
+    write_columns(columns, options.out)
+    print(f"Wrote the answers for {count(len(ends), 'pair')} to {options.out}")
+    if alike is not None:
+        print(_pair_errors(distances, alike, last.threshold_))
+    return 0
+
+
+def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
+    """Of pairs that were judged, how many are called otherwise."""
+    from nearfar.app.compare.pair_folds import error_rates, ranking_error
+    from nearfar.words import percent
+
+    codes = alike.astype(int)
+    rates = error_rates(distances, codes, threshold)
+    wrong = int(((distances <= threshold) != alike).sum())
+    parts = [
+        f"{percent(rate)} of those that are {kind} called {other}"
+        for rate, kind, other in (
+            (rates["missed"], "alike", "different"),
+            (rates["false_alike"], "different", "alike"),
+        )
+        if rate is not None
+    ]
+    area = ""
+    if len(parts) == 2:
+        area = f" AUC {percent(1.0 - ranking_error(codes, distances))}."
+    return (
+        f"{wrong:,} of {len(codes):,} differ from what the file says: {' and '.join(parts)}.{area}"
+    )
 
 
 def _class_names(classes: Any, notes: dict[str, Any]) -> list[str]:
@@ -500,11 +606,14 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
     n_features = getattr(model, "n_features_in_", None) or len(features)
     named = f": {listed(features, 12, quoted=False)}" if features else ""
     yield "Features", f"{len(features) or n_features}{named}"
+    threshold = getattr(last, "threshold_", None)
     classes = getattr(last, "classes_", None)
-    if classes is not None:
+    if classes is not None and threshold is None:
         names = _class_names(classes, notes)
         target = f" of '{notes['target']}'" if notes.get("target") else ""
         yield "Classes", f"{len(names)}{target}: {listed(names, 12, quoted=False)}"
+    if threshold is not None:
+        yield "Threshold", f"pairs up to a distance of {threshold:.4g} are called the same"
     yield "Versions", ", ".join(f"{name} {number}" for name, number in says["versions"].items())
 
 

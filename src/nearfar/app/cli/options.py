@@ -67,6 +67,24 @@ def add_rows(command: Any) -> None:
     )
 
 
+def add_pairs(command: Any) -> None:
+    """Add what says which pairs of rows are alike."""
+    command.add_argument(
+        "--pairs",
+        metavar="FILE",
+        help="pairs of rows judged alike or different, instead of labels: a CSV, TSV or Parquet "
+        "table with two columns of row numbers from 0, or with --id of values of that column, and "
+        "one that says same or different (1/0, 1/-1, true/false, same/different)",
+    )
+    command.add_argument(
+        "--conflicts",
+        choices=("raise", "drop", "keep"),
+        default="raise",
+        help="what becomes of a pair that is said to be both: an error (raise, the default), left "
+        "out (drop), or both kept",
+    )
+
+
 def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> Any:
     """:func:`nearfar.app.tables.reading.read_data` by the options of a command."""
     from nearfar.app.tables import reading

@@ -67,7 +67,11 @@ class Chain:
         """
         if getattr(X, "ndim", 2) > 2:
             X = np.asarray(X).reshape(len(X), -1)
-        return self.pipeline().fit(self.select(X), y)
+        return self.fitted(self.select(X), y)
+
+    def fitted(self, rows: Any, y: Any = None) -> Pipeline:
+        """The Pipeline, fitted to the columns in use."""
+        return self.pipeline().fit(rows, y)
 
 
 def chosen_by_folds(document: dict[str, Any], methods: Iterable[Method]) -> Chosen | None:

@@ -208,10 +208,11 @@ class Comparison:
         return f"One fit: {'; '.join(parts)}." if parts else ""
 
     def __str__(self) -> str:
-        data, protocol = self.document["data"], self.document["protocol"]
-        lines = [data_line(data), *(f"Warning: {w['text']}" for w in self.document["warnings"])]
-        held_out = f"{protocol['measure'].capitalize()} on held-out {data.get('unit', 'row')}s"
-        lines += ["", f"{held_out}; {protocol['scheme']}."]
+        lines = [
+            data_line(self.document["data"]),
+            *(f"Warning: {w['text']}" for w in self.document["warnings"]),
+        ]
+        lines += ["", measured_line(self.document)]
         head, rows = self.cells(wide=False)
         lines += ["", *_aligned([head, *(cells for _, cells in rows)]), *self.failures()]
         lines += [line for line in (self.costs(), *footnotes(self.document)) if line]
@@ -258,6 +259,18 @@ def data_line(data: dict[str, Any]) -> str:
     return text + "."
 
 
+def measured_line(document: dict[str, Any]) -> str:
+    """What the numbers of the table are, and by which folds.
+
+    >>> protocol = {"measure": "AUC of held-out pairs", "scheme": "5-fold"}
+    >>> measured_line({"protocol": protocol, "data": {"unit": "pair"}})
+    'AUC of held-out pairs; 5-fold.'
+    """
+    measure, noun = document["protocol"]["measure"], document["data"].get("unit", "row")
+    where = "" if "held-out" in measure else f" on held-out {noun}s"
+    return f"{measure[0].upper()}{measure[1:]}{where}; {document['protocol']['scheme']}."
+
+
 def answer_lines(document: dict[str, Any]) -> list[str]:
     """The answer and its notes."""
     answer = document["answer"]
@@ -269,10 +282,9 @@ def footnotes(document: dict[str, Any]) -> list[str]:
     lines = []
     nested, methods = document["nested"], document["methods"]
     if nested:
+        value = nested.get("auc", nested["error"])
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
-        lines.append(
-            f"Method chosen inside each training fold: {percent(nested['error'])} ({chosen})."
-        )
+        lines.append(f"Method chosen inside each training fold: {percent(value)} ({chosen}).")
     marks = []
     if any(method["role"] == "context" for method in methods):
         marks.append("* no distance, for context")

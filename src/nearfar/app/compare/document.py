@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from nearfar.app.compare.answer import Answer
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.schedule import Schedule
-from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.tables.columns import Columns
 from nearfar.app.tables.images import pictures
 from nearfar.app.tables.traps import Trap
@@ -141,9 +140,9 @@ def versions() -> dict[str, str]:
     return found | {name: version(name) for name in names}
 
 
-def contents(document: dict[str, Any], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
-    """Values, or pictures, of the rows that the report of the document shows."""
-    chosen, image_shape = rows_to_show(document), table.image_shape
+def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
+    """Values, or pictures, of the rows that the report shows."""
+    image_shape = table.image_shape
     names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)

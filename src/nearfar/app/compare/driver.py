@@ -21,7 +21,6 @@ from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
-from nearfar.app.compare.use import chain_of
 from nearfar.app.progress import Progress
 from nearfar.words import bare, nearest_names
 
@@ -113,7 +112,7 @@ def _compared(
     complete = not any(run.status == "unfinished" or run.lost for run in schedule.runs.values())
     result = kind.result(document, complete=complete)
     chosen = chosen_by_folds(document, methods)
-    result.chain = None if chosen is None else chain_of(kind, chosen)
+    result.chain = None if chosen is None else kind.chain(chosen)
     return result, kind
 
 

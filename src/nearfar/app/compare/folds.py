@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Method, Setting
+from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
 from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
 from nearfar.app.tables.columns import as_floats
@@ -44,6 +45,12 @@ class Work(Protocol):
     #: Rows of the longest pilot, and the fewest to which a plan may cut them.
     pilot_rows: int
     least_rows: int
+    #: Whether neighbours vote, so that there is a k to tune.
+    tunes_k: bool
+    #: By what rows are drawn, where there is not the time for all.
+    drawn_by: str
+    #: How the work grows far beyond the rows of a pilot, at least.
+    far_power: float
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
         """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
@@ -77,6 +84,9 @@ class Problem:
     #: Rows of the longest pilot, and the fewest to which a plan may cut them.
     pilot_rows: int = PILOT_ROWS
     least_rows: int = 2000
+    tunes_k: bool = True
+    drawn_by: str = "by class"
+    far_power: float = FAR_POWER
     #: The last so many rows are a fixed test set.
     n_test_rows: int = 0
     #: What all methods do, done once before any is measured.
@@ -375,14 +385,16 @@ def run_fold(
         "fit_seconds": final.fit_seconds,
         "predict_seconds": final.predict_seconds,
         "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
-        "weights": _weights(problem, final, train),
+        "weights": column_shares(
+            final.chain, problem.rows(train), problem.origins, problem.n_columns
+        ),
     }
     result["predicted"] = final.codes[:, column].tolist()
     if details and final.neighbors is not None:
         result["neighbors"] = final.neighbors.tolist()
     if draw:
         result["map"] = _flat_map(final)
-        result["history"] = _history(final)
+        result["history"] = history_of(final.chain)
     return result
 
 
@@ -475,13 +487,17 @@ def _probabilities(chain: Pipeline, problem: Problem, new: Any) -> NDArray[np.fl
     return shares
 
 
-def _weights(problem: Problem, final: Predictions, train: Indices) -> list[float] | None:
+def column_shares(
+    chain: Pipeline | None,
+    rows: Any,
+    origins: Callable[[Any], list[int]] | None,
+    n_columns: int,
+) -> list[float] | None:
     """Share of each raw column in the squared distance of two random rows, each on its own.
 
-    For a linear chain with map A: (A'A)_jj times the variance of column j, summed over the columns
-    that a category became, scaled to sum to one.
+    For a linear chain with map A, fitted to these rows: (A'A)_jj times the variance of column j,
+    summed over the columns that a category became, scaled to sum to one.
     """
-    chain = final.chain
     if chain is None or "learner" not in chain.named_steps:
         return None
     learner = chain.named_steps["learner"]
@@ -492,9 +508,7 @@ def _weights(problem: Problem, final: Predictions, train: Indices) -> list[float
     if scaler is not None and not hasattr(scaler, "scale_"):
         return None  # not linear
     prepare = chain.named_steps.get("prepare")
-    X = np.asarray(
-        problem.rows(train) if prepare is None else prepare.transform(problem.rows(train))
-    )
+    X = np.asarray(rows if prepare is None else prepare.transform(rows))
     reduce = chain.named_steps.get("reduce")
     if reduce is not None:
         components = components @ reduce.components_
@@ -504,8 +518,8 @@ def _weights(problem: Problem, final: Predictions, train: Indices) -> list[float
     if scaler is not None:
         spread = spread / scaler.scale_
     parts = (components.astype(np.float64) ** 2).sum(axis=0) * spread**2
-    if prepare is not None and problem.origins is not None:
-        parts = np.bincount(problem.origins(prepare), parts, minlength=problem.n_columns)
+    if prepare is not None and origins is not None:
+        parts = np.bincount(origins(prepare), parts, minlength=n_columns)
     total = parts.sum()
     if not (np.isfinite(total) and total > 0):
         return None
@@ -538,8 +552,9 @@ def shown_rows(n_test: int) -> Indices:
     return np.linspace(0, n_test - 1, min(n_test, MAX_MAPPED)).astype(np.intp)
 
 
-def _history(final: Predictions) -> dict[str, list[float]] | None:
-    learner = None if final.chain is None else final.chain.named_steps.get("learner")
+def history_of(chain: Pipeline | None) -> dict[str, list[float]] | None:
+    """How the objective of a fitted learner went, as far as it tells."""
+    learner = None if chain is None else chain.named_steps.get("learner")
     history = getattr(learner, "history_", None)
     if not isinstance(history, dict) or "objective" not in history:
         return None

@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from nearfar.app.compare.wording import Wording
 from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
 from nearfar.words import p_text, percent, points, seconds_text, tested
 
@@ -154,7 +155,7 @@ def sentence(
     *,
     labels: Mapping[str, str],
     reference_label: str,
-    measure: str,
+    say: Wording,
     n_rows: int,
     n_all: int | None = None,
     fixed: bool = False,
@@ -172,6 +173,8 @@ def sentence(
 
     Parameters
     ----------
+    say : Wording
+        How errors are said.
     n_rows, n_all : int
         Rows that were used, and rows that there are.
     fixed : bool
@@ -190,7 +193,7 @@ def sentence(
     if judgement.method is None:
         return (
             f"Cannot tell: no learner was tested on enough folds to be judged; {reference_label} "
-            f"makes {percent(base)} {measure}{where}."
+            f"{say.makes} {say.whole(base)}{where}."
         )
     name, found = labels[judgement.method], judgement.comparands[judgement.method]
     gain = -found.difference.mean
@@ -198,7 +201,7 @@ def sentence(
     wide = f"{confidence:.0%} interval {points(low)} to {points(high)}".replace("%", " %")
     if judgement.verdict == "use":
         text = (
-            f"Use {name}: {percent(found.error)} {measure} instead of {percent(base)} for the best "
+            f"Use {name}: {say.whole(found.error)} instead of {say.short(base)} for the best "
             f"plain distance, a gain of {points(gain)} points ({wide}; one-sided "
             f"p {p_text(found.p_holm)} after Holm){where}."
         )
@@ -207,8 +210,8 @@ def sentence(
         if nested_error is not None:
             inside = f"the training {noun}s" if fixed else "each training fold"
             text += (
-                f" Expect about {percent(nested_error)} on new data: that is the {measure} when "
-                f"the method too is chosen inside {inside}."
+                f" Expect about {say.short(nested_error)} on new data: that is the {say.measure} "
+                f"when the method too is chosen inside {inside}."
             )
         if found.p_holm > 1 - confidence:
             text += (
@@ -226,15 +229,15 @@ def sentence(
         sure = judgement.verdict == "keep"
         return (
             f"{'Keep' if sure else 'Cannot tell: until it is tuned keep'} {plain[0]}, "
-            f"{percent(plain[1])} {measure}{where}: {name} makes {percent(found.error)}"
+            f"{say.whole(plain[1])}{where}: {name} {say.makes} {say.short(found.error)}"
             + (" at best of the learners" if len(judgement.comparands) > 1 else "")
-            + f", and {reference_label}, scaled as it is, {percent(base)}. "
+            + f", and {reference_label}, scaled as it is, {say.short(base)}. "
             "Give more time, or --tuning holdout, for settings to be chosen."
         )
     if judgement.verdict == "keep":
-        text = f"Keep {reference_label}, {percent(base)} {measure}{where}: "
+        text = f"Keep {reference_label}, {say.whole(base)}{where}: "
         if base == 0:
-            return text + "it makes no mistakes that a learner could remove."
+            return text + say.perfect
         if found.most > 0:
             excluded = f"a gain of more than {points(found.most)} points is excluded"
         else:
@@ -242,10 +245,9 @@ def sentence(
         excluded += f" (one-sided, {100 * confidence:.0f} %; {points(matters)} would matter)."
         if gain > 0:
             return f"{text}the best learner, {name}, gains {points(gain)} points, and {excluded}"
-        more = "as many" if gain == 0 else f"{points(-gain)} points more"
         return (
-            f"{text}no learner does better; the best, {name}, makes {percent(found.error)}, "
-            f"{more}, and {excluded}"
+            f"{text}no learner does better; the best, {name}, {say.makes} "
+            f"{say.short(found.error)}, {say.beside(gain)}, and {excluded}"
         )
     until = f" Until then keep {reference_label}."
     rows = tested(noun) if fixed else f"{noun}s"
@@ -257,18 +259,18 @@ def sentence(
             "little to tell by"
         )
         return (
-            f"Cannot tell: {name} makes {percent(found.error)} {measure}, {reference_label} "
-            f"{percent(base)}{where}, but {few}.{until}"
+            f"Cannot tell: {name} {say.makes} {say.whole(found.error)}, {reference_label} "
+            f"{say.short(base)}{where}, but {few}.{until}"
         )
     there = _there(n_rows, n_all, noun)
     better = (
         f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
-        f"({percent(found.error)} against {percent(base)}"
+        f"({say.short(found.error)} against {say.short(base)}"
     )
     if found.stands_out and plain is not None:
         return (
-            f"{better}; {wide}){where}, but not clearly better than {plain[0]}, which makes "
-            f"{percent(plain[1])}: tuned, the plain distance may do as well. Give more time, or "
+            f"{better}; {wide}){where}, but not clearly better than {plain[0]}, which {say.makes} "
+            f"{say.short(plain[1])}: tuned, the plain distance may do as well. Give more time, or "
             f"--tuning holdout. Until then keep {plain[0]}."
         )
     if found.stands_out:
@@ -283,12 +285,12 @@ def sentence(
         )
     if gain <= matters or low > 0:
         seen = (
-            f"no learner is seen to do better; {name} makes {percent(found.error)}"
+            f"no learner is seen to do better; {name} {say.makes} {say.short(found.error)}"
             if gain <= 0
             else f"{name} gains {points(gain)} points ({wide}), too little for a change"
         )
         return (
-            f"Cannot tell: {reference_label} makes {percent(base)} {measure}, and {seen}{where}, "
+            f"Cannot tell: {reference_label} {say.makes} {say.whole(base)}, and {seen}{where}, "
             f"but a gain of up to {points(found.most)} points is not excluded, and "
             f"{points(matters)} would matter ({there}).{until}"
         )

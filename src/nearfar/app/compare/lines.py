@@ -20,10 +20,15 @@ from nearfar.datasets.tables import EMBEDDED
 # What the lines use besides the estimators of the method.
 _TOOLS = {
     "nearfar": ("KNNClassifier",),
-    "nearfar.datasets": ("read_sets", "read_table"),
+    "nearfar.datasets": ("read_pairs", "read_sets", "read_table"),
     "nearfar.evaluation": ("held_out_quality",),
     "nearfar.app.tables.columns": ("choose_columns",),
+    "nearfar.app.tables.copies": ("same_rows",),
+    "nearfar.app.compare.pair_folds": ("fit_to_pairs", "pair_distances", "restricted"),
+    "nearfar.app.compare.pair_splits": ("inner_pair_splits", "pair_scheme"),
     "nearfar.app.compare.splits": ("inner_splits", "make_scheme", "sample_rows"),
+    "sklearn.base": ("clone",),
+    "sklearn.metrics": ("roc_auc_score",),
     "sklearn.model_selection": (
         "GridSearchCV",
         "GroupShuffleSplit",
@@ -140,6 +145,74 @@ def embedding_lines(
         f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of {of}, for use",
     ]
     return _with_imports(body, [prepare, setting.scale, setting.estimator])
+
+
+def pair_lines(
+    kind: Kind,
+    prepare: Any,
+    pairs: str,
+    method: Method,
+    schedule: Schedule,
+    *,
+    copies: bool = False,
+) -> str:
+    """Lines that tune and test a distance on pairs as the comparison did, and fit it to all.
+
+    ``pairs`` is the call that reads them, or empty where they were given; ``copies`` says whether
+    rows have copies, which stay on one side.
+    """
+    if not method.settings:
+        return ""
+    assert schedule.plan is not None
+    plan, settings = schedule.plan, method.tried(schedule.plan.tuning)
+    first = [] if isinstance(prepare, str) else [("prepare", "prepare")]
+    own = "" if kind.question.cv is None else f", cv={kind.question.cv}"
+    own += "" if plan.rows is None else f", sample={plan.rows}"
+    own += ", same=same" if copies else ""
+    inner = ", same" if copies else ""
+    rows = "X.iloc[rows]" if hasattr(kind.table.X, "iloc") else "X[rows]"
+    body = [
+        *_data_lines(kind, labels=False),
+        f"pairs = {pairs}" if pairs else "# pairs: those that were given",
+        *(["same = same_rows(X)  # copies of rows stay on one side"] if copies else []),
+        f"scheme = pair_scheme(pairs, repeats={plan.repeats}, "
+        f"seed={kind.question.random_state}{own})",
+        "ends = np.vstack([pairs.similar, pairs.dissimilar])",
+        "alike = np.repeat([1, 0], [len(pairs.similar), len(pairs.dissimilar)])",
+        "free = np.setdiff1d(np.arange(pairs.n_samples), ends)  # rows in no pair",
+        *([f"prepare = {_prepare(prepare)}"] if first else []),
+        "chains = [",
+    ]
+    for one in settings:
+        steps = [*first, ("scale", code_of(one.scale))]
+        steps += [] if isinstance(one.reduce, str) else [("reduce", code_of(one.reduce))]
+        steps += [("learner", code_of(one.estimator))]
+        inside = ", ".join(f"({name!r}, {text})" for name, text in steps)
+        body.append(f"    Pipeline([{inside}]),")
+    body += [
+        "]",
+        "",
+        "",
+        "def area(chain, train, test):",
+        "    rows, known = restricted(ends, alike, train, free)",
+        f"    chain = fit_to_pairs(clone(chain), {rows}, known)",
+        "    rows, places = np.unique(ends[test], return_inverse=True)",
+        f"    distances = pair_distances(chain, {rows}, places.reshape(-1, 2))",
+        "    return roc_auc_score(alike[test], -distances)",
+        "",
+        "",
+        "def best(train):",
+        f"    inside = inner_pair_splits({plan.tuning!r}, ends[train], alike[train]{inner})",
+        "    means = [np.mean([area(c, train[a], train[b]) for a, b in inside]) for c in chains]",
+        "    return chains[np.argmax(means)]",
+        "",
+        "",
+        "areas = [area(best(fold.train), fold.train, fold.test) for fold in scheme.folds]",
+        "print(np.mean(areas))",
+        "chain = fit_to_pairs(clone(best(np.arange(len(ends)))), X, pairs)  # to all, for use",
+    ]
+    used = [prepare, *(part for s in settings for part in (s.scale, s.reduce, s.estimator))]
+    return _with_imports(body, used)
 
 
 def _with_imports(body: list[str], estimators: list[Any]) -> str:

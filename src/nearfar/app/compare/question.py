@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import joblib
 
@@ -19,6 +19,7 @@ from nearfar.app.tables.inputs import folds_given, noun_of
 from nearfar.app.tables.reading import noun_of_file
 from nearfar.datasets.tables import DataFile
 
+Conflicts = Literal["raise", "drop", "keep"]
 #: Seconds, where neither these nor the repeats are given.
 DEFAULT_BUDGET = 120.0
 #: Rows; of fewer nothing can be said.
@@ -32,7 +33,7 @@ class Question:
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
     themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
     file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id``,
-    ``min_vectors``, ``vector`` and ``ids``.
+    ``min_vectors``, ``vector``, ``ids``, ``pairs`` and ``conflicts``.
     """
 
     X: Any
@@ -44,6 +45,9 @@ class Question:
     vector: str | None = None
     ids: str | None = None
     unlabelled: bool = False
+    pairs: str | os.PathLike[str] | None = None
+    conflicts: Conflicts = "raise"
+    supervision: Any = None
     groups: Any = None
     time: Any = None
     test: Any = None
@@ -132,6 +136,11 @@ class Question:
     def noun(self) -> str:
         """What is compared: "row" or "set"."""
         return noun_of_file(self.X, self.set_id) if self.from_file else noun_of(self.X)
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether it is pairs that say what is alike."""
+        return self.pairs is not None or self.supervision is not None
 
     @property
     def without_labels(self) -> bool:

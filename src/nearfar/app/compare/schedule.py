@@ -94,7 +94,7 @@ class Schedule:
         self.sample = sample
         self.cuts_rows = question.sample == "auto" and sample is None and question.draws_folds
         self.scheme = scheme_for(1, sample)
-        self.n_rows = len(self.scheme.folds[0].train) + len(self.scheme.folds[0].test)
+        self.n_rows = self.scheme.n_rows
         # Few groups are split once, however often it is asked for.
         anew = len(scheme_for(2, sample).folds) > len(self.scheme.folds)
         self.tuning, self.max_repeats = tuning, MAX_REPEATS if anew else 1
@@ -402,10 +402,12 @@ class Schedule:
     def seconds(self, run: Run, n_train: int) -> float:
         """Seconds of one fit and prediction on so many training rows, foretold."""
         if run.pilots:
-            return foretell(run.pilots, n_train)
+            return foretell(run.pilots, n_train, self.problem.far_power)
         if run.stage == "pilot":
             return math.inf  # it still runs
-        guesses = [foretell(other.pilots, n_train) for other in self.runs.values() if other.pilots]
+        power = self.problem.far_power
+        known = [other.pilots for other in self.runs.values() if other.pilots]
+        guesses = [foretell(pilots, n_train, power) for pilots in known]
         return float(np.median(guesses)) if guesses else _UNKNOWN  # it had no turn
 
     def _round(self, run: Run, n_train: int, tuning: Tuning) -> float:
@@ -434,7 +436,7 @@ class Schedule:
         folds = len(self.scheme.folds)
         text = (
             f"Plan: {self.scheme.words} ({folds} fold{'s' * (folds > 1)}); "
-            f"{TUNING_WORDS[plan.tuning]}."
+            f"{tuning_words(plan.tuning, self.problem.tunes_k)}."
         )
         lines = [without_folds(text, folds == 1, self.problem.noun)]
         if self.budget is None or not any(run.pilots for run in self.runs.values()):
@@ -454,9 +456,9 @@ class Schedule:
             )
         if plan.rows is not None and self.cuts_rows:
             lines.append(
-                f"{plan.rows:,} of {self.n_rows:,} {self.problem.noun}s are drawn, by class, for "
-                "all to be tested in time; more with a larger --time-budget, all with "
-                "--sample none."
+                f"{plan.rows:,} of {self.n_rows:,} {self.problem.noun}s are drawn, "
+                f"{self.problem.drawn_by}, for all to be tested in time; more with a larger "
+                "--time-budget, all with --sample none."
             )
         if plan.tuning == "k" and self.tuning is None:
             lines.append("There is no time to tune: everything runs at its first setting.")
@@ -477,14 +479,22 @@ class Schedule:
         return f"foretold {seconds_text(cost)} on one core, more than there is time for."
 
 
-TUNING_WORDS: dict[Tuning, str] = {
-    "full": "k from 1 to 15 and up to 4 settings a method tuned by 3 folds inside each training "
-    "fold",
-    "holdout": "k from 1 to 15 and up to 4 settings a method tuned on a quarter held out of each "
-    "training fold",
-    "k": "k from 1 to 15 tuned on a quarter held out of each training fold, first setting only",
-    "none": "nothing is tuned",
-}
+def tuning_words(tuning: Tuning, tunes_k: bool = True) -> str:
+    """What is tried inside a training fold.
+
+    >>> tuning_words("holdout", tunes_k=False)
+    'up to 4 settings a method tuned on a quarter held out of each training fold'
+    """
+    k = "k from 1 to 15" * tunes_k
+    settings = " and ".join(filter(None, [k, "up to 4 settings a method"]))
+    quarter = "on a quarter held out of each training fold"
+    first = f"{k} tuned {quarter}, first setting only" if k else "first setting only"
+    return {
+        "full": f"{settings} tuned by 3 folds inside each training fold",
+        "holdout": f"{settings} tuned {quarter}",
+        "k": first,
+        "none": "nothing is tuned",
+    }[tuning]
 
 
 def without_folds(text: str, fixed: bool, noun: str = "row") -> str:

@@ -60,6 +60,11 @@ class Scheme:
     rows: Indices | None = None
 
     @property
+    def n_rows(self) -> int:
+        """Rows that the folds are made of."""
+        return len(self.folds[0].train) + len(self.folds[0].test)
+
+    @property
     def test_share(self) -> float:
         """Test rows for each training row, averaged over the folds."""
         return float(np.mean([len(fold.test) / len(fold.train) for fold in self.folds]))

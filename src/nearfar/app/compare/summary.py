@@ -22,9 +22,10 @@ from nearfar.app.compare.judgement import (
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
+from nearfar.app.compare.wording import Wording
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
-from nearfar.words import percent, points
+from nearfar.words import points
 
 REFERENCE = "reference"
 #: Of fewer folds nothing is said by their rows.
@@ -248,11 +249,17 @@ class Summary(Answer):
         split = f"one split, {found['n_train']:,} to train and {found['n_test']:,} held out"
         learner, plain = found["results"]["learner"], found["results"]["reference"]
         return (
-            f" Fitted once to all {noun}s ({split}): {learner['label']} {percent(learner['error'])}"
-            f", {plain['label']} {percent(plain['error'])}."
+            f" Fitted once to all {noun}s ({split}): {learner['label']} "
+            f"{self.say.short(learner['error'])}, {plain['label']} "
+            f"{self.say.short(plain['error'])}."
         )
 
     # Words
+
+    @property
+    def say(self) -> Wording:
+        """How errors are said."""
+        return Wording(self.problem.measure.name)
 
     def reference_label(self) -> str:
         """The reference by name: its baseline, where that was the same in every fold."""
@@ -271,7 +278,7 @@ class Summary(Answer):
         """Verdict, sentence and notes."""
         caution = []
         if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
-            caution = ["See the warnings first: if they are right, every error above is too low."]
+            caution = [f"See the warnings first: if they are right, {self.say.doubted}."]
         if self.lost_plain():
             found = self._lost("a plain distance", self.lost_plain())
             return found | {"notes": [*caution, *found["notes"]]}
@@ -290,7 +297,7 @@ class Summary(Answer):
             judgement,
             labels={name: row.method.label for name, row in self.rows.items()},
             reference_label=label,
-            measure=self.problem.measure.name,
+            say=self.say,
             n_rows=self.n_rows,
             n_all=self.n_all,
             fixed=self.fixed,
@@ -356,7 +363,7 @@ class Summary(Answer):
             label, error = self._plain()
             if error < self._error(self.rows[REFERENCE]):
                 notes.append(
-                    f"Of the plain distances {label} makes the fewest mistakes, {percent(error)}: "
+                    f"Of the plain distances {label} {self.say.most}, {self.say.short(error)}: "
                     "before you keep or change anything, give more time, or --tuning holdout."
                 )
         others = [

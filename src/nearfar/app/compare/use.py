@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.chain import Chain, Chosen
-from nearfar.app.compare.folds import tune
+from nearfar.app.compare.chain import Chosen
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.kinds.rows import RowKind
 from nearfar.app.compare.methods import Method, parameters_of
-from nearfar.words import did_you_mean, hyphened, listed, percent
+from nearfar.words import did_you_mean, hyphened, listed
 
 #: Characters of what a model file may say of itself.
 _MOST_SAID = 500_000
@@ -46,22 +44,22 @@ def choose_named(
     """
     if given:
         method = with_parameters(method, given)
-    n_rows = len(kind.training()[1])
+    n_rows = len(kind.training()[0])
     settings = method.settings
-    pinned = len(settings) == 1 and (k is not None or not settings[0].votes)
-    if k is not None and not settings[0].votes:
+    votes = kind.problem.tunes_k and settings[0].votes
+    pinned = len(settings) == 1 and (k is not None or not votes)
+    if k is not None and not votes:
         raise ValueError(f"-k {k}: of {method.label} no neighbours vote.")
     if k is not None and k > n_rows:
         raise ValueError(f"-k {k}: there are {n_rows:,} {kind.table.noun}s.")
     if pinned:
         choice, error = Chosen(method, settings[0], k), None
     else:
-        found = tune(kind.problem, method, np.arange(n_rows), "full", k=k)
-        voters = (found.k or 1) if found.setting.votes else None
+        found = kind.tuned(method, k)
+        voters = (found.k or 1) if votes and found.setting.votes else None
         choice, error = Chosen(method, found.setting, voters), found.error
-    measure = kind.problem.measure.name
-    inside = "" if error is None else f"; {measure} inside {percent(error)}"
-    return choice, f"{method.label}: {choice.words()}{inside}."
+    inside = "" if error is None else f"{kind.say.measure} inside {kind.say.short(error)}"
+    return choice, f"{method.label}: {'; '.join(filter(None, [choice.words(), inside]))}."
 
 
 def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
@@ -95,13 +93,7 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
 
 def fit_chain(kind: Kind, choice: Chosen) -> Pipeline:
     """The chain, fitted to all rows; those of a test file are left alone."""
-    X, y = kind.training()
-    return chain_of(kind, choice).pipeline().fit(X, y)
-
-
-def chain_of(kind: Kind, choice: Chosen) -> Chain:
-    """The chain of a choice, for data of this kind."""
-    return Chain(choice, kind.columns.preprocessor(), kind.selector)
+    return kind.chain(choice).fitted(*kind.training())
 
 
 def model_notes(kind: Kind, choice: Chosen) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from nearfar.app.report.words import (
     cut_list,
     number,
     p_value,
-    percent,
     points,
     unbroken,
     whole,
@@ -73,14 +72,14 @@ def _figures(comparison: Comparison) -> list[View]:
         if method is not None and number(method["error"]) is not None:
             label = comparison.label(method["name"])
             title = f"{title}: {label}" if label != title else title
-            note = f"{comparison.measure.lower()}, {comparison.said_interval(method['interval'])}"
-            figures.append(figure(title, percent(method["error"]), note))
+            note = f"{comparison.measure_inside}, {comparison.said_interval(method['interval'])}"
+            figures.append(figure(title, comparison.level(method["error"]), note))
     figures += gain_figure(comparison, best)
     if nested:
-        said = comparison.said_interval(nested.get("interval"))
+        said = comparison.said_interval(comparison.levels(nested.get("interval")))
         note = f"what to expect of the choice itself, {said}"
         title = f"After choosing inside {comparison.inside}"
-        figures.append(figure(title, percent(nested.get("error")), note))
+        figures.append(figure(title, comparison.level(nested.get("error")), note))
     return figures + _second_stage(comparison)
 
 
@@ -95,8 +94,8 @@ def _second_stage(comparison: Comparison) -> list[View]:
     labels = [cut(results[role].get("label"), 60) for role in ("learner", "reference")]
     sizes = f"{whole(found.get('n_train'))} to train, {whole(found.get('n_test'))} held out"
     gain = points((before or 0.0) - (after or 0.0), unit=True)
-    note = f"{labels[1]} {percent(before)}, gain {gain}; one split, no interval ({sizes})"
-    return [figure(f"Fitted once to all {noun}s: {labels[0]}", percent(after), note)]
+    note = f"{labels[1]} {comparison.level(before)}, gain {gain}; one split, no interval ({sizes})"
+    return [figure(f"Fitted once to all {noun}s: {labels[0]}", comparison.level(after), note)]
 
 
 def scope(comparison: Comparison) -> str:

@@ -50,6 +50,10 @@ def leaderboard_view(comparison: Comparison) -> View:
     nested, methods = comparison["nested"], comparison.methods[:METHODS]
     return board(comparison, _leaderboard_cells, ticks=4, note=400) | {
         "measure": comparison.measure,
+        "higher": comparison.higher_is_better,
+        "rule": _rule(comparison),
+        "gains": "does better" if comparison.higher_is_better else "makes fewer errors",
+        "one": "measure" if comparison["kind"] == "pairs" else "predict",
         "nested": None if not nested else _nested(comparison, nested),
         "inside": comparison.inside,
         "any_context": any(m["role"] == "context" for m in methods),
@@ -57,9 +61,15 @@ def leaderboard_view(comparison: Comparison) -> View:
     }
 
 
+def _rule(comparison: Comparison) -> str:
+    if comparison.higher_is_better:
+        return "The higher the AUC, the better."
+    return f"{comparison.measure} on held-out {comparison.noun}s, lower is better."
+
+
 def _leaderboard_cells(comparison: Comparison, method: Method) -> View:
     plain = votes.plain_error(comparison, method)
-    error, other = percent(method["error"]), percent(plain and plain[1])
+    error, other = comparison.level(method["error"]), percent(plain and plain[1])
     cost = predict_cost(comparison, method)
     return {
         "plain_vote": "" if plain is None or other == percent(plain[0]) else other,
@@ -67,7 +77,8 @@ def _leaderboard_cells(comparison: Comparison, method: Method) -> View:
         "setting": _usual_setting(method) if method["role"] == "reference" else "",
         "error": error,
         "p": p_value(method["p_holm"]),
-        "sort": sort_keys(method, "error", "p") | {"predict": "" if cost is None else repr(cost)},
+        "sort": sort_keys(method, "auc" if comparison.higher_is_better else "error", "p")
+        | {"predict": "" if cost is None else repr(cost)},
     }
 
 
@@ -91,8 +102,8 @@ def _usual_setting(method: Method) -> str:
 def _nested(comparison: Comparison, nested: View) -> View:
     chosen = sorted((nested.get("chosen") or {}).items(), key=lambda item: -item[1])
     return {
-        "error": percent(nested.get("error")),
-        "interval": interval(nested.get("interval")),
+        "error": comparison.level(nested.get("error")),
+        "interval": interval(comparison.levels(nested.get("interval"))),
         "chosen": listed([f"{comparison.label(name)} {count(n, 'time')}" for name, n in chosen]),
     }
 
@@ -192,7 +203,14 @@ def cost_view(comparison: Comparison) -> View:
         "planes": planes(comparison, ran),
         "curves": curves,
         "total": seconds(comparison["seconds"]).replace(NONE, ""),
+        "what": _lacking(comparison),
+        "votes": comparison["kind"] != "pairs",
     }
+
+
+def _lacking(comparison: Comparison, measure: str = "Error") -> str:
+    """What is the less the better."""
+    return "1 − AUC" if comparison["kind"] == "pairs" else measure
 
 
 def _curve(label: str, history: View | None) -> View | None:
@@ -246,9 +264,10 @@ def planes(comparison: Comparison, methods: list[Method]) -> list[View]:
     # The best plain distance is one of the plain ones, which are drawn.
     plain = any(method["role"] == "baseline" for method in methods)
     drawn = [method for method in methods if not (plain and method["role"] == "reference")]
+    one = "Measure one" if comparison["kind"] == "pairs" else "Predict one"
     kinds: list[tuple[str, str, Callable[[Method], float | None]]] = [
         ("Fit", "s", lambda method: number(method["fit_seconds"])),
-        ("Predict one", "µs", lambda method: predict_cost(comparison, method)),
+        (one, "µs", lambda method: predict_cost(comparison, method)),
     ]
     found = [_plane(comparison, drawn[:LEARNERS], *kind) for kind in kinds]
     return [view for view in found if view is not None]
@@ -296,7 +315,8 @@ def _plane(
             )
         )
     names = [comparison.label(m["name"]) for m, s, e in known if (s, e) in front]
-    said = f"{comparison.measure} against cost ({title}, {unit}): {listed(names)} on the front"
+    what = _lacking(comparison, comparison.measure)
+    said = f"{what} against cost ({title}, {unit}): {listed(names)} on the front"
     return {
         "title": title,
         "unit": unit,

@@ -212,6 +212,88 @@ def columns(counts: Sequence[float], label: str, *, rest: bool = False) -> Marku
     return figure(pieces, height, label, class_="columns-chart")
 
 
+#: Heights of a mirrored histogram: each half, and the room for its axis.
+_HALF, _AXIS = 78.0, 22.0
+
+
+def mirrored(
+    edges: Sequence[float],
+    above: Sequence[float],
+    below: Sequence[float],
+    threshold: float,
+    label: str,
+) -> Markup:
+    """Two histograms on one axis, one upwards and one downwards, as shares of their own kind.
+
+    What lies on the wrong side of the threshold (above: beyond it, below: before it) stands out.
+    """
+    scale = Scale(edges[0], edges[-1])
+    shares = [np.asarray(one, float) / max(1.0, float(sum(one))) for one in (above, below)]
+    most = max(float(share.max(initial=0.0)) for share in shares) or 1.0
+    middle, pieces = _HALF + 2, []
+    for share, up in zip(shares, (True, False), strict=True):
+        for start, end, size in zip(edges[:-1], edges[1:], share.tolist(), strict=True):
+            # A bar that the threshold cuts is cut.
+            cuts = [start, threshold, end] if start < threshold < end else [start, end]
+            tall = 0.0 if size <= 0 else max(1.0, _HALF * size / most)
+            for low, high in pairwise(cuts):
+                near = (low + high) / 2 <= threshold
+                name = f"{'alike' if up else 'different'}{'' if near == up else ' wrong'}"
+                left, right = scale.percent(low), scale.percent(high)
+                place = {"x": f"{left:.2f}%", "width": f"{max(0.1, right - left - 0.12):.2f}%"}
+                y = middle - tall if up else middle
+                if tall:
+                    pieces.append(tag("rect", class_=name, y=y, height=tall, **place))
+    foot = middle + _HALF
+    pieces.append(tag("line", class_="zero", x1="0", x2="100%", y1=middle, y2=middle))
+    if scale.holds(threshold):
+        pieces.append(_vertical(scale, threshold, "cut", 0, foot + 2))
+    for value in scale.ticks(5):
+        x = scale.at(value)
+        pieces.append(tag("line", class_="tick", x1=x, x2=x, y1=foot + 3, y2=foot + 7))
+        pieces.append(tag("text", f"{value:.4g}", class_="tick-text", x=x, y=foot + 19))
+    return figure(pieces, foot + _AXIS, label, class_="mirrored")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve in a square of shares, and the point at which one works."""
+
+    heights: Sequence[float]
+    kind: str
+    point: tuple[float, float] | None = None
+
+
+def roc(curves: Sequence[Curve], label: str) -> Markup:
+    """Curves from the lower left to the upper right of a square; the last are drawn on top."""
+    low, high, side = 34.0, 300.0, 266.0
+    pieces = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        at = {"x": low + side * share, "y": 10 + side * (1 - share)}
+        ends = {"y1": at["y"], "y2": at["y"], "x1": low, "x2": high}
+        pieces.append(tag("line", class_="lane", **ends))
+        ends = {"x1": at["x"], "x2": at["x"], "y1": 10.0, "y2": 10 + side}
+        pieces.append(tag("line", class_="lane", **ends))
+        text = f"{100 * share:.0f}"
+        pieces.append(tag("text", text, class_="tick-text end", x=low - 5, y=at["y"] + 4))
+        pieces.append(tag("text", text, class_="tick-text", x=at["x"], y=10 + side + 15))
+    ends = {"x1": low, "y1": 10 + side, "x2": high, "y2": 10.0}
+    pieces.append(tag("line", class_="chance", **ends))
+    for curve in curves:
+        n = max(1, len(curve.heights) - 1)
+        places = [(low, 10 + side)]
+        places += [(low + side * i / n, 10 + side * (1 - h)) for i, h in enumerate(curve.heights)]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        pieces.append(tag("polyline", class_=f"roc {curve.kind}", points=points))
+    for curve in curves:
+        if curve.point is not None:
+            x, y = low + side * curve.point[0], 10 + side * (1 - curve.point[1])
+            pieces.append(tag("circle", class_=f"roc-point {curve.kind}", cx=x, cy=y, r=4.5))
+    return tag(
+        "svg", *pieces, class_="roc-plot", viewBox="0 0 310 300", role="img", aria_label=label
+    )
+
+
 @dataclass(frozen=True)
 class Mark:
     """A method in a plane: where it lies, and how it is drawn and called."""

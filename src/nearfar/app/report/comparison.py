@@ -32,9 +32,31 @@ class Comparison(Document):
         return name[0].upper() + name[1:]
 
     @property
+    def measure_inside(self) -> str:
+        """The same in a sentence."""
+        return self.measure if self.higher_is_better else self.measure.lower()
+
+    @property
     def inside(self) -> str:
         """Where the method is chosen."""
         return f"the training {self.noun}s" if self.fixed else "each fold"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether what is shown is the share that an error lacks of one."""
+        return bool(self.document["kind"] == "pairs")
+
+    def level(self, error: Any) -> str:
+        """An error as it is shown."""
+        found = number(error)
+        return percent(found if found is None or not self.higher_is_better else 1.0 - found)
+
+    def levels(self, ends: Any) -> Any:
+        """Both ends of the interval of an error as they are shown."""
+        found = pair(ends)
+        if found is None or not self.higher_is_better:
+            return ends
+        return [1.0 - found[1], 1.0 - found[0]]
 
     def said_interval(self, ends: Any, write: Callable[[Any], str] = percent) -> str:
         """An interval with its level."""

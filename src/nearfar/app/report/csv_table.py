@@ -22,11 +22,14 @@ def csv_text(comparison: Comparison, methods: list[Method]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     heads = HEADS.split()
-    if comparison["kind"] == "embeddings":
-        heads[heads.index("error") : heads.index("gain")] = ["kept", "kept_low", "kept_high"]
+    measured = {"embeddings": "kept", "pairs": "auc"}.get(comparison["kind"], "error")
+    heads[heads.index("error") : heads.index("gain")] = [
+        measured,
+        f"{measured}_low",
+        f"{measured}_high",
+    ]
     writer.writerow(heads)
     for method in methods:
-        measured = "kept" if comparison["kind"] == "embeddings" else "error"
         ends, gains = (
             pair(method["interval"]) or ("", ""),
             pair(method["gain_interval"]) or ("", ""),

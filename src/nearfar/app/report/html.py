@@ -17,6 +17,7 @@ from nearfar.app.report.maps import maps_view
 from nearfar.app.report.neighbors import neighbors_view
 from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.paired import paired_view
+from nearfar.app.report.pairs import pairs_view
 from nearfar.app.report.picture import kind_picture
 from nearfar.app.report.weights import weights_view
 
@@ -49,6 +50,8 @@ def render(document: dict[str, Any]) -> str:
     comparison = Comparison(document)
     if comparison["kind"] == "embeddings":
         template, view = "embeddings.html.jinja", embeddings_view(comparison)
+    elif comparison["kind"] == "pairs":
+        template, view = "pairs.html.jinja", pairs_view(comparison)
     else:
         template, view = "report.html.jinja", _report(comparison)
     style, script = ["report.css"], ["report.js"]

@@ -7,7 +7,7 @@ from typing import Any
 from nearfar.app.report import charts
 from nearfar.app.report.board import LEARNERS
 from nearfar.app.report.comparison import Comparison, Method
-from nearfar.app.report.words import interval, number, pair, percent, points
+from nearfar.app.report.words import interval, number, pair, points
 from nearfar.words import count
 
 View = dict[str, Any]
@@ -39,6 +39,9 @@ def paired_view(comparison: Comparison) -> View:
         "axis": charts.axis(scale, 6),
         "repeats": max(row["lanes"] for row in rows),
         "confidence": comparison.confidence,
+        "dots": "the learner's area minus the reference's"
+        if comparison.higher_is_better
+        else "the reference's error minus the learner's",
         "folds": f"{done:,} of {count(planned, 'fold')}" if done < planned else "",
         "more": max(0, len(comparison.learners) - LEARNERS),
         "hidden": any(len(row["dots"]) > most for row in rows),
@@ -66,9 +69,10 @@ def _paired_row(
             continue
         fold = folds[index] if 0 <= index < len(folds) else {"repeat": 0, "fold": index}
         repeat = fold.get("repeat") or 0
+        change = f"{comparison.level(other)} → {comparison.level(error)}"
         tip = (
             f"Repeat {repeat + 1}, fold {(fold.get('fold') or 0) + 1}: "
-            f"{points(other - error, unit=True)} ({percent(other)} → {percent(error)})"
+            f"{points(other - error, unit=True)} ({change})"
         )
         dots.append(charts.Dot(other - error, repeat % LANES, tip))
     if not dots:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nearfar.app.compare.answer import Answer
+from nearfar.app.compare.chain import Chain, Chosen
 from nearfar.app.compare.comparison import Comparison, data_line
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.methods import Method
@@ -107,6 +108,10 @@ class Kind(ABC):
     @abstractmethod
     def training(self) -> tuple[Any, Any]:
         """What a chain that is to be used is fitted to: rows, and labels if there are such."""
+
+    def chain(self, chosen: Chosen) -> Chain:
+        """The chain of a choice, for data of this kind."""
+        return Chain(chosen, self.columns.preprocessor(), self.selector)
 
     @property
     def selector(self) -> Callable[[Any], Any]:

@@ -15,14 +15,16 @@ from nearfar.app.compare.by_group import (
     reported_values,
 )
 from nearfar.app.compare.document import contents, describe, kept_weights
-from nearfar.app.compare.folds import Problem
+from nearfar.app.compare.folds import Choice, Problem, tune
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
 from nearfar.app.compare.methods import Method, baselines, context_methods, learners, reduced
 from nearfar.app.compare.profile import profile
-from nearfar.app.compare.schedule import TUNING_WORDS, Schedule, without_folds
+from nearfar.app.compare.schedule import Schedule, tuning_words, without_folds
+from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme, make_scheme
 from nearfar.app.compare.summary import Summary
+from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
@@ -161,6 +163,17 @@ class RowKind(Kind):
         found = learners(name, self.question.scale, image_shape=self.table.image_shape)
         return reduced(found, len(self.columns.names), len(self.problem.codes))
 
+    def tuned(self, method: Method, k: int | None) -> Choice:
+        """The setting and k that do best inside the training rows."""
+        problem = self.problem
+        rows = np.arange(len(problem.codes) - problem.n_test_rows)
+        return tune(problem, method, rows, "full", k=k)
+
+    @property
+    def say(self) -> Wording:
+        """How errors are said."""
+        return Wording(self.problem.measure.name)
+
     def training(self) -> tuple[Any, Any]:
         """All rows but those of a test file, and their labels."""
         problem = self.problem
@@ -235,7 +248,7 @@ class RowKind(Kind):
         return {
             "measure": self.problem.measure.name,
             "measure_note": self.problem.measure.note,
-            "tuning_note": without_folds(TUNING_WORDS[plan.tuning], fixed, self.problem.noun),
+            "tuning_note": without_folds(tuning_words(plan.tuning), fixed, self.problem.noun),
             "again": f"The same settings again: {again}" if fixed else f"The same {same}",
         }
 
@@ -269,7 +282,7 @@ class RowKind(Kind):
         return {"by_group": found, "answer": answer | {"notes": [*notes, *answer["notes"]]}}
 
     def _contents(self, document: dict[str, Any]) -> dict[str, Any]:
-        return contents(document, self.problem.X, self.columns, self.table)
+        return contents(rows_to_show(document), self.problem.X, self.columns, self.table)
 
 
 def cuts(scheme: Scheme) -> list[tuple[Any, Any]]:
