@@ -39,9 +39,12 @@ from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
+from .mahalanobis.mcml import MCML as MCML
+from .mahalanobis.mlkr import MLKR as MLKR
 from .mahalanobis.mmc import MMC as MMC
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
+from .mahalanobis.nca import NCA as NCA
 from .mahalanobis.rca import RCA as RCA
 from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
 from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding

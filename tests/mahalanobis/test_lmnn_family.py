@@ -23,10 +23,11 @@ from nearfar import (
 from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import find_impostors, target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
-from nearfar.large_margin.problem import LargeMargin, shrinkage_of, unscaled, whitened
+from nearfar.large_margin.problem import LargeMargin, shrinkage_of
 from nearfar.large_margin.projected_subgradient import WorkingSet
 from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot, listed_distances
 from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import unscaled, whitened
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)

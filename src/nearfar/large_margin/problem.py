@@ -34,9 +34,7 @@ from nearfar.large_margin.triplet_loss import (
     target_distances,
     triplet_loss,
 )
-from nearfar.solvers.eigen import least_eigenvalue, some_eigh, whitener
-from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import rank_tolerance, total_range
+from nearfar.solvers.eigen import least_eigenvalue, some_eigh
 
 Structure = Literal["full", "diagonal"]
 
@@ -51,36 +49,6 @@ SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as 
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
-
-
-def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """A map (p, rank) to whitened coordinates, and the centred rows under it.
-
-    The optimum does not depend on the coordinates, the speed of the solver does.
-    """
-    basis, image = total_range(statistics, standardize=True)
-    white = basis @ whitener(
-        image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
-    )
-    centered = (rows - statistics.mean).astype(np.float64)
-    points = centered @ white
-    if white.shape[1] < np.count_nonzero(white.any(axis=1)):
-        # What a new point has outside the span of the rows, nothing was learned about: the map
-        # must not see it. The columns of X'Y span the rows.
-        span, _ = np.linalg.qr(centered.T @ points)
-        white = span @ (span.T @ white)
-    return white, points
-
-
-def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """The same with coordinates that keep the shape of the data; their mean variance is 1.
-
-    Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
-    noise is as large as signal, and the first steps already fit it.
-    """
-    basis, image = total_range(statistics, standardize=False)
-    into = basis / np.sqrt(image.total_variances().mean())
-    return into, (rows - statistics.mean).astype(np.float64) @ into
 
 
 @dataclass

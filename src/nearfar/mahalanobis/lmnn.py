@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -24,17 +23,24 @@ from nearfar.large_margin.problem import (
     LargeMargin,
     Progress,
     duality_gap,
-    unscaled,
-    whitened,
 )
 from nearfar.large_margin.projected_subgradient import projected_subgradient
+from nearfar.mahalanobis.starts import (
+    STARTS,
+    Spread,
+    check_start,
+    has_few_rows,
+    in_coordinates,
+    spread_of,
+    start_map,
+)
 from nearfar.notices import warn, warn_of_limit
-from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
+from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
-from nearfar.summaries.whitening import within_whitener
+from nearfar.summaries.whitening import unscaled, whitened
 
 #: With fewer rows for each feature than this, a full map overfits unless it is stopped early.
 FEW_ROWS = 20
@@ -86,12 +92,14 @@ class LMNN(LinearLearner):
         the leading eigenvectors of M. Of no effect on a square map.
     structure : {"full", "diagonal"}, default="full"
         "diagonal" learns one factor a feature, on the features as they are.
-    init : {"auto", "identity", "pca", "within"} or array of shape (n_components, n_features)
-        Where to start: the Euclidean distance, the principal axes, or the directions whitened by
-        the within-class covariance. "auto" is "within" where there are three times as many rows as
-        features and "pca" where there are fewer; with ``validation_fraction`` it is "identity", so
-        that stopping early means staying close to the plain distance. (For the same reason the
-        descent then is in plain coordinates where rows are few.)
+    init : str or array of shape (n_components, n_features), default="auto"
+        Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
+        "lda" the directions in which class means differ, "within" all directions, whitened by the
+        within-class covariance, "random" random numbers. "auto" is "within" where there are three
+        times as many rows as features and "pca" where there are fewer; with
+        ``validation_fraction`` it is "identity", so that stopping early means staying close to the
+        plain distance. (For the same reason the descent then is in plain coordinates where rows
+        are few.)
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
         The second is the algorithm of the work [1]_, for comparison: it stalls where features
         have different scales.
@@ -110,8 +118,8 @@ class LMNN(LinearLearner):
     warm_start : bool, default=False
         Start from the last fit: from its map, if there was one of the same shape.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the rows held out; the default gives the same rows every time.
-        The solver draws nothing.
+        The seed of what is drawn: the rows held out, and a random start; the default gives the same
+        every time. The solver draws nothing.
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores. They search for impostors.
     verbose : int, default=0
@@ -185,7 +193,7 @@ class LMNN(LinearLearner):
         "n_components": [none, integer(1)],
         "reduction": [one_of("learned", "pca", "truncate")],
         "structure": [one_of("full", "diagonal")],
-        "init": [one_of("auto", "identity", "pca", "within"), array],
+        "init": STARTS,
         "solver": [one_of("lbfgs", "projected_subgradient")],
         "max_iter": [integer(1)],
         "tol": [real(0)],
@@ -510,88 +518,41 @@ class LMNN(LinearLearner):
     ) -> Matrix:
         """The first L in whitened coordinates."""
         p = statistics.n_features
-        square = self.n_components is None or self.reduction != "learned"
+        size = None if self.reduction != "learned" else self.n_components
         if self.n_components is not None and self.n_components > p:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {p} features of X."
             )
-        given = None if isinstance(self.init, str) else self._given_init(p)
-        if start_from is not None and start_from.shape == (
-            (p if square else self.n_components),
-            p,
-        ):
-            given = start_from.astype(np.float64)
+        init = self.init
+        if start_from is not None and start_from.shape == (p if size is None else size, p):
+            init = start_from
+        spread = spread_of(statistics)
         if self.structure == "diagonal":
-            return self._diagonal_start(statistics, white, given)
-        rank = white.shape[1]
-        # L acts on whitened coordinates x' = white.T x: L white.T = A needs L = A pinv(white.T).
-        unwhite = np.linalg.pinv(white.T)
-        if given is not None:
-            if not (given @ unwhite).any():
-                raise ValueError("init maps all of X to one point, from which no step leads away.")
-            start = np.asarray(given @ unwhite)
-            # A square map has as many rows as the data has dimensions.
-            return np.asarray(linalg.qr(start, mode="r")[0][:rank]) if square else start
-        size = rank if square else self.n_components
-        assert size is not None
-        # Rows beyond the rank of the data stay zero.
-        start = np.zeros((size, rank))
-        used = min(size, rank)
-        init = self._first(statistics, rank)
-        if init == "pca":
-            start[:used] = np.eye(used, rank)
-        elif init == "identity":
-            values, axes = descending_eigh(unwhite.T @ unwhite, used)
-            start[:used] = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
-        else:
-            T = within_whitener(statistics, "auto")
-            _, axes = descending_eigh(statistics.project(T).between_scatter(), used)
-            # T may leave out directions that are empty within classes.
-            start[: axes.shape[1]] = (T @ axes).T @ unwhite
-        return start
+            return self._diagonal_start(init, spread, white)
+        few = has_few_rows(statistics.total_weight, statistics.n_classes, white.shape[1])
+        auto = "identity" if self.validation_fraction > 0 else "pca" if few else "within"
+        start = start_map(init, spread, size, auto=auto, random_state=self.random_state)
+        return in_coordinates(start, white, square=size is None)
 
-    def _first(self, statistics: ClassStatistics, rank: int) -> str:
-        if self.init != "auto":
-            return str(self.init)
-        if self.validation_fraction > 0:
-            return "identity"
-        few = has_few_rows(statistics.total_weight, statistics.n_classes, rank)
-        return "pca" if few else "within"
-
-    def _given_init(self, p: int) -> Matrix:
-        try:
-            given = np.asarray(self.init, dtype=np.float64)
-        except ValueError as error:
-            raise ValueError(f"init must be an array of numbers: {error}") from error
-        rows = p if self.n_components is None or self.reduction != "learned" else self.n_components
-        if given.shape != (rows, p):
-            raise ValueError(f"init must have shape {(rows, p)}; got {given.shape}.")
-        if not np.isfinite(given).all():
-            raise ValueError("init contains NaN or infinity.")
-        return given
-
-    def _diagonal_start(
-        self, statistics: ClassStatistics, white: Matrix, given: Matrix | None
-    ) -> Matrix:
+    def _diagonal_start(self, init: str | ArrayLike, spread: Spread, white: Matrix) -> Matrix:
+        """One factor for each standardised feature."""
         used = white > 0
+        if not isinstance(init, str) or init == "random":
+            given = start_map(init, spread, None, auto="", random_state=self.random_state)
+            start = np.where(used, np.diag(given) / np.where(used, white, 1.0), 0.0)
+            check_start(start)
+            return start
+        if init == "lda":
+            raise ValueError('init="lda" is no start of structure="diagonal"; use "within".')
         start = used.astype(np.float64)
-        if given is not None:
-            start[used] = np.diag(given)[used] / white[used]
-            if not start.any():
-                raise ValueError("init maps all of X to one point, from which no step leads away.")
-        elif self.init == "identity" or (self.init == "auto" and self.validation_fraction > 0):
+        if init == "identity" or (init == "auto" and self.validation_fraction > 0):
             start[used] = 1 / white[used]
-        elif self.init in ("auto", "within"):
-            within = np.diag(statistics.within_scatter()) / statistics.total_weight
-            within = within * white**2
+        elif init != "pca":
+            assert spread.within is not None
+            within = np.diag(spread.within) * white**2
             # A feature that is constant within classes gets a large factor, not an infinite one.
             start[used] = 1 / np.sqrt(np.maximum(within[used], 1e-4))
         return start
-
-
-def has_few_rows(n_rows: float, n_classes: int, n_directions: int) -> bool:
-    """Whether, whitened by so few rows, classes would fall into points."""
-    return n_rows - n_classes < 3 * n_directions
 
 
 class OverLMNN:

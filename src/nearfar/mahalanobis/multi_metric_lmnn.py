@@ -20,13 +20,15 @@ from nearfar.large_margin.energy import center_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
-from nearfar.large_margin.problem import Progress, duality_gap, unscaled, whitened
-from nearfar.mahalanobis.lmnn import LMNN, has_few_rows, lmnn_of
+from nearfar.large_margin.problem import Progress, duality_gap
+from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
+from nearfar.mahalanobis.starts import has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
 from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import unscaled, whitened
 
 
 class MultiMetricLMNN(NeighborVoter):

@@ -6,16 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.parameters import Allowed, array, one_of
-from nearfar.solvers.eigen import descending_eigh, whitener
+from nearfar.solvers.eigen import descending_eigh, fix_signs, whitener
+from nearfar.summaries.class_statistics import ClassStatistics
 
 #: What the parameter ``init`` may be.
 STARTS: list[Allowed] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
 # Share of the total covariance mixed into a singular one within.
 _MIXED = 1e-3
+# Eigenvalue, relative to the largest, below which a direction is empty.
+_EMPTY = 1e-12
 
 
 class Spread(NamedTuple):
@@ -24,6 +28,12 @@ class Spread(NamedTuple):
     total: Matrix
     within: Matrix | None = None
     between: Matrix | None = None
+
+
+def spread_of(statistics: ClassStatistics) -> Spread:
+    """That of the classes of rows."""
+    within, between = statistics.within_scatter(), statistics.between_scatter()
+    return Spread(*(S / statistics.total_weight for S in (within + between, within, between)))
 
 
 def start_map(
@@ -39,12 +49,14 @@ def start_map(
 
     * "identity": the Euclidean distance; with fewer components than features, its part along the
       leading principal axes;
-    * "pca": principal axes, each brought to unit variance;
+    * "pca": the leading principal axes of the standardised features, each brought to unit variance;
     * "within": whitened by the covariance of alike points, along the directions in which others
       differ most;
-    * "lda": the directions in which those that are not alike differ, as far as there are any, with
-      alike points white; the rest is zero in a square map;
-    * "random": independent normal numbers, over the root of p.
+    * "lda": of these only those in which others differ at all, at most one less than there are
+      classes; the rest is zero;
+    * "random": standard normal numbers for features of unit variance, over the root of p.
+
+    Rows beyond the rank of the data are zero.
 
     Parameters
     ----------
@@ -64,38 +76,69 @@ def start_map(
     Examples
     --------
     >>> import numpy as np
-    >>> start_map("pca", Spread(np.diag([4.0, 1.0])), 1, auto="identity").tolist()
-    [[0.5, 0.0]]
+    >>> start_map("identity", Spread(np.diag([4.0, 1.0])), 1, auto="pca").tolist()
+    [[1.0, 0.0]]
+    >>> within, between = np.diag([4.0, 1.0]), np.diag([0.0, 9.0])
+    >>> spread = Spread(within + between, within, between)
+    >>> start_map("auto", spread, None, auto="within").tolist()
+    [[0.0, 1.0], [0.5, 0.0]]
+    >>> start_map("lda", spread, None, auto="within").tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
     """
     p = len(spread.total)
     if n_components is not None and n_components > p:
         raise ValueError(f"n_components={n_components} is more than the {p} features of X.")
-    rows = p if n_components is None else n_components
+    size = p if n_components is None else n_components
     if not isinstance(init, str):
-        return _given(init, rows, p) * unit
+        return _given(init, size, p) * unit
     kind = auto if init == "auto" else init
     if kind == "random":
-        return check_random_state(random_state).normal(size=(rows, p)) / np.sqrt(p)
-    if kind == "identity":
-        return np.eye(p) if rows == p else descending_eigh(spread.total, rows)[1].T
-    start = np.zeros((rows, p))
-    if kind == "pca":
-        values, axes = descending_eigh(spread.total, rows)
-        kept = values > 1e-12 * values[0]
-        start[: kept.sum()] = (axes[:, kept] / np.sqrt(values[kept])).T
-        return start
+        return _random(spread, size, random_state)
+    found = {"identity": _identity, "pca": _pca, "lda": _lda, "within": _within}[kind](spread, size)
+    start = np.zeros((size, p))
+    start[: len(found)] = found
+    return start + 0.0  # no negative zeros
+
+
+def _identity(spread: Spread, size: int) -> Matrix:
+    p = len(spread.total)
+    return np.eye(p) if size == p else fix_signs(descending_eigh(spread.total, size)[1].T)
+
+
+def _pca(spread: Spread, size: int) -> Matrix:
+    return fix_signs(whitener(spread.total, _EMPTY).T[:size])
+
+
+def _within(spread: Spread, size: int) -> Matrix:
+    return _discriminant(spread, size)[1]
+
+
+def _lda(spread: Spread, size: int) -> Matrix:
+    values, rows = _discriminant(spread, size)
+    if not values[0] > 1e-10:
+        raise ValueError('init="lda" needs classes whose means differ; use "within" or "pca".')
+    return rows[values > 1e-10 * values[0]]
+
+
+def _discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
+    """Directions (rows) in which alike points are white, by how much others differ along them."""
     if spread.within is None or spread.between is None:
         raise ValueError(
-            f'init="{kind}" needs points known to be alike; use "identity", "pca" or "random".'
+            'init="lda" and init="within" need points known to be alike and others; use '
+            '"identity", "pca" or "random".'
         )
-    T = whitener(spread.within, 1e-12)
-    if T.shape[1] < whitener(spread.total, 1e-12).shape[1]:
-        T = whitener((1 - _MIXED) * spread.within + _MIXED * spread.total, 1e-12)
-    values, axes = descending_eigh(T.T @ spread.between @ T, min(rows, T.shape[1]))
-    if kind == "lda":
-        axes = axes[:, values > 1e-10 * max(values[0], np.finfo(float).tiny)]
-    start[: axes.shape[1]] = (T @ axes).T
-    return start
+    T = whitener(spread.within, _EMPTY)
+    if T.shape[1] < whitener(spread.total, _EMPTY).shape[1]:
+        T = whitener((1 - _MIXED) * spread.within + _MIXED * spread.total, _EMPTY)
+    values, axes = descending_eigh(T.T @ spread.between @ T, min(size, T.shape[1]))
+    return values, fix_signs((T @ axes).T)
+
+
+def _random(spread: Spread, size: int, random_state: Any) -> Matrix:
+    deviation = np.sqrt(np.diag(spread.total))
+    numbers = check_random_state(random_state).normal(size=(size, len(deviation)))
+    used = deviation > 0
+    return np.where(used, numbers / np.where(used, deviation, 1.0), 0.0) / np.sqrt(len(deviation))
 
 
 def _given(init: ArrayLike, rows: int, p: int) -> Matrix:
@@ -107,6 +150,28 @@ def _given(init: ArrayLike, rows: int, p: int) -> Matrix:
         raise ValueError(f"init must have shape {(rows, p)}; got {given.shape}.")
     if not np.isfinite(given).all():
         raise ValueError("init contains NaN or infinity.")
-    if not given.any():
-        raise ValueError("init maps all of X to one point, from which no step leads away.")
+    check_start(given)
     return given
+
+
+def has_few_rows(n_rows: float, n_classes: int, n_directions: int) -> bool:
+    """Whether, whitened by so few rows, classes would fall into points."""
+    return n_rows - n_classes < 3 * n_directions
+
+
+def check_start(start: Matrix) -> None:
+    """Raise where a start maps all points to one."""
+    if not start.any():
+        raise ValueError("init maps all of X to one point, from which no step leads away.")
+
+
+def in_coordinates(start: Matrix, into: Matrix, *, square: bool) -> Matrix:
+    """A map A of X as one of ``X @ into``, the coordinates that a solver sees: L into' = A.
+
+    A square map is turned so that it has as many rows as there are coordinates.
+    """
+    L = np.asarray(start @ np.linalg.pinv(into.T))
+    check_start(L)
+    if square and len(L) > into.shape[1]:
+        L = np.asarray(linalg.qr(L, mode="r")[0][: into.shape[1]])
+    return L

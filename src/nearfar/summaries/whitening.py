@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from scipy import linalg
 
-from nearfar.arrays import Matrix
+from nearfar.arrays import Floats, Matrix
 from nearfar.solvers.eigen import descending_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
@@ -170,3 +170,33 @@ def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[M
     T = T @ axes[: statistics.n_classes - 1].T
     deviations = statistics.between_factor() / np.sqrt(statistics.weights)[:, None]
     return T, deviations @ T
+
+
+def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+    """A map (p, rank) to whitened coordinates, and the centred rows under it.
+
+    The optimum does not depend on the coordinates, the speed of the solver does.
+    """
+    basis, image = total_range(statistics, standardize=True)
+    white = basis @ whitener(
+        image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
+    )
+    centered = (rows - statistics.mean).astype(np.float64)
+    points = centered @ white
+    if white.shape[1] < np.count_nonzero(white.any(axis=1)):
+        # What a new point has outside the span of the rows, nothing was learned about: the map
+        # must not see it. The columns of X'Y span the rows.
+        span, _ = np.linalg.qr(centered.T @ points)
+        white = span @ (span.T @ white)
+    return white, points
+
+
+def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+    """The same with coordinates that keep the shape of the data; their mean variance is 1.
+
+    Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
+    noise is as large as signal, and the first steps already fit it.
+    """
+    basis, image = total_range(statistics, standardize=False)
+    into = basis / np.sqrt(image.total_variances().mean())
+    return into, (rows - statistics.mean).astype(np.float64) @ into

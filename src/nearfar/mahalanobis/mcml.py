@@ -1,0 +1,227 @@
+"""Maximally collapsing metric learning."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.base import LearnerTags
+from nearfar.mahalanobis.soft_learner import Frame, _SoftLearner
+from nearfar.mahalanobis.starts import STARTS, has_few_rows
+from nearfar.notices import warn_of_limit
+from nearfar.parameters import boolean, integer, none, random_state, real
+from nearfar.solvers.descent import Descent, descend
+from nearfar.solvers.eigen import descending_eigh, some_eigh
+from nearfar.solvers.soft_neighbors import SoftNeighbors
+
+# Times that a map of too low a rank is given a new direction.
+_ESCAPES = 5
+
+
+class MCML(_SoftLearner):
+    r"""Maximally collapsing metric learning: each class as if in one point, far from the others.
+
+    A point chooses another with probability :math:`p_{ij} \propto e^{-d_M(x_i, x_j)^2}`. Were each
+    class one point, and other classes infinitely far, it would choose evenly among the others of
+    its class, :math:`q_{ij}`. MCML comes as near to that as a Mahalanobis distance can:
+
+    .. math:: \min_{M \succeq 0} \; \sum_i KL(q_i \,\|\, p_i) .
+
+    The problem is convex in M. It is solved over L with :math:`M = L^T L` by L-BFGS, in coordinates
+    in which the data are white; a map that has lost a rank which M needs gets it back, and
+    ``optimality_`` says how far the conditions of the optimum are from being met.
+
+    Use it with labels where each class is one cluster: it asks that all points of a class be alike,
+    which is too much where classes have several parts (there :class:`NCA` or :class:`LMNN`).
+
+    Cost: O(n² p) an evaluation, in blocks; no n×n array.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output: M is learned in full, and its leading eigenvectors in white
+        coordinates are kept, along which mapped points vary most; None keeps all.
+    init : str or array of shape (n_features, n_features), default="auto"
+        Where to start: the names are those of :class:`NCA`. None moves the optimum.
+    max_iter : int, default=1000
+        Steps at most.
+    tol : float, default=1e-8
+        Stops when an iteration lowers the objective by less than this share; here, when two do.
+    warm_start : bool, default=False
+        Start from the last fit: from its map, if there was one of the same shape.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: a random start.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores. They share the rows.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map L.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training points.
+    objective_ : float
+        The sum of divergences for M, before it is cut to ``n_components``.
+    optimality_ : float
+        With G the gradient in M, in coordinates in which the data are white: the larger of
+        :math:`\langle G, M \rangle` and the most negative eigenvalue of G, for each row. Zero is
+        proof of the optimum: no :math:`M'` has an objective lower by more than
+        :math:`n\,(1 + \mathrm{tr}\,M')` times it.
+    n_iter_ : int
+        Iterations.
+    history_ : dict of lists
+        "objective", "step" and "seconds" of each iteration.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    Notes
+    -----
+    Points that are alone in their class are left out of the sum, and may be chosen by others. Where
+    some direction does not vary within classes and tells them apart, as with fewer rows than
+    features, the optimum is infinitely large in it: the descent stops by ``tol`` or ``max_iter``.
+
+    See Also
+    --------
+    NCA, LMNN, nearfar.solvers.soft_neighbors.soft_neighbors
+
+    References
+    ----------
+    .. [1] A. Globerson, S. Roweis, "Metric Learning by Collapsing Classes", NIPS 2006.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from nearfar import MCML
+    >>> mcml = MCML(n_components=2).fit(*load_wine(return_X_y=True))
+    >>> mcml.components_.shape, bool(mcml.optimality_ < 1e-4)
+    ((2, 13), True)
+    """
+
+    learner_tags = LearnerTags(reads="supervision")
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "init": STARTS,
+        "max_iter": [integer(1)],
+        "tol": [real(0)],
+        "warm_start": [boolean],
+        "random_state": [random_state],
+        "n_jobs": [none, integer(1), integer(high=-1)],
+        "verbose": [integer(0)],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        init: str | ArrayLike = "auto",
+        max_iter: int = 1000,
+        tol: float = 1e-8,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the map from labelled points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        MCML
+            Itself.
+        """
+        start_from = self.__dict__.get("components_") if self.warm_start else None
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        classes, codes = self._check_labels(y, len(rows))
+        self._check_sizes(codes)
+        order = np.argsort(codes, kind="stable")
+        self._learn(rows[order], codes[order], start_from)
+        self.classes_ = classes
+        return self
+
+    @property
+    def _n_rows(self) -> None:
+        return None
+
+    def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
+        """From rows sorted by class."""
+        p, size = rows.shape[1], self.n_components
+        if size is not None and size > p:
+            raise ValueError(f"n_components={size} is more than the {p} features of X.")
+        frame = self._frame(rows, codes)
+        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.white.shape[1])
+        found = Descent(self._start(frame, "pca" if few else "within", start_from))
+        rough = self._engine(frame.points, codes, "collapse")
+        engine = rough.of(frame.points, codes, precision="double")
+        with self._kept([found], frame):
+            if rough.precision == "single":
+                # The way there in single precision; what is left of it in double.
+                self._descend(rough, found, max(self.tol, 1e-5))
+            for _ in range(_ESCAPES):
+                self._descend(engine, found, self.tol)
+                G = engine.metric_gradient(found.point) / len(rows)
+                M = found.point.T @ found.point
+                slack = float(np.sum(G * M))
+                (least,), direction = some_eigh(G, 0, 0)
+                if not found.converged or -least <= max(slack, 1e-7):
+                    break
+                found.point = _with_direction(found.point, direction[:, 0], found, engine)
+        self.objective_ = engine.value(found.point)
+        self.optimality_ = max(abs(slack), -float(least))
+        if not found.converged:
+            warn_of_limit("MCML", self.max_iter)
+
+    def _descend(self, engine: SoftNeighbors, found: Descent, tol: float) -> None:
+        n = len(engine.X)
+
+        def mean(L: Matrix) -> tuple[float, Matrix]:
+            value, gradient = engine.evaluate(L)
+            return value / n, gradient / n
+
+        descend(mean, found, max_iter=self.max_iter, tol=tol, report=self._report(n))
+
+    def _keep(self, found: Descent, frame: Frame) -> None:
+        super()._keep(found, frame)
+        p = len(self.mean_)
+        size = p if self.n_components is None else self.n_components
+        values, axes = descending_eigh(found.point.T @ found.point, size)
+        rows = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
+        components = np.zeros((size, p))
+        components[: len(rows)] = rows @ frame.white.T
+        self.components_ = components.astype(self.mean_.dtype)
+
+
+def _with_direction(L: Matrix, v: Matrix, found: Descent, engine: SoftNeighbors) -> Matrix:
+    """L with its shortest direction replaced by a step along v, along which the objective falls.
+
+    Where the square map has lost rank, its gradient cannot see that another rank is needed.
+    """
+    values, axes = descending_eigh(L.T @ L)
+    turned = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
+    now = engine.value(L)
+    for step in 10.0 ** np.arange(0, -7, -1):
+        turned[-1] = step * v
+        if engine.value(turned) < now:
+            return turned
+    return L

@@ -1,0 +1,177 @@
+"""Metric learning for kernel regression."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.base import LearnerTags
+from nearfar.mahalanobis.soft_learner import _SoftLearner, best_of
+from nearfar.mahalanobis.starts import STARTS
+from nearfar.notices import warn_of_limit
+from nearfar.parameters import boolean, integer, none, random_state, real
+from nearfar.solvers.descent import Descent, descend
+
+
+class MLKR(_SoftLearner):
+    r"""Metric learning for kernel regression: near means that a number is alike.
+
+    The number of a point is foretold by those of all others, weighted by how near they are,
+
+    .. math:: \hat y_i = \sum_{j \ne i} p_{ij} y_j, \qquad p_{ij} \propto e^{-\|L(x_i - x_j)\|^2},
+
+    and MLKR minimises :math:`\sum_i (y_i - \hat y_i)^2` over the linear map L, by L-BFGS in
+    coordinates in which the data are white. L has both the directions that matter and the width of
+    the kernel in them. The problem is not convex.
+
+    Use it before nearest neighbours or kernels that predict a number, or, with few components, to
+    see on which directions a number depends.
+
+    Cost: O(n² r) an evaluation for r rows of L, in blocks; no n×n array.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output: the rows of L; None learns a square map.
+    init : str or array of shape (n_components, n_features), default="auto"
+        Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
+        "random" random numbers; each of them scaled down where the mean squared distance would be
+        above 25. ("lda" and "within" are for labels.) "auto" is "pca", or "random" where there are
+        fewer components than directions: the axes of the data need not be those of the number.
+    n_restarts : int, default=1
+        Starts of which the best is kept: the first is ``init``, others are random.
+    max_iter : int, default=200
+        Steps at most: from each start.
+    tol : float, default=1e-5
+        Stops when an iteration lowers the objective by less than this share; here, when two do.
+    warm_start : bool, default=False
+        Start from the last fit: from its map, if there was one of the same shape.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: random starts.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores. They share the rows.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The map L.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training points.
+    objective_ : float
+        The sum of squared errors, each point foretold by the others.
+    n_iter_ : int
+        Iterations from the start that was best.
+    history_ : dict of lists
+        "objective", "step" and "seconds" of each iteration.
+
+    See Also
+    --------
+    NCA, nearfar.solvers.soft_neighbors.soft_neighbors
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression", AISTATS 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import MLKR
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> mlkr = MLKR(n_components=1).fit(X, np.sin(2 * X[:, 1]))
+    >>> direction = mlkr.components_[0] / np.linalg.norm(mlkr.components_[0])
+    >>> bool(abs(direction[1]) > 0.99)
+    True
+    """
+
+    learner_tags = LearnerTags(reads="supervision", learns_from=("values",))
+    parameters: ClassVar = {
+        "n_components": [none, integer(1)],
+        "init": STARTS,
+        "n_restarts": [integer(1)],
+        "max_iter": [integer(1)],
+        "tol": [real(0)],
+        "warm_start": [boolean],
+        "random_state": [random_state],
+        "n_jobs": [none, integer(1), integer(high=-1)],
+        "verbose": [integer(0)],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        init: str | ArrayLike = "auto",
+        n_restarts: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.init = init
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the map from points and their numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Numbers to predict.
+
+        Returns
+        -------
+        MLKR
+            Itself.
+        """
+        start_from = self.__dict__.get("components_") if self.warm_start else None
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        values = self._check_values(y, len(rows))
+        if values.min() == values.max():
+            raise ValueError(f"MLKR needs numbers that differ; y has only one, {values[0]!r}.")
+        self._learn(rows, values, start_from)
+        return self
+
+    def _learn(self, rows: Floats, values: Vector, start_from: Floats | None) -> None:
+        n = len(rows)
+        centered = values - values.mean()
+        unit = float(np.abs(centered).max())
+        unit *= float(np.sqrt(np.mean((centered / unit) ** 2)))
+        frame = self._frame(rows, np.zeros(n, np.intp))
+        rank = frame.white.shape[1]
+        auto = "pca" if self.n_components is None or self.n_components >= rank else "random"
+        start = self._start(frame, auto, start_from)
+        engine = self._engine(frame.points, centered / unit, "regression")
+
+        def mean(L: Matrix) -> tuple[float, Matrix]:
+            value, gradient = engine.evaluate(L)
+            return value / n * unit**2, gradient / n * unit**2
+
+        runs: list[Descent] = []
+        with self._kept(runs, frame):
+            for _ in range(self.n_restarts):
+                runs.append(Descent(start))
+                descend(
+                    mean, runs[-1], max_iter=self.max_iter, tol=self.tol, report=self._report(n)
+                )
+                start = self._random_start(frame, len(runs))
+        best = best_of(runs)
+        self.objective_ = engine.value(best.point) * unit**2
+        if not best.converged:
+            warn_of_limit("MLKR", self.max_iter)

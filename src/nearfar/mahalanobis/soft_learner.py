@@ -1,0 +1,142 @@
+"""What the learners of soft neighbours share: coordinates, starts, and a descent that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.base import LinearLearner
+from nearfar.base.progress import report_of
+from nearfar.blocks import blas_for, effective_threads
+from nearfar.mahalanobis.starts import Spread, in_coordinates, spread_of, start_map
+from nearfar.solvers.descent import Descent
+from nearfar.solvers.soft_neighbors import SoftNeighbors
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import whitened
+
+#: Rows up to which double precision costs little.
+FEW = 500
+# Mean squared distance of points under a start, at most. In many dimensions a larger map has one
+# soft neighbour for each point, and the next local optimum is a poor one.
+_SOFT = 25.0
+
+
+class Frame(NamedTuple):
+    """Points in white coordinates, ``(X - mean) @ white``, and the way back.
+
+    The optimum does not depend on the coordinates; the speed of the descent does.
+    """
+
+    points: Matrix
+    white: Matrix
+    statistics: ClassStatistics
+
+
+class _SoftLearner(LinearLearner):
+    """A learner whose objective is one of `SoftNeighbors`.
+
+    ``_sign`` is -1 where it is maximised.
+    """
+
+    n_components: int | None
+    init: str | ArrayLike
+    max_iter: int
+    random_state: Any
+    n_jobs: int | None
+    _sign: float = 1.0
+
+    def _frame(self, rows: Floats, codes: Indices) -> Frame:
+        """Coordinates for the solver; the mean of the rows is kept."""
+        statistics = ClassStatistics(pooled=True, exact=True).add(
+            rows, np.arange(codes.max() + 1), codes
+        )
+        self.mean_ = statistics.mean.astype(rows.dtype)
+        white, points = whitened(rows, statistics)
+        return Frame(points, white, statistics)
+
+    def _check_sizes(self, codes: Indices) -> None:
+        if np.bincount(codes).max() < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs a class with at least two points; each class of y "
+                "has only 1 sample."
+            )
+
+    def _engine(self, points: Matrix, y: NDArray[Any], objective: Any) -> SoftNeighbors:
+        return SoftNeighbors(
+            points,
+            y,
+            objective,
+            precision="double" if len(points) <= FEW else "single",
+            n_threads=effective_threads(self.n_jobs),
+        )
+
+    def _start(
+        self,
+        frame: Frame,
+        auto: str,
+        start_from: Floats | None,
+        *,
+        init: str | None = None,
+        seed: Any = None,
+    ) -> Matrix:
+        """The first map in the coordinates of the solver."""
+        p, size = frame.statistics.n_features, self._n_rows
+        chosen = self.init if init is None else init
+        if start_from is not None and start_from.shape == (p if size is None else size, p):
+            chosen = start_from
+        spread = spread_of(frame.statistics)
+        if frame.statistics.n_classes < 2:  # of values, not of classes
+            spread = Spread(spread.total)
+        seed = self.random_state if seed is None else seed
+        start = start_map(chosen, spread, size, auto=auto, random_state=seed)
+        L = in_coordinates(start, frame.white, square=size is None)
+        if not isinstance(chosen, str):
+            return L
+        distance = 2 * float(np.sum(L**2))  # the covariance of the points is the identity
+        return L * min(1.0, np.sqrt(_SOFT / distance))
+
+    def _random_start(self, frame: Frame, number: int) -> Matrix:
+        seed = self.random_state
+        if isinstance(seed, int | np.integer):
+            seed = np.random.RandomState([int(seed), number])
+        return self._start(frame, "random", None, init="random", seed=seed)
+
+    @property
+    def _n_rows(self) -> int | None:
+        """Rows of the map that is descended over; None is a square one."""
+        return self.n_components
+
+    @contextmanager
+    def _kept(self, runs: list[Descent], frame: Frame) -> Iterator[None]:
+        """Whatever happens, Ctrl-C too: what was reached is left on the learner."""
+        try:
+            with blas_for(2.0 * frame.points.size * frame.white.shape[1]):
+                yield
+        finally:
+            if runs:
+                self._keep(best_of(runs), frame)
+
+    def _keep(self, found: Descent, frame: Frame) -> None:
+        self.components_ = (found.point @ frame.white.T).astype(self.mean_.dtype)
+        self.n_iter_ = found.n_iter
+        scale = self._sign * len(frame.points)
+        self.history_ = found.history | {
+            "objective": [scale * value for value in found.history["objective"]]
+        }
+
+    def _report(self, n: int) -> Callable[[dict[str, float]], None] | None:
+        report = report_of(self)
+        if report is None:
+            return None
+        scale = self._sign * n
+        return lambda notes: report(notes | {"objective": scale * notes["objective"]})
+
+
+def best_of(runs: list[Descent]) -> Descent:
+    """The one with the lowest objective."""
+    return min(runs, key=lambda run: run.objective)
