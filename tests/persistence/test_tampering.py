@@ -8,9 +8,11 @@ import zlib
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from quick import quick
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.impute import SimpleImputer
@@ -19,6 +21,8 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
     RobustScaler,
     StandardScaler,
 )
@@ -152,6 +156,29 @@ def test_parts_of_scikit_learn_that_were_tampered_with_are_refused_too(chain):
         rows[::7, 1] = np.nan
     tried, _, failed = tamper(clone(chain).fit(rows, Y), rows, FEW)
     assert tried > 50 and not failed
+
+
+COLUMNS = [
+    make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["a", "b"]),
+        (OneHotEncoder(handle_unknown="ignore", min_frequency=2, sparse_output=False), ["c"]),
+        (OrdinalEncoder(), ["d"]),
+    ),
+    make_column_transformer(
+        (OneHotEncoder(sparse_output=False, drop="first"), ["c", "d"]), remainder="passthrough"
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("columns", COLUMNS, ids=["pipeline", "remainder"])
+def test_encoders_that_were_tampered_with_are_refused_too(columns):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(50, 2)), columns=["a", "b"])
+    frame = frame.assign(c=rng.choice(["x", "y", "z"], 50), d=rng.choice(["u", "v"], 50))
+    chain = make_pipeline(clone(columns), KNNClassifier(LDA())).fit(frame, Y)
+    tried, _, failed = tamper(chain, frame, 2)
+    assert tried > 100 and not failed
 
 
 @pytest.mark.slow

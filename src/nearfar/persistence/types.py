@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
@@ -23,6 +24,7 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
     OneHotEncoder,
+    OrdinalEncoder,
     RobustScaler,
     StandardScaler,
 )
@@ -152,16 +154,16 @@ def _check_one_hot(part: OneHotEncoder) -> None:
     state = vars(part)
     if "categories_" not in state:
         return
+    _check_encoder(part)
     categories, widths = state["categories_"], state.get("_n_features_outs")
     drops, grouped = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
     need(isinstance(categories, list) and isinstance(widths, list), "no lists of categories.")
     assert isinstance(widths, list)
     n = len(categories)
     need(len(widths) == n == state.get("n_features_in_", n), "categories do not fit.")
-    need(drops is None or np.shape(drops) == (n,), "categories to drop do not fit.")
-    need(type(grouped) is bool, "no groups of categories.")
+    dropped = isinstance(drops, np.ndarray) and drops.shape == (n,)
+    need(drops is None or dropped, "categories to drop do not fit.")
     for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
-        need(isinstance(names, np.ndarray) and names.ndim == 1, "no list of categories.")
         need(_is_ordered(names), "categories are not in order.")
         codes = np.arange(len(names))
         if grouped:
@@ -177,6 +179,68 @@ def _check_one_hot(part: OneHotEncoder) -> None:
         need(found.dtype.kind == "i" and type(width) is int, "categories without numbers.")
         fits = found.size == width and (not width or (found[0] == 0 and found[-1] == width - 1))
         need(fits, "categories beyond their number.")
+
+
+def _check_encoder(part: OneHotEncoder | OrdinalEncoder) -> None:
+    """What the two encoders hold alike."""
+    state = vars(part)
+    categories, grouped = state.get("categories_"), state.get("_infrequent_enabled")
+    if "categories_" not in state:
+        return
+    need(isinstance(categories, list), "no lists of categories.")
+    assert isinstance(categories, list)
+    n = len(categories)
+    need(n == state.get("n_features_in_", n), "categories do not fit.")
+    for names in categories:
+        need(isinstance(names, np.ndarray) and names.ndim == 1, "no list of categories.")
+    need(type(grouped) is bool, "no groups of categories.")
+    for name in ("_infrequent_indices", "_default_to_infrequent_mappings"):
+        lists = state.get(name)
+        fits = isinstance(lists, list) and len(lists) == n
+        need(fits if grouped else name not in state or fits, "groups of categories do not fit.")
+    need(isinstance(part.handle_unknown, str), "handle_unknown must be a word.")
+    is_kind = isinstance(part.dtype, type | np.dtype) and np.dtype(part.dtype).kind in "fiu"
+    need(is_kind, "dtype must be a kind of numbers.")
+
+
+def _check_ordinal(part: OrdinalEncoder) -> None:
+    _check_encoder(part)
+    state = vars(part)
+    n = len(state.get("categories_", ()))
+    need(all(len(names) for names in state.get("categories_", ())), "a feature of no category.")
+    missing = state.get("_missing_indices", {})
+    need(isinstance(missing, dict), "no dict of missing categories.")
+    for feature, place in missing.items():
+        whole = type(feature) is int and isinstance(place, int | np.integer)
+        need(whole and 0 <= feature < n, "missing categories do not fit.")
+        need(0 <= place < len(state["categories_"][feature]), "missing categories do not fit.")
+
+
+def _check_columns(part: ColumnTransformer) -> None:
+    state = vars(part)
+    weights = state.get("transformer_weights")
+    need(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
+    if "transformers_" not in state:
+        return
+    fitted = state["transformers_"]
+    need(isinstance(fitted, list), "transformers_ must be a list.")
+    sparse = False
+    for one in fitted:
+        need(type(one) is tuple and len(one) == 3 and type(one[0]) is str, "a part is none.")
+        word = isinstance(one[1], str) and one[1] in ("drop", "passthrough")
+        need(word or hasattr(one[1], "transform"), f"part {one[0]!r:.60} does not transform.")
+        last = one[1].steps[-1][1] if isinstance(one[1], Pipeline) else one[1]
+        sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
+    gives = state.get("sparse_output_")
+    need(type(gives) is bool and (sparse or not gives), "sparse_output_ does not fit.")
+    inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
+    need(isinstance(inputs, dict), "no dict of columns.")
+    assert isinstance(inputs, dict)
+    for one in fitted:
+        columns = inputs.get(one[0])
+        need(isinstance(columns, list) and type(n) is int, f"no columns of part {one[0]!r:.60}.")
+        assert isinstance(columns, list) and n is not None
+        need(all(type(k) is int and 0 <= k < n for k in columns), "columns do not fit.")
 
 
 def _is_ordered(names: NDArray[Any]) -> bool:
@@ -202,7 +266,7 @@ def _check_pipeline(part: Pipeline) -> None:
 
 
 def _check_function(part: FunctionTransformer) -> None:
-    plain = part.func is None and part.inverse_func is None
+    plain = part.func is None and part.inverse_func is None and part.kw_args is None
     need(plain, "a FunctionTransformer can be in a file without functions only.")
 
 
@@ -283,8 +347,10 @@ def check_foreign(part: Any) -> None:
         check_words(held, _FOREIGN[kind][1], sizes)
         for asked, name in _IF_ASKED.get(kind, {}).items():
             need(not held.get(asked) or held.get(name) is not None, f"{asked} without {name}.")
+    output = held.get("_sklearn_output_config")
+    need("_sklearn_output_config" not in held or isinstance(output, dict), "no dict of outputs.")
     names = held.get("feature_names_in_")
-    if names is not None:
+    if "feature_names_in_" in held:
         texts = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
         need(texts, "feature_names_in_ must be an array of names.")
         need(len(names) == held.get("n_features_in_", len(names)), "feature_names_in_ do not fit.")
@@ -294,8 +360,10 @@ def check_foreign(part: Any) -> None:
 #: Classes that cannot say themselves what they must look like.
 FOREIGN_CHECKS: dict[type, Any] = {
     BaseEstimator: check_foreign,
+    ColumnTransformer: _check_columns,
     Pipeline: _check_pipeline,
     FunctionTransformer: _check_function,
     OneHotEncoder: _check_one_hot,
+    OrdinalEncoder: _check_ordinal,
     np.random.RandomState: _check_random,
 }
