@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags
@@ -39,8 +40,8 @@ class MLKR(_SoftLearner):
     init : str or array of shape (n_components, n_features), default="auto"
         Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
         "random" random numbers; each of them scaled down where the mean squared distance would be
-        above 25. ("lda" and "within" are for labels.) "auto" is "pca", or "random" where there are
-        fewer components than directions: the axes of the data need not be those of the number.
+        above 25. ("lda" and "within" are for labels.) "auto" is "pca" for a square map; with fewer
+        components, the leading directions of a square map after a quarter of the iterations.
     n_restarts : int, default=1
         Starts of which the best is kept: the first is ``init``, others are random.
     max_iter : int, default=200
@@ -154,9 +155,6 @@ class MLKR(_SoftLearner):
         unit = float(np.abs(centered).max())
         unit *= float(np.sqrt(np.mean((centered / unit) ** 2)))
         frame = self._frame(rows, np.zeros(n, np.intp))
-        rank = frame.white.shape[1]
-        auto = "pca" if self.n_components is None or self.n_components >= rank else "random"
-        start = self._start(frame, auto, start_from)
         engine = self._engine(frame.points, centered / unit, "regression")
 
         def mean(L: Matrix) -> tuple[float, Matrix]:
@@ -164,14 +162,39 @@ class MLKR(_SoftLearner):
             return value / n * unit**2, gradient / n * unit**2
 
         runs: list[Descent] = []
+        report = self._report(n)
+        start = self._start(frame, "pca", start_from)
+        given = start_from is not None and start_from.shape == (len(start), rows.shape[1])
+        widely = isinstance(self.init, str) and self.init == "auto" and self._n_rows and not given
         with self._kept(runs, frame):
             for _ in range(self.n_restarts):
-                runs.append(Descent(start))
-                descend(
-                    mean, runs[-1], max_iter=self.max_iter, tol=self.tol, report=self._report(n)
-                )
+                found = Descent(start)
+                runs.append(found)
+                if widely and len(runs) == 1:
+                    # From a few axes of the data the number may not be seen at all.
+                    wide = Descent(self._start(frame, "pca", None, init="pca", square=True))
+                    try:
+                        descend(
+                            mean, wide, max_iter=_share(self.max_iter), tol=self.tol, report=report
+                        )
+                    finally:
+                        found.point, found.history = _leading(wide.point, len(start)), wide.history
+                descend(mean, found, max_iter=self.max_iter, tol=self.tol, report=report)
                 start = self._random_start(frame, len(runs))
         best = best_of(runs)
         self.objective_ = engine.value(best.point) * unit**2
         if not best.converged:
             warn_of_limit("MLKR", self.max_iter)
+
+
+def _share(max_iter: int) -> int:
+    """Iterations with a square map first."""
+    return max(1, max_iter // 4)
+
+
+def _leading(L: Matrix, size: int) -> Matrix:
+    """The rows of a map along which white points vary most."""
+    _, lengths, axes = linalg.svd(L, full_matrices=False)
+    rows = np.zeros((size, L.shape[1]))
+    rows[: len(axes)] = (lengths[:, None] * axes)[:size]
+    return rows

@@ -83,9 +83,10 @@ class _SoftLearner(LinearLearner):
         *,
         init: str | None = None,
         seed: Any = None,
+        square: bool = False,
     ) -> Matrix:
         """The first map in the coordinates of the solver."""
-        p, size = frame.statistics.n_features, self._n_rows
+        p, size = frame.statistics.n_features, None if square else self._n_rows
         chosen = self.init if init is None else init
         if start_from is not None and start_from.shape == (p if size is None else size, p):
             chosen = start_from
