@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ class Chain:
     prepare: Any
     select: Callable[[Any], Any]
     #: The last step of what neighbours answer, where the learner has none of its own.
-    voter: type = KNNClassifier
+    voter: type = field(default=KNNClassifier, kw_only=True)
 
     def pipeline(self) -> Pipeline:
         """Steps ``prepare``, ``scale``, ``reduce``, ``learner``, ``knn``, as far as there are."""

@@ -24,6 +24,7 @@ _TOOLS = {
     "nearfar.evaluation": ("held_out_quality",),
     "nearfar.app.tables.columns": ("choose_columns",),
     "nearfar.app.tables.copies": ("same_rows",),
+    "nearfar.app.tables.numeric_target": ("check_numbers",),
     "nearfar.app.compare.pair_folds": ("fit_to_pairs", "pair_distances", "restricted"),
     "nearfar.app.compare.pair_splits": ("inner_pair_splits", "pair_scheme"),
     "nearfar.app.compare.value_folds": ("drawing_codes",),
@@ -89,6 +90,7 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
     ]
     body = [
         *_data_lines(kind),
+        *kind.target_lines,
         *_sample_lines(kind, problem, scheme),
         *_given_lines(problem, scheme),
         "pipeline = Pipeline([",

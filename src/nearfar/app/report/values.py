@@ -80,25 +80,25 @@ def against_view(comparison: Comparison) -> View:
     both = np.concatenate([pairs for _, pairs in found])
     scale = charts.Scale(float(both.min()), float(both.max()))
     panels = []
-    for method, pairs in found:
+    for method, known in found:
         label = comparison.label(method["name"])
-        drawn = pairs
-        if len(pairs) > DOTS:
-            some = comparison.random().choice(len(pairs), DOTS, replace=False)
-            drawn = pairs[np.sort(some)]
+        drawn = known
+        if len(known) > DOTS:
+            some = comparison.random().choice(len(known), DOTS, replace=False)
+            drawn = known[np.sort(some)]
         said_of = (
-            f"{label}: predicted against true values of {count(len(drawn), 'held-out row')}; on the "
-            "diagonal they are equal"
+            f"{label}: predicted against true values of {count(len(drawn), 'held-out row')}; on "
+            "the diagonal they are equal"
         )
         panels.append(
             {
                 "label": label,
                 "role": method["role"],
                 "error": percent(method["error"]),
-                "slope": _slope(pairs),
+                "slope": _slope(known),
                 "chart": charts.diagonal(scale, drawn.tolist(), said_of),
                 "shown": len(drawn),
-                "total": len(pairs),
+                "total": len(known),
             }
         )
     return {

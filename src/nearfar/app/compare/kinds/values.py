@@ -70,6 +70,9 @@ class ValueKind(RowKind):
         name = self.table.target or "y"
         values, notes = numeric_target.check_numbers(all_labels(self.table, self.test), name)
         self.table.messages += notes
+        if np.asarray(self.table.y).dtype.kind not in "iuf":
+            sides = ["y"] if self.test is None else ["y", "y_test"]
+            self.target_lines = [f"{y} = check_numbers({y})[0]" for y in sides]
         n_test = 0 if self.test is None else len(self.test.X)
         tested, what = values[len(values) - n_test :] if n_test else values, "all rows"
         if n_test:
@@ -112,7 +115,7 @@ class ValueKind(RowKind):
 
     def chain(self, chosen: Chosen) -> Chain:
         """The chain of a choice, up to a number."""
-        return Chain(chosen, self.columns.preprocessor(), self.selector, self.problem.voter)
+        return Chain(chosen, self.columns.preprocessor(), self.selector, voter=self.problem.voter)
 
     def warnings(self, scheme: Scheme) -> list[Trap]:
         """Copies, columns that tell the target, values that may be classes, few that decide."""
