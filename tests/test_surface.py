@@ -18,11 +18,12 @@ OTHERWISE = {
         "EnergyClassifier": "energies instead of neighbours",
         "KernelLMNN": "settings of LMNN",
         "KernelMGMKLD": "settings of MGMKLD",
+        "KernelMMC": "settings of MMC",
+        "KernelPOLA": "settings of POLA",
         "MinimumMahalanobisClassifier": "moments instead of neighbours",
         "MultiMetricLMNN": "settings of LMNN, and of its first map",
         "MultiPassLMNN": "settings of LMNN",
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
-        "PairClassifier": "distances instead of neighbours",
     },
     "metric": {"MDS": "as in scikit-learn: distances, or their order"},
     "n_clusters": {"MODA": "parts of each class"},
@@ -42,14 +43,19 @@ OTHERWISE = {
     "solver": {
         "LDA": "closed forms",
         "LMNN": "the algorithm of the work",
+        "MMC": "the algorithm of the works",
         "MVU": "programs",
         "PARDA": "steps as published, or L-BFGS",
     },
+    "structure": {"LogisticMetric": "axes instead of features"},
     "tol": {
         "LMNN": "of an objective",
+        "LogisticMetric": "of an objective, and of a gap",
         "MDS": "of a stress",
+        "MMC": "of an objective, and of a gap",
         "MVU": "of a gap",
         "PARDA": "of divergences",
+        "POLA": "of the loss of a pair",
     },
     "weights": {"PARDA": "of objectives instead of edges"},
 }
@@ -106,7 +112,9 @@ def test_results_repeat_unless_one_asks_otherwise(name):
 def test_one_name_for_one_thing(name):
     cls = ESTIMATORS[name]
     names = {p.name for p in parameters(cls)}
-    assert not names & {"tau", "sigma", "bandwidth", "scale", "normalise", "standardise", "seed"}
+    assert not names & {"tau", "sigma", "bandwidth", "normalise", "standardise", "seed"}
+    # What points are divided by in an algorithm that knows no other unit than 1.
+    assert "scale" not in names or name == "POLA"
     assert "reg" not in names or name in LLE_WEIGHTS
     attributes = sections(cls).get("Attributes", [])
     assert not any("negative_mass_" in line for line in attributes)

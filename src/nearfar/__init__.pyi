@@ -37,6 +37,8 @@ from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.kernel_lmnn import KernelLMNN as KernelLMNN
+from .mahalanobis.kernel_mmc import KernelMMC as KernelMMC
+from .mahalanobis.kernel_pola import KernelPOLA as KernelPOLA
 from .mahalanobis.lmnn import LMNN as LMNN
 from .mahalanobis.logistic_metric import LogisticMetric as LogisticMetric
 from .mahalanobis.mcml import MCML as MCML
@@ -45,6 +47,7 @@ from .mahalanobis.mmc import MMC as MMC
 from .mahalanobis.multi_metric_lmnn import MultiMetricLMNN as MultiMetricLMNN
 from .mahalanobis.multi_pass_lmnn import MultiPassLMNN as MultiPassLMNN
 from .mahalanobis.nca import NCA as NCA
+from .mahalanobis.pola import POLA as POLA
 from .mahalanobis.rca import RCA as RCA
 from .manifold.classical_mds import ClassicalMDS as ClassicalMDS
 from .manifold.eigen_embedding import EigenEmbedding as EigenEmbedding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -78,27 +77,30 @@ def known_codes(
     return encode_labels(filled, name=name)[1], known
 
 
-def check_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
-    """Numbers to predict, one for each row; missing or infinite ones and text raise.
+def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
+    """Numbers to predict as floats.
 
-    >>> check_values([1, 2.5]).tolist()
+    Whole numbers, booleans and nullable columns are taken; text, dates and missing or infinite
+    values raise a ``ValueError``.
+
+    >>> encode_values([1, 2.5]).tolist()
     [1.0, 2.5]
     """
-    values = _without_gaps(y, name)
-    if values.dtype.kind == "O":
-        numeric = all(isinstance(value, Real | Decimal) for value in values)
-        values = values.astype(np.float64) if numeric else values.astype(str)
-    if values.dtype.kind not in "biuf":
+    values = _without_gaps(y, name, "a number")
+    if values.dtype.kind == "c":
+        raise ValueError(f"{name} holds complex numbers; a value to predict must be real.")
+    try:
+        if values.dtype.kind in "mMUS":
+            raise ValueError(f"{str(values[0])!r} is none")
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} should hold numbers to predict; got {values.tolist()[0]!r} (row 0). Classes "
-            "are for a classifier."
-        )
-    numbers = values.astype(np.float64)
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        row = int(np.argmax(bad))
-        what = "NaN" if np.isnan(numbers[row]) else "infinity"
-        raise ValueError(f"Input {name} contains {what} (row {row}); every row needs a number.")
+            f"{name} must hold numbers to predict ({error}); for classes use a learner of labels."
+        ) from error
+    if not np.isfinite(numbers).all():
+        first = int(np.argmin(np.isfinite(numbers)))
+        what = "NaN" if np.isnan(numbers[first]) else "infinity"
+        raise ValueError(f"Input {name} contains {what} (row {first}); every row needs a number.")
     return numbers
 
 
@@ -145,15 +147,15 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     return labels
 
 
-def _without_gaps(y: Any, name: str) -> NDArray[Any]:
+def _without_gaps(y: Any, name: str, what: str = "a label") -> NDArray[Any]:
     """A 1-d array; raises if an entry of a column or a list is missing."""
     if hasattr(y, "isna") and bool(np.any(y.isna())):
-        raise ValueError(_missing(name, int(np.argmax(np.asarray(y.isna()).ravel()))))
+        raise ValueError(_missing(name, int(np.argmax(np.asarray(y.isna()).ravel())), what))
     entries = _flat(y, name)
     if entries.dtype.kind == "O":
         bad = np.fromiter((is_na(entry) for entry in entries), bool, entries.size)
         if bad.any():
-            raise ValueError(_missing(name, int(np.argmax(bad))))
+            raise ValueError(_missing(name, int(np.argmax(bad)), what))
     return entries
 
 
@@ -181,8 +183,8 @@ def is_na(label: Any) -> bool:
         return True
 
 
-def _missing(name: str, row: int) -> str:
-    return f"Input {name} contains NaN or a missing value (row {row}); every row needs a label."
+def _missing(name: str, row: int, what: str = "a label") -> str:
+    return f"Input {name} contains NaN or a missing value (row {row}); every row needs {what}."
 
 
 def label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:

@@ -22,7 +22,7 @@ def supervised():
     return [
         name
         for name, kind in all_estimators(input="vectors").items()
-        if kind.learner_tags.supervised
+        if "labels" in kind.learner_tags.learns_from
     ]
 
 

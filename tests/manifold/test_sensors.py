@@ -6,7 +6,7 @@ import pytest
 from nearfar.datasets import make_sensor_network
 from nearfar.evaluation import procrustes_error
 from nearfar.manifold import plot_sensors, sensor_localization
-from nearfar.solvers.stress_descent import descend
+from nearfar.solvers.stress_descent import descend_stress
 from nearfar.solvers.unfolding import Edges
 
 
@@ -46,7 +46,7 @@ def test_without_the_program_the_sensors_stay_in_a_tangle(noisy):
     squared = distances**2
     graph = Edges.from_pairs(edges, squared / squared.mean(), len(true))
     random = np.random.default_rng(0).normal(size=true.shape)
-    tangle = descend(graph, random, price=1.0, reward=0.0, max_iter=200)
+    tangle = descend_stress(graph, random, price=1.0, reward=0.0, max_iter=200)
     assert rms(true, tangle.factor * np.sqrt(squared.mean())) > 0.1
 
 

@@ -16,7 +16,7 @@ from nearfar.manifold.cliques import clique_pairs
 from nearfar.manifold.landmark_mvu import farthest_points, tied_to
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
-from nearfar.solvers.stress_descent import descend
+from nearfar.solvers.stress_descent import descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, UnfoldingInterrupted, laplacian_basis
 from nearfar.solvers.variational_program import unfold_with_inequalities, unfold_with_slack
 
@@ -183,7 +183,7 @@ def by_hand(edges, Y, price, reward=1.0, one_sided=False):
 def test_descent_ends_where_another_library_cannot_descend(one_sided):
     edges = network(30)
     Y = np.random.default_rng(1).normal(size=(30, 2))
-    found = descend(edges, Y, price=2.0, one_sided=one_sided, max_iter=2000, tol=1e-14)
+    found = descend_stress(edges, Y, price=2.0, one_sided=one_sided, max_iter=2000, tol=1e-14)
     assert found.converged
     assert found.value == pytest.approx(by_hand(edges, found.factor, 2.0, 1.0, one_sided))
 
@@ -202,7 +202,9 @@ def test_descent_ends_where_another_library_cannot_descend(one_sided):
 
 def test_descent_never_climbs():
     edges = network(80, k=5)
-    found = descend(edges, np.random.default_rng(0).normal(size=(80, 3)), price=30.0, max_iter=80)
+    found = descend_stress(
+        edges, np.random.default_rng(0).normal(size=(80, 3)), price=30.0, max_iter=80
+    )
     assert (np.diff(found.history["objective"]) <= 1e-9).all()
 
 
@@ -210,7 +212,7 @@ def test_fixed_points_stay():
     edges = network(30)
     Y = np.random.default_rng(0).normal(size=(30, 2)) + 7
     fixed = np.arange(30) < 4
-    found = descend(edges, Y, price=1.0, reward=0.0, fixed=fixed)
+    found = descend_stress(edges, Y, price=1.0, reward=0.0, fixed=fixed)
     np.testing.assert_array_equal(found.factor[fixed], Y[fixed])
     assert found.value < by_hand(edges, Y, 1.0, 0.0)
 

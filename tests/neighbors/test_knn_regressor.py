@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from nearfar import LDA, PCA, RCA, Chunklets, KNNRegressor, all_estimators, load, save
+from nearfar import LDA, MLKR, PCA, RCA, Chunklets, KNNRegressor, all_estimators, load, save
 from nearfar.base import LearnerTags, LinearLearner
 
 X, Y = load_diabetes(return_X_y=True)
@@ -92,16 +92,16 @@ def test_values_of_any_kind_of_number_are_taken():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (None, "requires y to be passed, but the target y is None: it learns from values"),
+        (None, "requires y to be passed, but the target y is None: it learns from numbers"),
         (Y[:-1], r"X has 200 rows and y has 199 values"),
-        (np.full(200, "red"), r"y should hold numbers to predict; got 'red' \(row 0\)"),
-        (["red", *Y[1:]], "y should hold numbers to predict; got 'red'"),
+        (np.full(200, "red"), "y must hold numbers to predict .*'red' is none"),
+        (["red", *Y[1:]], "y must hold numbers to predict .*'red'"),
         ([None, *Y[1:]], r"y contains NaN or a missing value \(row 0\)"),
         (pd.Series([1.0, None, *Y[2:]], dtype="Float64"), r"missing value \(row 1\)"),
         (np.append(Y[1:], np.nan), r"y contains NaN \(row 199\); every row needs a number"),
         (np.append(Y[1:], -np.inf), r"y contains infinity \(row 199\)"),
         (np.column_stack([Y, Y]), r"y should be a 1d array; got shape \(200, 2\)"),
-        (pd.to_datetime(pd.Series(np.arange(200))), "y should hold numbers to predict"),
+        (pd.to_datetime(pd.Series(np.arange(200))), "y must hold numbers to predict"),
     ],
 )
 def test_values_that_are_none_raise(y, message):
@@ -116,3 +116,13 @@ def test_other_bad_input_raises():
         KNNRegressor(LDA()).fit(X, Y + 0.5)
     with pytest.raises(ValueError, match="must be from 1 to the 200 training points"):
         KNNRegressor().fit(X, Y).kneighbors(X, 201)
+
+
+def test_after_mlkr_it_sees_the_direction_that_matters():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(240, 6)) * [1, 4, 4, 4, 4, 4]
+    values = np.sin(2 * rows[:, 0])
+    train, test = slice(0, 160), slice(160, None)
+    plain = KNNRegressor().fit(rows[train], values[train]).score(rows[test], values[test])
+    learned = KNNRegressor(MLKR(n_components=1)).fit(rows[train], values[train])
+    assert learned.score(rows[test], values[test]) > 0.9 > 0.5 > plain

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import sklearn
+from quick import quick
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA as PlainPCA
 from sklearn.exceptions import NotFittedError
@@ -30,7 +31,7 @@ from nearfar import (
     save,
 )
 from nearfar.base import GuidedLearner, LearnerTags, LinearLearner
-from nearfar.evaluation import PairKFold
+from nearfar.evaluation import PairKFold, pair_scores
 from nearfar.neighbors.pair_classifier import best_threshold
 
 X, Y = load_wine(return_X_y=True)
@@ -161,6 +162,24 @@ def test_a_learner_of_labels_alone_raises_and_may_come_fitted():
     assert same.score(PAIRS, SIGN) > 0.95
     with pytest.raises(NotFittedError):
         PairClassifier(LDA(), prefit=True).fit(PAIRS, SIGN)
+
+
+GUIDED = [
+    name
+    for name, kind in all_estimators(role="map", input="vectors").items()
+    if {"pairs", "triplets", "quadruplets", "chunklets"} & set(kind.learner_tags.learns_from)
+]
+
+
+@pytest.mark.parametrize("name", GUIDED)
+@pytest.mark.filterwarnings("ignore")
+def test_every_learner_of_pairs_or_what_they_give_is_taken(name, tmp_path):
+    same = PairClassifier(quick(name)).fit(PAIRS[::3], SIGN[::3])
+    assert same.score(PAIRS[1::3], SIGN[1::3]) > 0.65
+    learned = pair_scores(same.estimator_, PAIRS, SIGN)["roc_auc"]
+    assert learned == pytest.approx(same.score(PAIRS, SIGN))
+    save(same, tmp_path / "m.nf")
+    np.testing.assert_array_equal(load(tmp_path / "m.nf").predict(PAIRS), same.predict(PAIRS))
 
 
 def test_the_learner_given_is_not_touched():

@@ -9,7 +9,8 @@ An estimator derives from one of
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
   ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
-  ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel;
+  ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel, and
+  :class:`KernelizedLearner` fits a linear learner there;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
 * :class:`NearestObjects`: anything else that asks them; write ``_nearest``;
 * :class:`Estimator`: anything else; write ``fit`` and what it is for.
@@ -22,6 +23,7 @@ from nearfar.base.embedding import Embedding
 from nearfar.base.estimator import Estimator
 from nearfar.base.guided import GuidedLearner, PairLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
+from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
 from nearfar.base.progress import report_of
@@ -36,6 +38,7 @@ __all__ = [
     "Estimator",
     "GuidedLearner",
     "KernelCoordinates",
+    "KernelizedLearner",
     "LandmarkCoordinates",
     "Learner",
     "LearnerTags",

@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from nearfar.arrays import Floats, Vector
 from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
-from nearfar.labels import check_values, encode_labels
+from nearfar.labels import encode_labels, encode_values
 from nearfar.parameters import Allowed, check_parameter
 from nearfar.state import Sizes, State, optional, whole
 
@@ -165,17 +165,21 @@ class Estimator(BaseEstimator):
             )
         return classes, codes
 
-    def _check_values(self, y: ArrayLike | None, n_samples: int) -> Vector:
-        """Numbers to predict, one for each row."""
+    def _check_values(
+        self, y: ArrayLike | None, n_samples: int, *, constant: bool = False
+    ) -> Vector:
+        """Numbers to predict, finite and, unless they may be ``constant``, not all the same."""
         name = type(self).__name__
         if y is None:
             raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: it learns from values."
+                f"{name} requires y to be passed, but the target y is None: it learns from numbers."
             )
-        values = check_values(y)
+        values = encode_values(y)
         if len(values) != n_samples:
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: X has {n_samples} "
                 f"rows and y has {len(values)} values."
             )
+        if not constant and values.min() == values.max():
+            raise ValueError(f"{name} needs numbers that differ; y has only one, {values[0]!r}.")
         return values

@@ -83,7 +83,8 @@ class GuidedLearner(LinearLearner):
             Itself.
         """
         self._check_parameters()
-        rows = self._check_X(X, reset=True, min_samples=2)
+        # Equal rows in another order of memory must give equal bits.
+        rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2))
         self._learn(rows, self._guide(rows, y, supervision))
         return self
 
@@ -138,7 +139,7 @@ class PairLearner(GuidedLearner):
             random_state=self.random_state,
         )
 
-    def _usable(self, points: Matrix, pairs: Pairs) -> tuple[Indices, Indices]:
+    def _usable(self, points: Floats, pairs: Pairs) -> tuple[Indices, Indices]:
         """Pairs to learn from: similar ones, and those dissimilar ones that differ at all."""
         name, alike, unlike = type(self).__name__, pairs.similar, pairs.dissimilar
         if not len(alike) + len(unlike):
@@ -177,6 +178,6 @@ class PairLearner(GuidedLearner):
         return alike, unlike[apart]
 
 
-def _differ(points: Matrix, pairs: Indices) -> Any:
+def _differ(points: Floats, pairs: Indices) -> Any:
     """Which pairs are of points that are not equal."""
     return (points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1)

@@ -28,7 +28,7 @@ VOTE_PARAMETERS: dict[str, list[Allowed]] = {
 class NearestObjects(Estimator):
     """An estimator that asks the nearest training objects.
 
-    A subclass writes `_nearest`, and says by ``_n_objects`` how many training objects it has kept.
+    A subclass writes `_nearest`, and says by ``_n_training`` how many training objects it has kept.
     """
 
     #: What one object is called.
@@ -38,7 +38,7 @@ class NearestObjects(Estimator):
 
     @property
     @abstractmethod
-    def _n_objects(self) -> int:
+    def _n_training(self) -> int:
         """How many training objects there are."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class NearestObjects(Estimator):
         distances, indices : ndarray of shape (n_objects, n_neighbors)
         """
         check_is_fitted(self)
-        k, n = self._n_voters() if n_neighbors is None else n_neighbors, self._n_objects
+        k, n = self._n_voters() if n_neighbors is None else n_neighbors, self._n_training
         if not 1 <= k <= n:
             raise ValueError(f"n_neighbors={k} must be from 1 to the {n} training {self.called}s.")
         return self._nearest(X, k)
@@ -107,7 +107,7 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         return hasattr(self, "classes_")
 
     @property
-    def _n_objects(self) -> int:
+    def _n_training(self) -> int:
         return len(self._codes)
 
     def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
@@ -164,7 +164,7 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         an optimistic figure for anything that learned from the labels.
         """
         check_is_fitted(self)
-        k, n = self._n_voters(), self._n_objects
+        k, n = self._n_voters(), self._n_training
         if k >= n:
             raise ValueError(
                 f"n_neighbors={k} must be below the number of training {self.called}s, {n}, to "

@@ -87,15 +87,16 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
     ]
     if tags.role == "regressor":
         shared.append(check_regressor)
-    elif kind.label_cases is None:
+    classes = kind.label_cases is None and tags.learns_from != ("values",)
+    if classes:
         shared.append(check_kinds_of_labels)
     if given != "vectors":  # scikit-learn asks it of those
         shared += [check_slices, check_model_selection]
         if hasattr(estimator, "transform"):
             shared += [check_training_samples_again, check_names_and_frames]
-    if tags.supervised and tags.role != "regressor" and kind.label_cases is None:
+    if tags.supervised and classes:
         shared.append(check_class_missing_from_a_fold)
-    if tags.role == "classifier" and kind.label_cases is None:
+    if tags.role == "classifier" and classes:
         shared.append(check_classifier)
     if tags.role == "clusterer":
         shared.append(check_clusterer)

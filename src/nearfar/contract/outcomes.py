@@ -58,6 +58,7 @@ def expected_outcome(
     tags = estimator.learner_tags
     row: dict[str, str] = {}
     supervision = "supervised" if tags.supervised else "unsupervised"
-    for section in (given or tags.input, supervision, tags.role, type(estimator).__name__):
+    values = "values" if tags.learns_from == ("values",) else ""
+    for section in (given or tags.input, supervision, values, tags.role, type(estimator).__name__):
         row |= bad_input_table().get(section, {})
     return row[case] if default is None else row.get(case, default)

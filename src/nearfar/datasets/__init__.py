@@ -8,6 +8,7 @@ from nearfar.datasets.generators import (
     make_unequal_covariances,
 )
 from nearfar.datasets.motion import motion_histograms, optical_flow
+from nearfar.datasets.pair_files import read_pairs, read_quadruplets
 from nearfar.datasets.recordings import mfcc, read_recordings
 from nearfar.datasets.sensor_networks import make_sensor_network
 from nearfar.datasets.set_tables import read_sets
@@ -35,6 +36,8 @@ __all__ = [
     "motion_histograms",
     "optical_flow",
     "read_clips",
+    "read_pairs",
+    "read_quadruplets",
     "read_recordings",
     "read_sets",
     "read_table",

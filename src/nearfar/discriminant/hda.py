@@ -13,8 +13,8 @@ from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between, n_varying
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, search_components
 from nearfar.parameters import one_of
+from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import GaussianFamily
-from nearfar.solvers.subspaces import Objective
 from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance

@@ -27,6 +27,7 @@ from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
+from nearfar.solvers.descent import Objective
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.gaussian_divergences import (
     GaussianFamily,
@@ -36,7 +37,6 @@ from nearfar.solvers.gaussian_divergences import (
 )
 from nearfar.solvers.subspaces import (
     Interrupted,
-    Objective,
     SubspaceSearch,
     best_of_starts,
     climb_subspace,

@@ -15,11 +15,11 @@ from nearfar.arrays import Matrix
 from nearfar.base.progress import report_of
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
+from nearfar.solvers.descent import Objective
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.solvers.gaussian_divergences import GaussianFamily
 from nearfar.solvers.subspaces import (
     Interrupted,
-    Objective,
     SubspaceSearch,
     best_of_starts,
     climb_subspace,

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
-
-import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
-
-from nearfar.arrays import Floats
-from nearfar.base import LearnerTags
-from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
-from nearfar.base.progress import lent_channel
-from nearfar.mahalanobis.lmnn import LMNN, OverLMNN, lmnn_of
-from nearfar.parameters import having, none
+from nearfar.base import KernelizedLearner, LearnerTags
+from nearfar.mahalanobis.lmnn import LMNN, TAKEN_OVER, OverLMNN
 from nearfar.state import State, object_of
 
 
-class KernelLMNN(OverLMNN, KernelCoordinates):
+class KernelLMNN(OverLMNN, KernelizedLearner):
     r"""Large margin nearest neighbours in the feature space of a kernel.
 
     With the map :math:`L = \Omega \Phi`, :math:`\Phi` holding the training points in feature
@@ -89,73 +79,7 @@ class KernelLMNN(OverLMNN, KernelCoordinates):
     True
     """
 
-    learner_tags = LearnerTags(reads="instances")
+    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "triplets"))
     state = State({"estimator_": object_of(LMNN, q="q", p="d")})
-    parameters: ClassVar = {
-        **KERNEL_PARAMETERS,
-        "estimator": [none, having("fit", "transform", description="an LMNN")],
-    }
-
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        *,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1.0,
-        n_directions: int | Literal["auto"] | None = "auto",
-        estimator: LMNN | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_directions = n_directions
-        self.estimator = estimator
-
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        KernelLMNN
-            Itself.
-        """
-        self._check_parameters()
-        self._forget()
-        lmnn = lmnn_of(self.estimator)
-        rows = self._check_X(X, reset=True, min_samples=2)
-        labels, codes = self._check_labels(y, len(rows))
-        coordinates = self._fit_kernel(rows)
-        with lent_channel(self, lmnn):
-            self.estimator_ = lmnn.fit(coordinates, labels[codes])
-        self.classes_ = labels
-        L = self.estimator_.components_.astype(np.float64)
-        self.coefficients_ = L @ self._basis.T
-        self._take_over(self.estimator_)
-        return self
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """Map points, or their kernel values with the training points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            In the dtype of X.
-        """
-        check_is_fitted(self)
-        rows = self._check_X(X, reset=False)
-        mapped = self.estimator_.transform(self._kernel_transform(rows))
-        return np.asarray(mapped, dtype=rows.dtype)
+    inner = LMNN
+    taken_over = (*TAKEN_OVER, "classes_")

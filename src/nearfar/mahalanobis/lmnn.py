@@ -42,6 +42,8 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
 from nearfar.summaries.whitening import unscaled, whitened
 
+#: What relatives of LMNN have of the one they fitted.
+TAKEN_OVER = ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_")
 #: With fewer rows for each feature than this, a full map overfits unless it is stopped early.
 FEW_ROWS = 20
 
@@ -571,7 +573,7 @@ class OverLMNN:
         return lmnn_of(self.estimator).push_weight
 
     def _take_over(self, lmnn: LMNN) -> None:
-        for name in ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_"):
+        for name in TAKEN_OVER:
             setattr(self, name, getattr(lmnn, name))
 
 

@@ -23,6 +23,9 @@ from nearfar.summaries.supervision import Pairs
 
 # Relative eigenvalue below which a direction is empty.
 _EMPTY = 1e-12
+# Coordinates are white but for this share of the mean variance: between those that suit the pairs
+# and those that suit the penalty.
+_PLAIN = 0.1
 # To find out whether pairs can be told apart: shares of l2, and iterations with each.
 _WEAKER = (1e-3, 1e-6)
 _LOOKS = 100
@@ -61,7 +64,9 @@ class LogisticMetric(PairLearner):
         "eigenspace" learns :math:`M = \sum_k \gamma_k v_k v_k^T`, γ ≥ 0, over the leading principal
         axes of all rows: every metric that is diagonal in them.
     n_components : int or None, default=None
-        Dimension of the output: the axes; None is all. Not for "full".
+        Dimension of the output: the axes; None is all. With "full", the rows of the map: the
+        leading directions of the square one, improved. That is no convex problem; the bound is that
+        of the convex one.
     l2 : float, default=1e-3
         The weight λ of the penalty. Pairs that a metric can tell apart without a mistake have no
         best metric without one: the longer, the likelier.
@@ -184,8 +189,6 @@ class LogisticMetric(PairLearner):
 
     def _learn(self, rows: Floats, guide: Pairs) -> None:
         p = rows.shape[1]
-        if self.structure == "full" and self.n_components is not None:
-            raise ValueError('structure="full" learns a square map; leave n_components out.')
         if self.n_components is not None and self.n_components > p:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {p} features of X."
@@ -201,42 +204,48 @@ class LogisticMetric(PairLearner):
         pairs = PairDifferences(frame.points, pairs.pairs)
         problem: _Full | _Axes
         if self.structure == "full":
-            problem = _Full(pairs, sign, self.l2, whitener(scatter, _EMPTY))
+            problem = _Full(pairs, sign, self.l2, scatter / u**2)
         else:
-            problem = _Axes(pairs, sign, self.l2, self._axes(rows, frame))
+            problem = _Axes(pairs, sign, self.l2, self._axes(frame))
         found = Descent(problem.start())
-        bounds = optimize.Bounds(problem.least())
         try:
-            with blas_for(4.0 * pairs.n_pairs * len(found.point)):
-                descend_with_proof(
-                    problem.objective,
-                    found,
-                    lambda point: problem.prove(point, 10 * self.tol),
-                    max_iter=self.max_iter,
-                    tol=self.tol,
-                    bounds=bounds,
-                    report=report_of(self),
-                )
+            self._descend(problem, found)
+            self.dual_bound_ = problem.bound(found.point)
+            self.separable_ = problem.leaves_empty() or _can_be_parted(problem, found.point)
+            wanted = p if self.n_components is None else self.n_components
+            if isinstance(problem, _Full) and wanted < problem.size:
+                found.point = problem.cut(found.point, wanted)
+                self._descend(problem, found)
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
-            self._keep(problem.components(found.point), frame, rows.dtype)
+            L = problem.components(found.point)
+            # Rows beyond the directions in which pairs differ are zero.
+            missing = 0 if self.n_components is None else max(0, self.n_components - len(L))
+            self._keep(np.vstack([L, np.zeros((missing, p))]), frame, rows.dtype)
             self.mu_ = float(found.point[-1])
             if isinstance(problem, _Axes):
                 self.gamma_ = problem.gamma(found.point) / frame.unit**2
             self.history_, self.n_iter_ = found.history, found.n_iter
         self.objective_ = problem.objective(found.point)[0]
-        self.dual_bound_ = problem.bound(found.point)
         self.duality_gap_ = 1 - self.dual_bound_ / self.objective_
-        self.separable_ = problem.leaves_empty() or _can_be_parted(problem, found.point, bounds)
         if not found.converged:
             warn_of_limit(type(self).__name__, self.max_iter)
 
-    def _axes(self, rows: Floats, frame: Scaled) -> Matrix:
+    def _descend(self, problem: Any, found: Descent) -> None:
+        with blas_for(4.0 * problem.pairs.n_pairs * len(found.point)):
+            descend_with_proof(
+                problem.objective,
+                found,
+                lambda point: problem.prove(point, 10 * self.tol),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                bounds=optimize.Bounds(problem.least()),
+                report=report_of(self),
+            )
+
+    def _axes(self, frame: Scaled) -> Matrix:
         """Leading axes of all rows, (p, K)."""
-        if self.center:
-            points = frame.points
-        else:
-            points = frame.points + frame.mean / frame.unit
+        points = frame.points if self.center else frame.points + frame.mean / frame.unit
         return descending_eigh(points.T @ points, self.n_components)[1]
 
 
@@ -290,11 +299,15 @@ class _Likelihood:
 class _Full(_Likelihood):
     """Over the factor of M in white coordinates, and μ, in one vector."""
 
-    def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, white: Matrix) -> None:
+    def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, scatter: Matrix) -> None:
         super().__init__(pairs, sign, l2)
-        self.white, self.unwhite = white, linalg.pinv(white.T)
+        values, axes = descending_eigh(scatter)
+        kept = values > _EMPTY * values[0]
+        values, axes = values[kept] + _PLAIN * values[kept].mean(), axes[:, kept]
+        white, self.unwhite = axes / np.sqrt(values), axes * np.sqrt(values)
+        self.white = white
         self.inner = PairDifferences(pairs.points @ white, pairs.pairs)
-        self.size = white.shape[1]
+        self.size = self.n_rows = white.shape[1]
         # |M| is that of its factor in the features as they are.
         self.metric = white.T @ white
 
@@ -303,10 +316,16 @@ class _Full(_Likelihood):
         return np.append(np.eye(self.size) / np.sqrt(self.size), 1.0)
 
     def least(self) -> Vector:
-        return np.append(np.full(self.size**2, -np.inf), 0.0)
+        return np.append(np.full(self.n_rows * self.size, -np.inf), 0.0)
 
     def factor(self, point: Vector) -> Matrix:
-        return point[:-1].reshape(self.size, self.size)
+        return point[:-1].reshape(self.n_rows, self.size)
+
+    def cut(self, point: Vector, n_rows: int) -> Vector:
+        """From here on with so many rows, which begin as the leading directions of M."""
+        _, lengths, axes = linalg.svd(self.components(point), full_matrices=False)
+        self.n_rows = n_rows
+        return np.append((lengths[:, None] * axes)[:n_rows] @ self.unwhite, point[-1])
 
     def squared(self, point: Vector) -> Vector:
         return self.inner.squared(self.factor(point))
@@ -336,6 +355,8 @@ class _Full(_Likelihood):
         L, mu = self.factor(point), point[-1]
         value = self.objective(point)[0]
         slopes = self.judged(self.squared(point), mu).slopes
+        if len(L) < self.size:  # no convex problem any more
+            return 0.0, None
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K
         better = escape(
@@ -400,11 +421,11 @@ class _Axes(_Likelihood):
         return bool(((alike <= _EMPTY) & (unlike > _EMPTY)).any())
 
 
-def _can_be_parted(problem: Any, point: Vector, bounds: optimize.Bounds) -> bool:
+def _can_be_parted(problem: Any, point: Vector) -> bool:
     """Whether all pairs can be told apart, looked for with ever less of a penalty."""
     if problem.parts(point):
         return True
-    held = problem.l2
+    held, bounds = problem.l2, optimize.Bounds(problem.least())
     try:
         for share in _WEAKER if held > 0 else (0.0,):
             problem.l2 = share * held

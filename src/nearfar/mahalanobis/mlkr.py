@@ -143,10 +143,7 @@ class MLKR(_SoftLearner):
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        values = self._check_values(y, len(rows))
-        if values.min() == values.max():
-            raise ValueError(f"MLKR needs numbers that differ; y has only one, {values[0]!r}.")
-        self._learn(rows, values, start_from)
+        self._learn(rows, self._check_values(y, len(rows)), start_from)
         return self
 
     def _learn(self, rows: Floats, values: Vector, start_from: Floats | None) -> None:

@@ -18,7 +18,7 @@ from nearfar.mahalanobis.starts import STARTS, Spread, start_map
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
-from nearfar.solvers.eigen import descending_eigh, fix_signs, some_eigh, whitener
+from nearfar.solvers.eigen import descending_eigh, fix_signs, range_whitener, some_eigh, whitener
 from nearfar.solvers.projections import (
     alternating_projection,
     project_halfspace,
@@ -188,7 +188,7 @@ class MMC(PairLearner):
         unlike = PairDifferences(frame.points, dissimilar)
         near = alike.scatter() / alike.n_pairs
         far = unlike.scatter() / unlike.n_pairs
-        near, white = _bounded(near, far, diagonal=self.structure == "diagonal")
+        near, white, unwhite = _bounded(near, far, diagonal=self.structure == "diagonal")
         inner = _MeanDistance(
             PairDifferences(frame.points @ white, dissimilar), diagonal=self.structure == "diagonal"
         )
@@ -202,11 +202,11 @@ class MMC(PairLearner):
             L = self._learn_by_projections(inner, near, frame, rows.dtype)
             # Back in white coordinates, where the bound is.
             inner = _MeanDistance(PairDifferences(frame.points @ white, dissimilar))
-            L = L @ linalg.pinv(white.T)
+            L = L @ unwhite
             self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
         else:
             spread = Spread(np.cov(frame.points.T, bias=True).reshape(near.shape), near, far)
-            L = self._start(spread, white, frame)
+            L = self._start(spread, unwhite, frame)
             L = self._ascend(inner, L, white, frame, rows.dtype)
             self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
         self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
@@ -220,7 +220,7 @@ class MMC(PairLearner):
         values, axes = descending_eigh(far, 1)
         return fix_signs(axes.T), float(values[0])
 
-    def _start(self, spread: Spread, white: Matrix, frame: Scaled) -> Matrix:
+    def _start(self, spread: Spread, unwhite: Matrix, frame: Scaled) -> Matrix:
         """The first map of white coordinates."""
         first = start_map(
             self.init,
@@ -231,14 +231,11 @@ class MMC(PairLearner):
             unit=frame.unit,
         )
         if self.structure == "diagonal":
-            factors = np.linalg.norm(first, axis=0)
-            used = white.any(axis=0)
-            scales = np.diag(white)
-            L = np.where(used, factors / np.where(used, scales, 1.0), 0.0)
+            L = np.linalg.norm(first, axis=0) * np.diag(unwhite)
         else:
-            L = first @ linalg.pinv(white.T)
+            L = first @ unwhite
             # As many rows as there are directions.
-            L = np.asarray(linalg.qr(L, mode="r")[0])[: white.shape[1]]
+            L = np.asarray(linalg.qr(L, mode="r")[0])[: unwhite.shape[1]]
         if not L.any():
             raise ValueError(
                 "init maps all of the pairs to one point, from which no step leads away."
@@ -296,10 +293,11 @@ class MMC(PairLearner):
 
 
 class Bounded(NamedTuple):
-    """The scatter of similar pairs, and coordinates T (p, r) in which it is white."""
+    """The scatter of similar pairs, coordinates T (p, r) in which it is white, and the way back."""
 
     near: Matrix
     white: Matrix
+    unwhite: Matrix
 
 
 def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
@@ -307,7 +305,7 @@ def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
     if diagonal:
         near, far = np.diag(np.diag(near)), np.diag(np.diag(far))
     both = (near + far) / 2
-    T, n_directions = whitener(near, _EMPTY), whitener(both, _EMPTY).shape[1]
+    (T, U), n_directions = range_whitener(near, _EMPTY), whitener(both, _EMPTY).shape[1]
     if T.shape[1] < n_directions:
         warn(
             f"Similar pairs differ in {T.shape[1]} directions, dissimilar ones in more: "
@@ -315,11 +313,12 @@ def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
             "dissimilar pairs could be infinitely far apart. More similar pairs would help.",
         )
         near = (1 - _MIXED) * near + _MIXED * both
-        T = whitener(near, _EMPTY)
-    if diagonal:
-        lengths = np.diag(near)
-        T = np.diag(np.where(lengths > 0, 1 / np.sqrt(np.where(lengths > 0, lengths, 1)), 0.0))
-    return Bounded(near, T)
+        T, U = range_whitener(near, _EMPTY)
+    if diagonal:  # as many coordinates as features, some of them empty
+        lengths = np.sqrt(np.diag(near))
+        inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+        T, U = np.diag(inverse), np.diag(lengths)
+    return Bounded(near, T, U)
 
 
 class _MeanDistance:
@@ -360,19 +359,21 @@ class _MeanDistance:
         By concavity the mean of √(d'Md) is at most that of r/2 + d'Md/(2r), whatever the r > 0.
         """
         r = self.lengths(L / np.linalg.norm(L))
-        bounds, slopes = [], []
+        found = []
         for floor in _FLOORS:
             used = np.maximum(r, floor * r.mean())
-            if self._squares is not None:
-                G = self._squares.T @ (0.5 / used) / self.n_pairs
-                largest, identity = G.max(), np.ones(len(G))
-            else:
-                G = self.differences.scatter(0.5 / used) / self.n_pairs
-                largest, identity = some_eigh(G, len(G) - 1, len(G) - 1)[0][0], np.eye(len(G))
-            bounds.append(float(np.sqrt(2 * largest * used.mean())))
-            slopes.append(r.mean() / 2 * identity - G)
-        best = int(np.argmin(bounds))
-        return bounds[best], slopes[best]
+            G, largest = self._linearized(0.5 / used)
+            identity = np.ones(len(G)) if G.ndim == 1 else np.eye(len(G))
+            found.append((float(np.sqrt(2 * largest * used.mean())), r.mean() / 2 * identity - G))
+        return min(found, key=lambda bound_and_slope: bound_and_slope[0])
+
+    def _linearized(self, weights: Vector) -> tuple[Matrix, float]:
+        """The mean of w dd' (its diagonal) and the largest eigenvalue of it."""
+        if self._squares is not None:
+            diagonal = self._squares.T @ weights / self.n_pairs
+            return diagonal, float(diagonal.max())
+        G = self.differences.scatter(weights) / self.n_pairs
+        return G, float(some_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
     def ascent(self, A: Matrix) -> tuple[float, Matrix]:
         """The mean of √(d'Ad), and its gradient in A."""

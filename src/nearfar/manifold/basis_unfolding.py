@@ -19,7 +19,7 @@ from nearfar.manifold.placing import PLACING, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
 from nearfar.solvers.proven_bound import mixed_bound
-from nearfar.solvers.stress_descent import Descent, descend
+from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
@@ -146,9 +146,9 @@ class _BasisUnfolding(_Unfolding):
 
     def _descents(
         self, problem: Problem, basis: Matrix, start: Matrix
-    ) -> tuple[Matrix, list[Descent]]:
+    ) -> tuple[Matrix, list[StressDescent]]:
         """The factor within the basis; and in all dimensions, in few, and for the bound."""
-        edges, factor, steps = problem.edges, basis @ start, list[Descent]()
+        edges, factor, steps = problem.edges, basis @ start, list[StressDescent]()
 
         def go_on(Y: Matrix, max_iter: int, stage: str) -> bool:
             steps.append(self._descend(problem, Y, max_iter, stage))
@@ -179,14 +179,14 @@ class _BasisUnfolding(_Unfolding):
             raise ValueError("omega=1 leaves no reward for variance; give less, such as 0.99.")
         return float(self.omega), float(self.omega) / (1 - float(self.omega))
 
-    def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> Descent:
+    def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> StressDescent:
         watch, report = report_of(self), None
         if watch is not None:
 
             def report(Y: Matrix, row: dict[str, float]) -> None:
                 watch({"stage": stage, "of": max_iter, "residual": problem.residual(Y)} | row)
 
-        found = descend(
+        found = descend_stress(
             problem.edges,
             Y,
             price=problem.price,
@@ -240,7 +240,7 @@ class _Part(NamedTuple):
     basis_gap: float
     slack: Vector
     omega: float
-    steps: list[Descent]
+    steps: list[StressDescent]
 
 
 class _Proof(NamedTuple):

@@ -13,7 +13,7 @@ from nearfar.arrays import Matrix
 from nearfar.extras import require
 from nearfar.manifold.basis_unfolding import root, unfold_in
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.stress_descent import Descent, descend
+from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, turned_to_axes
 
 # ω / (1 - ω) times λ_2: more slack than for unfolding, since the last stage keeps lengths anyway,
@@ -231,9 +231,9 @@ def plot_sensors(
 # ---------------------------------------------------------------------- helpers
 
 
-def _descend(graph: Edges, places: Matrix, **options: Any) -> Descent:
+def _descend(graph: Edges, places: Matrix, **options: Any) -> StressDescent:
     """Descent that Ctrl-C ends as usual: there is no learner to keep the best so far."""
-    found = descend(graph, places, **options)
+    found = descend_stress(graph, places, **options)
     if found.interrupt is not None:
         raise found.interrupt
     return found

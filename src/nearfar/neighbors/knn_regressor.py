@@ -43,7 +43,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
 
     See Also
     --------
-    KNNClassifier
+    KNNClassifier, MLKR
 
     References
     ----------
@@ -85,7 +85,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
             Itself.
         """
         learner, points = self._fit_map(X, y, supervision)
-        values = self._check_values(y, len(points))
+        values = self._check_values(y, len(points), constant=True)
         self._check_neighbors(len(points))
         self.estimator_, self._points, self._values = learner, points, values
         return self
@@ -106,7 +106,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
         return np.asarray(self._values[neighbors].mean(axis=1))
 
     @property
-    def _n_objects(self) -> int:
+    def _n_training(self) -> int:
         return len(self._values)
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:

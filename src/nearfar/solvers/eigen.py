@@ -83,6 +83,20 @@ def whitener(S: Matrix, tolerance: float) -> Matrix:
     return T
 
 
+def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:
+    """`whitener` with columns in the range of S, and U = S T, (p, r) both.
+
+    ``U @ T.T`` leaves vectors of the range as they are and ``T @ U.T`` projects onto it, so that a
+    map of white coordinates sees nothing of what is off the range.
+    """
+    T = whitener(S, tolerance)
+    U = S @ T
+    if T.shape[1] < len(S):
+        axes = linalg.qr(U, mode="economic")[0]
+        T = axes @ (axes.T @ T)
+    return T, U
+
+
 def trace_ratio(S1: Matrix, S2: Matrix, n_components: int, max_iter: int = 100) -> Matrix:
     r"""Orthonormal U (p, q) that maximises :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
 

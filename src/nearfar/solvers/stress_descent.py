@@ -29,7 +29,7 @@ from nearfar.solvers.unfolding import Edges, symmetric_factor
 _MEMORY = 10
 
 
-class Descent(NamedTuple):
+class StressDescent(NamedTuple):
     """Where the descent came to.
 
     ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`: the multipliers
@@ -45,7 +45,7 @@ class Descent(NamedTuple):
     interrupt: KeyboardInterrupt | None = None
 
 
-def descend(
+def descend_stress(
     edges: Edges,
     Y: Matrix,
     *,
@@ -56,7 +56,7 @@ def descend(
     max_iter: int = 300,
     tol: float = 1e-7,
     report: Callable[[Matrix, dict[str, float]], None] | None = None,
-) -> Descent:
+) -> StressDescent:
     """Descend from Y, where squared lengths are of mean about 1: ``price`` is c, ``reward`` is ρ.
 
     With ``one_sided`` only edges that are too long cost. Points that are ``fixed`` stay where they
@@ -115,7 +115,7 @@ def descend(
         interrupt = caught
     factor = edges.centered(state.Y) if fixed is None else state.Y
     weights = 2 * price * state.slack
-    return Descent(
+    return StressDescent(
         factor, weights, state.value, len(history["step"]), bool(converged), history, interrupt
     )
 

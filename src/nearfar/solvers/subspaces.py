@@ -22,8 +22,7 @@ from scipy import linalg, optimize
 from scipy.sparse.linalg import LinearOperator, minres
 
 from nearfar.arrays import Matrix
-
-Objective = Callable[[Matrix], tuple[float, Matrix]]
+from nearfar.solvers.descent import Objective
 
 #: What a step is divided by after one that failed: the golden ratio.
 GOLDEN = 1.618034

@@ -25,15 +25,6 @@ class PairDifferences:
         Rows, centred by the caller where they are far from zero.
     pairs : array of int of shape (n_pairs, 2)
         Pairs of row numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> some = PairDifferences(np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]]), [[0, 1], [0, 2]])
-    >>> some.squared(np.eye(2)).tolist()
-    [25.0, 2.0]
-    >>> some.scatter(np.array([1.0, 0.0])).tolist()
-    [[9.0, 12.0], [12.0, 16.0]]
     """
 
     def __init__(self, points: Matrix, pairs: ArrayLike) -> None:
@@ -67,12 +58,22 @@ class PairDifferences:
         return np.asarray(self._sides @ (self.points @ L.T))
 
     def squared(self, L: Matrix) -> Vector:
-        """Squared lengths |L d|² of each pair."""
+        """Squared lengths |L d|² of each pair.
+
+        >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
+        >>> PairDifferences(X, [[0, 1], [0, 2]]).squared(np.eye(2)).tolist()
+        [25.0, 2.0]
+        """
         Z = self.mapped(L)
         return np.einsum("ij,ij->i", Z, Z)
 
     def scatter(self, weights: Vector | None = None) -> Matrix:
-        """The sum of w d dᵀ over the pairs, (p, p)."""
+        """The sum of w d dᵀ over the pairs, (p, p).
+
+        >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
+        >>> PairDifferences(X, [[0, 1], [0, 2]]).scatter(np.array([1.0, 0.0])).tolist()
+        [[9.0, 12.0], [12.0, 16.0]]
+        """
         if self._differences is not None:
             D = self._differences
             return np.asarray(D.T @ (D if weights is None else D * weights[:, None]))
