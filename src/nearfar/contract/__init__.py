@@ -190,7 +190,9 @@ def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
     X, y = kind.data()
     names = np.array(["x", "y", "z"])
     kinds: list[Any] = [names[y], names.astype(object)[y]]
-    if estimator.learner_tags.supervised:
+    if "values" in estimator.learner_tags.learns_from:
+        kinds = [y.astype(float), y.astype(object), y.tolist()]  # numbers, and no names
+    elif estimator.learner_tags.supervised:
         try:
             import pandas as pd
         except ImportError:  # pandas is an extra

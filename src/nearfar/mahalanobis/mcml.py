@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.soft_learner import Frame, _SoftLearner
+from nearfar.mahalanobis.soft_learner import WhiteFrame, _SoftLearner
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, random_state, real
@@ -201,7 +201,7 @@ class MCML(_SoftLearner):
 
         descend(mean, found, max_iter=self.max_iter, tol=tol, report=self._report(n))
 
-    def _keep(self, found: Descent, frame: Frame) -> None:
+    def _keep(self, found: Descent, frame: WhiteFrame) -> None:
         super()._keep(found, frame)
         p = len(self.mean_)
         size = p if self.n_components is None else self.n_components

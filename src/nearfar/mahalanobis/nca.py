@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.soft_learner import Frame, _SoftLearner, best_of
+from nearfar.mahalanobis.soft_learner import WhiteFrame, _SoftLearner, best_of
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -64,7 +64,8 @@ class NCA(_SoftLearner):
         Points that may be chosen: only the k nearest under the map, lists of which are renewed as
         the map moves; None is all others. "auto" is None up to 10,000 rows and 100 beyond.
     l2 : float, default=0.0
-        Weight of a penalty: on :math:`n u^2 \|L\|_F^2`, u² being the mean variance of the features.
+        Weight of a penalty: on :math:`n u^2 \|L\|_F^2`, u² being the mean variance of the
+        directions in which the data vary.
     n_restarts : int, default=1
         Starts of which the best is kept: the first is ``init``, others are random.
     max_iter : int, default=100
@@ -241,10 +242,9 @@ class NCA(_SoftLearner):
             found.converged = False
             pace *= 2
 
-    def _penalty(self, frame: Frame) -> Matrix:
+    def _penalty(self, frame: WhiteFrame) -> Matrix:
         """The quadratic form of the penalty in the coordinates of the solver."""
-        variances = frame.statistics.total_variances()
-        unit = float(variances[variances > 0].mean())
+        unit = float(frame.statistics.total_variances().sum()) / frame.white.shape[1]
         return self.l2 * unit * (frame.white.T @ frame.white)
 
 

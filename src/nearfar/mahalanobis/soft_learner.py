@@ -26,7 +26,7 @@ FEW = 500
 _SOFT = 25.0
 
 
-class Frame(NamedTuple):
+class WhiteFrame(NamedTuple):
     """Points in white coordinates, ``(X - mean) @ white``, and the way back.
 
     The optimum does not depend on the coordinates; the speed of the descent does.
@@ -50,14 +50,14 @@ class _SoftLearner(LinearLearner):
     n_jobs: int | None
     _sign: float = 1.0
 
-    def _frame(self, rows: Floats, codes: Indices) -> Frame:
+    def _frame(self, rows: Floats, codes: Indices) -> WhiteFrame:
         """Coordinates for the solver; the mean of the rows is kept."""
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
         self.mean_ = statistics.mean.astype(rows.dtype)
         white, points = whitened(rows, statistics)
-        return Frame(points, white, statistics)
+        return WhiteFrame(points, white, statistics)
 
     def _check_sizes(self, codes: Indices) -> None:
         if np.bincount(codes).max() < 2:
@@ -77,7 +77,7 @@ class _SoftLearner(LinearLearner):
 
     def _start(
         self,
-        frame: Frame,
+        frame: WhiteFrame,
         auto: str,
         start_from: Floats | None,
         *,
@@ -101,7 +101,7 @@ class _SoftLearner(LinearLearner):
         distance = 2 * float(np.sum(L**2))  # the covariance of the points is the identity
         return L * min(1.0, np.sqrt(_SOFT / distance))
 
-    def _random_start(self, frame: Frame, number: int) -> Matrix:
+    def _random_start(self, frame: WhiteFrame, number: int) -> Matrix:
         seed = self.random_state
         if isinstance(seed, int | np.integer):
             seed = np.random.RandomState([int(seed), number])
@@ -113,7 +113,7 @@ class _SoftLearner(LinearLearner):
         return self.n_components
 
     @contextmanager
-    def _kept(self, runs: list[Descent], frame: Frame) -> Iterator[None]:
+    def _kept(self, runs: list[Descent], frame: WhiteFrame) -> Iterator[None]:
         """Whatever happens, Ctrl-C too: what was reached is left on the learner."""
         try:
             with blas_for(2.0 * frame.points.size * frame.white.shape[1]):
@@ -122,7 +122,7 @@ class _SoftLearner(LinearLearner):
             if runs:
                 self._keep(best_of(runs), frame)
 
-    def _keep(self, found: Descent, frame: Frame) -> None:
+    def _keep(self, found: Descent, frame: WhiteFrame) -> None:
         self.components_ = (found.point @ frame.white.T).astype(self.mean_.dtype)
         self.n_iter_ = found.n_iter
         scale = self._sign * len(frame.points)
