@@ -71,7 +71,9 @@ class KernelizedLearner(KernelCoordinates):
         self._forget()
         learner = self._inner()
         rows = self._check_X(X, reset=True, min_samples=2)
-        coordinates = self._fit_kernel(rows)
+        # Products round equal rows in different ways; to the learner they are equal.
+        _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        coordinates = self._fit_kernel(rows)[first[same.ravel()]]
         guided = {} if supervision is None else {"supervision": supervision}
         try:
             with lent_channel(self, learner):

@@ -94,6 +94,34 @@ def read_pairs(
     return Pairs(pairs[alike], pairs[~alike], n_samples=rows.count_with(pairs), conflicts=conflicts)
 
 
+def read_unjudged_pairs(
+    path: str | os.PathLike[str], *, ids: ArrayLike | None = None, n_samples: int | None = None
+) -> tuple[Indices, np.ndarray[Any, np.dtype[np.bool_]] | None]:
+    """Read pairs of rows to be judged, in the order of the file.
+
+    Parameters
+    ----------
+    path, ids, n_samples
+        As for :func:`read_pairs`; a third column is not needed, and a row may be paired with
+        itself.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_pairs, 2)
+        The numbers of the two rows of each pair.
+    same : ndarray of bool of shape (n_pairs,) or None
+        What the third column says, if it says it of every pair.
+    """
+    rows = _Rows(ids, n_samples, "read_unjudged_pairs")
+    try:
+        judged = _Judgements(Path(path), ("left", "right", "same"), rows)
+    except ValueError:  # fewer columns; what is wrong beside that is found again
+        judged = None
+    if judged is not None and all(_verdict(cells[2]) is not None for cells in judged.cells):
+        return judged.numbers(2), _verdicts(judged)
+    return _Judgements(Path(path), ("left", "right"), rows).numbers(2), None
+
+
 def read_quadruplets(
     path: str | os.PathLike[str],
     *,
@@ -339,7 +367,7 @@ class _Judgements:
             return False
         if len(first) < len(names):
             return False
-        if len(names) == 4 or self.rows.by_id is None or _verdict(first[2]) is None:
+        if len(names) != 3 or self.rows.by_id is None or _verdict(first[2]) is None:
             return True
         # A name such as "same" could be a verdict too, if there are others like it.
         others = {line.cells[2].lower() for line in lines[1:] if len(line.cells) > 2}

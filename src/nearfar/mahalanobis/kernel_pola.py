@@ -118,7 +118,9 @@ class KernelPOLA(KernelizedLearner):
         p = self.n_features_in_
         if points.ndim != 3 or points.shape[1:] != (2, p):
             raise ValueError(f"pairs must have shape (n_pairs, 2, {p}); got {points.shape}.")
-        coordinates = self._kernel_transform(points.reshape(-1, p))
-        self.estimator_.partial_fit_pairs(coordinates.reshape(len(points), 2, -1), sign)
+        coordinates = self._kernel_transform(points.reshape(-1, p)).reshape(len(points), 2, -1)
+        equal = (points[:, 0] == points[:, 1]).all(axis=1)
+        coordinates[equal, 1] = coordinates[equal, 0]
+        self.estimator_.partial_fit_pairs(coordinates, sign)
         self._take(self.estimator_)
         return self

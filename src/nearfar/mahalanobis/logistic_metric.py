@@ -26,9 +26,10 @@ _EMPTY = 1e-12
 # Coordinates are white but for this share of the mean variance: between those that suit the pairs
 # and those that suit the penalty.
 _PLAIN = 0.1
-# To find out whether pairs can be told apart: shares of l2, and iterations with each.
-_WEAKER = (1e-3, 1e-6)
-_LOOKS = 100
+# Pairs of which more than this share, and more than a few, are misjudged are not told apart by
+# another metric; where it is less, so many iterations look for one, in steps.
+_MISJUDGED, _FEW = 0.1, 20
+_LOOKS, _LOOK = 500, 25
 
 
 class LogisticMetric(PairLearner):
@@ -105,9 +106,10 @@ class LogisticMetric(PairLearner):
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
     separable_ : bool
-        Whether a metric was found that tells all pairs apart, or similar pairs leave directions
-        empty in which dissimilar ones differ: the likelihood alone then has no maximum, and it is
-        the penalty that sets the scale.
+        Whether the likelihood alone has no maximum, and it is the penalty that sets the scale: all
+        pairs can be told apart, or similar ones leave directions empty in which dissimilar ones
+        differ. Looked for where few pairs are misjudged, a tenth at most; of a full metric, by a
+        search that ends after 500 steps.
     n_iter_ : int
         Iterations.
     history_ : dict of lists
@@ -211,7 +213,7 @@ class LogisticMetric(PairLearner):
         try:
             self._descend(problem, found)
             self.dual_bound_ = problem.bound(found.point)
-            self.separable_ = problem.leaves_empty() or _can_be_parted(problem, found.point)
+            self.separable_ = problem.can_be_parted(found.point)
             wanted = p if self.n_components is None else self.n_components
             if isinstance(problem, _Full) and wanted < problem.size:
                 found.point = problem.cut(found.point, wanted)
@@ -291,6 +293,11 @@ class _Likelihood:
         squared = self.squared(point)
         return bool(squared[self.sign > 0].max() < squared[self.sign < 0].min())
 
+    def is_hopeless(self, point: Vector) -> bool:
+        """Whether so many pairs are on the wrong side of μ that none will tell all apart."""
+        wrong = np.count_nonzero(self.sign * (self.squared(point) - point[-1]) > 0)
+        return wrong > max(_MISJUDGED * len(self.sign), _FEW)
+
     def squared(self, point: Vector) -> Vector:
         """Squared distances."""
         raise NotImplementedError
@@ -364,14 +371,31 @@ class _Full(_Likelihood):
         )
         return 1 - self.bound(point) / value, None if better is None else np.append(better, mu)
 
-    def leaves_empty(self) -> bool:
-        """Whether dissimilar pairs differ where similar ones do not."""
+    def can_be_parted(self, point: Vector) -> bool:
+        """Whether the likelihood alone has no maximum, as far as can be found.
+
+        Without the penalty the loss falls towards zero by a share of itself at each step where all
+        pairs can be told apart; where not it settles.
+        """
         alike = self.inner.scatter((self.sign > 0).astype(np.float64))
-        return whitener(alike, _EMPTY).shape[1] < self.size
+        if whitener(alike, _EMPTY).shape[1] < self.size:
+            return True
+        held, self.l2 = self.l2, 0.0
+        found, bounds = Descent(point), optimize.Bounds(self.least())
+        try:
+            while not self.parts(found.point):
+                ended = found.converged or found.n_iter >= _LOOKS
+                if ended or self.is_hopeless(found.point):
+                    return False
+                limit = found.n_iter + _LOOK
+                descend(self.objective, found, max_iter=limit, tol=1e-5, bounds=bounds)
+        finally:
+            self.l2 = held
+        return True
 
 
 class _Axes(_Likelihood):
-    """Over the weights of axes, each in units of what it adds to squared lengths, and μ."""
+    """Over the weights of axes, in units of about what each adds to squared lengths, and μ."""
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, axes: Matrix) -> None:
         super().__init__(pairs, sign, l2)
@@ -379,13 +403,12 @@ class _Axes(_Likelihood):
         W = pairs.mapped(self.axes.T) ** 2
         means = W.mean(axis=0)
         used = means > _EMPTY * means.max()
-        self.units = np.where(used, 1 / np.where(used, means, 1.0), 0.0)
+        self.units = np.where(used, 1 / (means + _PLAIN * means.mean()), 0.0)
         self.W = W * self.units
 
     def start(self) -> Vector:
         """A mean squared distance of 1, and μ there."""
-        used = self.units > 0
-        return np.append(used / max(1, used.sum()), 1.0)
+        return np.append((self.units > 0) / self.W.mean(axis=0).sum(), 1.0)
 
     def least(self) -> Vector:
         return np.zeros(len(self.units) + 1)
@@ -415,25 +438,16 @@ class _Axes(_Likelihood):
         """The gap; in the weights themselves there are no traps."""
         return 1 - self.bound(point) / self.objective(point)[0], None
 
-    def leaves_empty(self) -> bool:
-        """Whether dissimilar pairs differ along an axis on which similar ones do not."""
-        alike, unlike = self.W[self.sign > 0].mean(axis=0), self.W[self.sign < 0].mean(axis=0)
-        return bool(((alike <= _EMPTY) & (unlike > _EMPTY)).any())
+    def can_be_parted(self, point: Vector) -> bool:
+        """Whether the likelihood alone has no maximum.
 
-
-def _can_be_parted(problem: Any, point: Vector) -> bool:
-    """Whether all pairs can be told apart, looked for with ever less of a penalty."""
-    if problem.parts(point):
-        return True
-    held, bounds = problem.l2, optimize.Bounds(problem.least())
-    try:
-        for share in _WEAKER if held > 0 else (0.0,):
-            problem.l2 = share * held
-            found = Descent(point)
-            descend(problem.objective, found, max_iter=_LOOKS, tol=1e-4, bounds=bounds)
-            point = found.point
-            if problem.parts(point):
-                return True
-    finally:
-        problem.l2 = held
-    return False
+        That is a linear program: from any point it rises for ever along weights that make no pair
+        worse and some better.
+        """
+        if self.is_hopeless(point):
+            return False
+        worse = self.sign[:, None] * np.column_stack([self.W, -np.ones(len(self.W))])
+        found = optimize.linprog(
+            worse.sum(axis=0), A_ub=worse, b_ub=np.zeros(len(worse)), bounds=(0, 1)
+        )
+        return bool(found.status == 0 and found.fun < -1e-9 * len(worse))

@@ -35,7 +35,7 @@ _EMPTY = 1e-12
 # Least distances in the bound, over the mean: any are allowed, and one of these is good.
 _FLOORS = (1e-6, 1e-4, 1e-2)
 # Rounds of alternating projections after a gradient step.
-_ROUNDS = 100
+_ROUNDS = 20
 
 
 class MMC(PairLearner):
@@ -412,7 +412,7 @@ def projected_gradient(
             trial = alternating_projection(
                 A + length / size * along,
                 [half_space, project_psd],
-                tol=1e-9 * float(np.linalg.norm(A)),
+                tol=1e-6 * float(np.linalg.norm(A)),
                 max_iter=_ROUNDS,
             ).point
             trial /= max(1.0, float(np.vdot(trial, near)))

@@ -24,6 +24,8 @@ from nearfar.summaries.supervision import Pairs
 _AHEAD = 1024
 # After so many without a loss one product of many is faster than one for each.
 _QUIET = 8
+# The margin is 1; a loss below this is rounding, as of a pair that was just learned.
+_LOSS = 1e-12
 # A least eigenvalue below zero by less than this share of the trace is rounding.
 _ROUNDING = 1e-14
 
@@ -374,7 +376,7 @@ class Online:
             if quiet < _QUIET:
                 x, s = X[at], signs[at]
                 loss = 1 - s * (self.b - blas.ddot(x, blas.dsymv(1.0, self.M, x)))
-                if loss > 0:
+                if loss > _LOSS:
                     self._step(x, s, loss, squares[at])
                     quiet = 0
                 else:
@@ -383,8 +385,8 @@ class Online:
             else:
                 part = slice(at, at + min(2 * quiet, _AHEAD))
                 losses = self.losses(X[part], sign[part])
-                first = int((losses > 0).argmax())
-                if losses[first] > 0:
+                first = int((losses > _LOSS).argmax())
+                if losses[first] > _LOSS:
                     at += first
                     self._step(X[at], signs[at], float(losses[first]), squares[at])
                     at, quiet = at + 1, first
@@ -412,7 +414,7 @@ class Online:
         """Without the one negative eigenvalue that M may have, not below minus ``lowered``."""
         rounding = _ROUNDING * (abs(self.trace) + lowered)
         values, vectors, found, _, info = lapack.dsyevr(
-            self.M, range="V", vl=-2 * lowered, vu=-rounding
+            self.M, range="V", vl=-2 * lowered - 1e3 * rounding, vu=-rounding
         )
         if info or found > 1:
             # It gives up on some clusters of equal eigenvalues.

@@ -17,6 +17,7 @@ def add_methods(commands: Any) -> None:
 
 def _methods(options: argparse.Namespace) -> int:
     from nearfar.app.compare.methods import DEFAULT, baselines, known_estimators
+    from nearfar.app.compare.pair_methods import DEFAULT as OF_PAIRS
     from nearfar.app.compare.set_methods import DEFAULT as OF_SETS
     from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
     from nearfar.app.compare.value_methods import DEFAULT as OF_VALUES
@@ -38,6 +39,10 @@ def _methods(options: argparse.Namespace) -> int:
         print(f"\n{room}:")
         for name in names:
             print(_method_line(name, found[name], width))
+    print("\nBy pairs, with --pairs FILE, `nearfar compare` tries (all that learn from pairs can):")
+    for name in [*(name for name in OF_PAIRS if name in found), "RCA"]:
+        print(_method_line(name, found[name], width))
+    print("  RCA only where no pair contradicts that who is alike to one is alike to its group.")
     print("\nThe name of a family stands for all its learners: --methods discriminant")
     print("\nplain distances, for `nearfar fit --method`:")
     for method in baselines():

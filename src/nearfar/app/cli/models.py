@@ -167,7 +167,9 @@ def _fit(options: argparse.Namespace) -> int:
     kind.read()
     kind.prepare()
     method = kind.named(options.method)
-    check_kept(kind.chain(Chosen(method, method.settings[0], None)).pipeline(), method.label)
+    first = method.settings[0]
+    some_k = 1 if kind.problem.tunes_k and first.votes else None
+    check_kept(kind.chain(Chosen(method, first, some_k)).pipeline(), method.label)
     chosen, words = choose_named(kind, method, given, options.k)
     for line in [*kind.table.messages, *kind.left_out(), words]:
         print(line)
@@ -373,7 +375,7 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
     import numpy as np
 
     from nearfar.app.compare.folds import map_through
-    from nearfar.datasets.pair_files import read_pair_lines
+    from nearfar.app.tables.reading import read_pairs_to_judge
     from nearfar.words import count
 
     if "pairs" not in chain.named_steps:
@@ -388,7 +390,7 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
         )
     last = chain[-1]
     _, table, X = _opened(options, chain, options.data)
-    ends, alike = read_pair_lines(options.pairs, ids=table.ids, n_samples=len(table.X))
+    ends, alike = read_pairs_to_judge(options.pairs, table)
     points = np.asarray(map_through(chain[:-1], X))
     distances = -last.decision_function(points[ends])
     same = distances <= last.threshold_
@@ -641,14 +643,14 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
     n_features = getattr(model, "n_features_in_", None) or len(features)
     named = f": {listed(features, 12, quoted=False)}" if features else ""
     yield "Features", f"{len(features) or n_features}{named}"
+    threshold = getattr(last, "threshold_", None)
     classes = getattr(last, "classes_", None)
-    if classes is not None:
+    if classes is not None and threshold is None:
         names = _class_names(classes, notes)
         target = f" of '{notes['target']}'" if notes.get("target") else ""
         yield "Classes", f"{len(names)}{target}: {listed(names, 12, quoted=False)}"
     elif hasattr(last, "predict") and notes.get("target") and not hasattr(last, "threshold_"):
         yield "Predicts", f"'{notes['target']}', a number"
-    threshold = getattr(last, "threshold_", None)
     if threshold is not None:
         yield "Threshold", f"pairs up to a distance of {threshold:.4g} are called the same"
     yield "Versions", ", ".join(f"{name} {number}" for name, number in says["versions"].items())

@@ -34,6 +34,7 @@ from nearfar.app.compare.methods import (
     refuse_class,
 )
 from nearfar.app.compare.picture import picture_quality
+from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
@@ -242,6 +243,7 @@ class Embeddings:
     least_rows: int = MOST_ROWS
     tunes_k: bool = False
     drawn_by: str = "at random"
+    far_power: float = FAR_POWER
 
     def rows(self, rows: Indices) -> Any:
         """Some rows of X."""

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Method, Setting
+from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
 from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
 from nearfar.app.tables.columns import as_floats
@@ -49,6 +50,8 @@ class Work(Protocol):
     tunes_k: bool
     #: By what rows are drawn, where there is not the time for all.
     drawn_by: str
+    #: How the work grows far beyond the rows of a pilot, at least.
+    far_power: float
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
         """Do one fold; what came of it as plain data, with an "error", the smaller the better."""
@@ -89,6 +92,7 @@ class Problem:
     codes_of_y: str = "np.unique({y}, return_inverse=True)[1]"
     #: Whether folds have the shares of the classes; if not, codes only say how rows are drawn.
     stratified: bool = True
+    far_power: float = FAR_POWER
     #: The last so many rows are a fixed test set.
     n_test_rows: int = 0
     #: What all methods do, done once before any is measured.

@@ -383,6 +383,8 @@ _KNOWN: dict[str, Any] = {
     "weights": lambda value: value is None or _is_list_of(_is_real)(value),
     "predicted": _is_list_of(_is_number),  # codes, or numbers where the target is one
     "neighbors": _is_list_of(_is_list_of(_is_whole)),
+    "distances": _is_list_of(_is_real),
+    "threshold": _is_real,
     "by_neighbors": lambda value: (
         isinstance(value, dict) and all(_is_real(one) for one in value.values())
     ),

@@ -169,7 +169,7 @@ def pair_lines(
         return ""
     assert schedule.plan is not None
     plan, settings = schedule.plan, method.tried(schedule.plan.tuning)
-    first = [] if isinstance(prepare, str) else [("prepare", _prepare(prepare))]
+    first = [] if isinstance(prepare, str) else [("prepare", "prepare")]
     own = "" if kind.question.cv is None else f", cv={kind.question.cv}"
     own += "" if plan.rows is None else f", sample={plan.rows}"
     own += ", same=same" if copies else ""
@@ -184,6 +184,7 @@ def pair_lines(
         "ends = np.vstack([pairs.similar, pairs.dissimilar])",
         "alike = np.repeat([1, 0], [len(pairs.similar), len(pairs.dissimilar)])",
         "free = np.setdiff1d(np.arange(pairs.n_samples), ends)  # rows in no pair",
+        *([f"prepare = {_prepare(prepare)}"] if first else []),
         "chains = [",
     ]
     for one in settings:

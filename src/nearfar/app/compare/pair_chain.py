@@ -12,7 +12,6 @@ from nearfar.app.compare.chain import Chain
 from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.pair_folds import fit_to_pairs
 from nearfar.neighbors.pair_classifier import PairClassifier, Strategy
-from nearfar.summaries.supervision import Pairs
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,18 @@ class PairChain(Chain):
         before, learner = self._parts(self.chosen.setting.steps(self.prepare))
         return Pipeline([*before, ("pairs", PairClassifier(learner, strategy=self.strategy))])
 
-    def fitted(self, rows: Any, pairs: Pairs) -> Pipeline:
-        """The Pipeline, fitted to rows and pairs; its last step takes pairs of mapped rows.
+    def fitted(self, rows: Any, y: Any = None) -> Pipeline:
+        """The Pipeline, fitted to rows and pairs, ``y``; its last step takes pairs of mapped rows.
 
         The learner sees all rows, those in no pair too; the threshold is calibrated on the pairs.
         """
         steps = self.chosen.setting.steps(self.prepare)
         if steps:
-            fit_to_pairs(Pipeline(steps), rows, pairs)
+            fit_to_pairs(Pipeline(steps), rows, y)
         before, learner = self._parts(steps)
         points = np.asarray(map_through(Pipeline(before), rows) if before else rows)
         classifier = PairClassifier(learner, strategy=self.strategy, prefit=True)
-        classifier.fit(*pairs.to_arrays(points))
+        classifier.fit(*y.to_arrays(points))
         return Pipeline([*before, ("pairs", classifier)])
 
     def _parts(self, steps: list[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Any]:

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.folds import (
@@ -68,10 +68,11 @@ class PairProblem:
     same: Indices | None = None
     measure: Measure = MEASURE
     noun: str = "pair"
-    pilot_rows: int = 2000
+    pilot_rows: int = 4000
     least_rows: int = 1000
     tunes_k: bool = False
     drawn_by: str = "of each kind"
+    far_power: float = 1.0  # no neighbours are searched
     #: The two rows of each pair, and whether they are alike (1) or different (0).
     ends: Indices = field(init=False)
     codes: Indices = field(init=False)
@@ -250,7 +251,11 @@ def ranking_error(codes: Indices, distances: Matrix) -> float:
     >>> round(ranking_error(np.array([1, 1, 0, 0]), np.array([1.0, 3.0, 2.0, 4.0])), 2)
     0.25
     """
-    return 1.0 - float(roc_auc_score(codes, -distances))
+    ranks = rankdata(distances)
+    n_alike = int((codes == 1).sum())
+    # Of each alike pair, the different ones that are nearer; ties count half.
+    nearer = ranks[codes == 1].sum() - n_alike * (n_alike + 1) / 2
+    return float(nearer / (n_alike * (len(codes) - n_alike)))
 
 
 def tune(problem: PairProblem, method: Method, train: Indices, tuning: Tuning) -> Choice:

@@ -139,7 +139,7 @@ def _groups_note(pairs: Pairs) -> str:
     groups = Chunklets.from_pairs(pairs).labels
     sizes = np.bincount(groups[groups >= 0])
     least, most = int(sizes.min()), int(sizes.max())
-    many = f"{least} to {most:,}" if least < most else f"{most:,}"
+    many = f"{least:,} to {most:,}" if least < most else f"{most:,}"
     return (
         f"RCA reads alike pairs as groups, {len(sizes):,} of {many} rows: who is alike to one is "
         "taken as alike to all of its group. No pair says otherwise."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearfar.app.compare.splits import N_SPLITS, Fold, Scheme, Tuning, sample_rows
 from nearfar.arrays import Indices
@@ -112,7 +113,7 @@ def _dealt(
         )
     notes += [_check_rows(folds, ends, same), _dropped(folds, len(codes))]
     words = f"{repeats} × {n_splits}-fold by rows, shuffled, seed {seed}"
-    shares = [len(np.unique(ends[f.test])) / len(np.unique(ends[f.train])) for f in folds]
+    shares = [_in(ends[f.test]).sum() / _in(ends[f.train]).sum() for f in folds]
     return PairScheme(folds, n_splits, words, notes, None, None, len(codes), float(np.mean(shares)))
 
 
@@ -157,12 +158,18 @@ def _check_rows(folds: list[Fold], ends: Indices, same: Indices | None) -> str:
     """Assert that no row is on both sides, and say so."""
     rows = ends if same is None else same[ends]
     for fold in folds:
-        if len(np.intersect1d(rows[fold.train], rows[fold.test])):
+        trained, tested = (_in(rows[side], int(rows.max()) + 1) for side in (fold.train, fold.test))
+        if (trained & tested).any():
             raise ValueError(
                 f"A row is trained on and tested in fold {fold.fold} of repeat {fold.repeat}."
             )
     copies = "" if same is None else ", nor a copy of one,"
     return f"Rows: none{copies} is on both sides of any of the {len(folds)} folds (checked)."
+
+
+def _in(rows: Indices, n: int = 0) -> NDArray[np.bool_]:
+    """Which rows there are among these."""
+    return np.bincount(rows.ravel(), minlength=n) > 0
 
 
 def _dropped(folds: list[Fold], n_pairs: int) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 from nearfar.app.compare.methods import OWN_SHARE, total_seconds
 from nearfar.app.compare.splits import Tuning
 
+#: How the work grows far away, where neighbours are searched.
+FAR_POWER = 1.7
 # So many times the rows of a pilot are far away.
 _FAR = 8
 
@@ -128,10 +130,16 @@ def _on_clock(seconds: float, n_jobs: int) -> float:
     return (OWN_SHARE + (1 - OWN_SHARE) / n_jobs) * seconds
 
 
-def foretell(pilots: Sequence[tuple[int, float]], n_train: int) -> float:
+def foretell(
+    pilots: Sequence[tuple[int, float]], n_train: int, far_power: float = FAR_POWER
+) -> float:
     """Seconds at ``n_train`` rows from times at a few sizes, by the power law through the last two.
 
+    Far away the power is ``far_power`` at least.
+
     >>> round(foretell([(500, 0.1), (1000, 0.4)], 4000), 2)
+    6.4
+    >>> round(foretell([(1000, 0.1), (2000, 0.2)], 64_000, far_power=1.0), 2)
     6.4
     """
     size, seconds = pilots[-1]
@@ -143,4 +151,4 @@ def foretell(pilots: Sequence[tuple[int, float]], n_train: int) -> float:
     power, growth = min(max(power, 1.0), 2.0), n_train / size
     # Far away the search for neighbours decides, which few rows do not show: it is quadratic.
     near, far = min(growth, _FAR), max(growth / _FAR, 1.0)
-    return float(seconds * near**power * far ** max(power, 1.7))
+    return float(seconds * near**power * far ** max(power, far_power))

@@ -402,10 +402,12 @@ class Schedule:
     def seconds(self, run: Run, n_train: int) -> float:
         """Seconds of one fit and prediction on so many training rows, foretold."""
         if run.pilots:
-            return foretell(run.pilots, n_train)
+            return foretell(run.pilots, n_train, self.problem.far_power)
         if run.stage == "pilot":
             return math.inf  # it still runs
-        guesses = [foretell(other.pilots, n_train) for other in self.runs.values() if other.pilots]
+        power = self.problem.far_power
+        known = [other.pilots for other in self.runs.values() if other.pilots]
+        guesses = [foretell(pilots, n_train, power) for pilots in known]
         return float(np.median(guesses)) if guesses else _UNKNOWN  # it had no turn
 
     def _round(self, run: Run, n_train: int, tuning: Tuning) -> float:

@@ -105,4 +105,5 @@ def _seconds(schedule: Schedule, method: Method, n_train: int) -> float:
     spent = [each["fit_seconds"] + each["predict_seconds"] for each in run.results.values()]
     size = len(schedule.scheme.folds[0].train)
     pilots = [pilot for pilot in run.pilots if pilot[0] < size]
-    return foretell([*pilots, (size, float(np.median(spent)))], n_train)
+    pilots.append((size, float(np.median(spent))))
+    return foretell(pilots, n_train, schedule.problem.far_power)

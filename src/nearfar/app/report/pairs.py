@@ -157,7 +157,7 @@ def wrong_view(comparison: Comparison) -> View:
     if not tested:
         return {"empty": "Nothing is known of single pairs: no fold of the first repeat was done."}
     methods = listed([cut(name, 40) for name in found["judged_by"]], 12)
-    view = {
+    view: View = {
         "n": f"{n_wrong:,}",
         "of": f"{tested:,}",
         "share": percent(n_wrong / tested),

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from nearfar.datasets.pair_files import read_pairs, read_unjudged_pairs
 from nearfar.datasets.set_tables import read_sets, refuse_unfolded
 from nearfar.datasets.table import Table
 from nearfar.datasets.tables import DataFile, as_file, read_table
+from nearfar.summaries.supervision import Pairs
 
-__all__ = ["noun_of_file", "read_data", "read_rows", "refuse_for_sets"]
+__all__ = [
+    "noun_of_file",
+    "read_data",
+    "read_judged_pairs",
+    "read_pairs_to_judge",
+    "read_rows",
+    "refuse_for_sets",
+]
 
 
 def noun_of_file(file: DataFile, set_id: str | None = None) -> str:
@@ -87,6 +98,32 @@ def read_rows(
     if vector is None and table.vector in drop:
         table = read_table(source, vector=False, **given)
     return table
+
+
+def read_judged_pairs(path: Any, table: Table, conflicts: Any = "raise") -> Pairs:
+    """The pairs of a file, of rows of a table, by its ids if it has such."""
+    with _of_option(table):
+        return read_pairs(path, ids=table.ids, n_samples=len(table.X), conflicts=conflicts)
+
+
+def read_pairs_to_judge(path: Any, table: Table) -> tuple[Any, Any]:
+    """The rows of each pair of a file in its order, and what it says of them, if it does."""
+    with _of_option(table):
+        return read_unjudged_pairs(path, ids=table.ids, n_samples=len(table.X))
+
+
+@contextmanager
+def _of_option(table: Table) -> Iterator[None]:
+    """Errors of a file of pairs in the words of the command line."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError) as error:
+        text = re.sub(r"n_samples=(\d+), and", rf"{table.name} has \1 rows, and", str(error))
+        text = text.replace("give ids.", f"name its column of {table.name} with --id COL.")
+        text = text.replace('conflicts="drop"', "--conflicts drop").replace('"keep"', "keep")
+        if "no row has the id" in text:
+            text += f" Ids are those of '{table.id_name}'; without --id rows are numbered from 0."
+        raise ValueError(f"--pairs: {text}") from error
 
 
 def refuse_for_sets(**options: Any) -> None:

@@ -37,10 +37,9 @@ from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import as_table
-from nearfar.app.tables.reading import read_data
+from nearfar.app.tables.reading import read_data, read_judged_pairs
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Indices
-from nearfar.datasets import read_pairs
 from nearfar.neighbors.pair_classifier import best_threshold
 from nearfar.summaries.supervision import Pairs
 from nearfar.words import count, percent
@@ -84,9 +83,7 @@ class PairKind(RowKind):
             self.table.messages.append(
                 f"'{self.table.target}' is no feature and not used: pairs say what is alike."
             )
-        self.pairs = read_pairs(
-            asked.pairs, ids=self.table.ids, n_samples=len(self.table.X), conflicts=asked.conflicts
-        )
+        self.pairs = read_judged_pairs(asked.pairs, self.table, asked.conflicts)
 
     def _refuse_options(self) -> None:
         asked, from_file = self.question, self.question.from_file
@@ -171,7 +168,7 @@ class PairKind(RowKind):
             alike = problem.codes[train] == 1
             threshold = best_threshold(found.fitted, alike, problem.strategy)
             both = error_rates(found.distances, problem.codes[test], threshold)
-            rates.append((both["missed"], both["false_alike"]))
+            rates.append([both["missed"] or 0.0, both["false_alike"] or 0.0])
         if not rates:
             return None
         missed, false_alike = np.mean(rates, axis=0)
