@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.driver import answer
 from nearfar.app.compare.methods import Scale
-from nearfar.app.compare.question import Question
+from nearfar.app.compare.question import Question, Task
 from nearfar.app.compare.splits import Tuning
 from nearfar.app.progress import Progress, python_progress
 from nearfar.app.report import write
@@ -22,6 +22,7 @@ def compare(
     X: Any,
     y: ArrayLike | None = None,
     *,
+    task: Task | None = None,
     supervision: Any = None,
     methods: Any = None,
     without: Any = (),
@@ -58,6 +59,10 @@ def compare(
     held-out pairs, in folds that have no row on both sides. See the guide, "Pairs, groups and
     comparisons".
 
+    With ``task="regression"`` y is a number to predict: distances are compared by k-NN regression,
+    and errors are relative RMSEs (:class:`nearfar.evaluation.measures.RelativeRMSE`; 100 % is
+    what predicting the mean reaches).
+
     Of sets of vectors it compares dissimilarities of their Gaussians, embeddings and bags of words,
     neighbours by the means alone being the reference. See the guide, "Sets of vectors".
 
@@ -76,14 +81,18 @@ def compare(
         text and categories of hundreds of levels are left out, and said. Of ``Sets`` each set is
         what below is called a row.
     y : array-like of shape (n_samples,), optional
-        Labels; a continuous target is refused. None compares embeddings; for ``Sets`` it takes
-        their own labels.
+        Labels; a continuous target is refused, unless ``task`` is "regression". None compares
+        embeddings; for ``Sets`` it takes their own labels.
+    task : {"classification", "regression"}, optional
+        What y is: classes, or a number to predict. It is never guessed; None is classes.
     supervision : Pairs, optional
         Pairs of rows judged alike or different, instead of labels, which are then not read.
     methods : mapping, sequence, str, learner or None
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
         them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
-        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. With pairs, learners that
+        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. What cannot learn from
+        the target is left out, and that is said. In regression learners of values, regressors and
+        maps that read no target; None is MLKR. With pairs, learners that
         learn from them; None is MMC, LogisticMetric, ITML, and RCA where no pair contradicts that
         who is alike to one is alike to all that are alike to it. Without labels,
         embeddings with a ``transform`` for new rows; None chooses by the number of rows. For
@@ -131,8 +140,8 @@ def compare(
     random_state : int, default=0
         Seed of the folds.
     context : bool, default=True
-        Add the majority class, logistic regression and gradient-boosted trees, for context;
-        without labels, a random projection.
+        Add the majority class, logistic regression and gradient-boosted trees, for context; in
+        regression the mean, ridge regression and trees; without labels, a random projection.
     n_jobs : int, optional
         Worker processes at once; None is one for each core.
     isolate : bool, default=True
@@ -156,7 +165,8 @@ def compare(
         With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``fit``,
         ``to_html`` and ``to_json``;
         without labels an :class:`nearfar.app.compare.embedding_comparison.EmbeddingComparison`,
-        with pairs a :class:`nearfar.app.compare.pair_comparison.PairComparison`.
+        with pairs a :class:`nearfar.app.compare.pair_comparison.PairComparison`, in regression a
+        :class:`nearfar.app.compare.value_comparison.ValueComparison`.
 
     Examples
     --------

@@ -64,14 +64,17 @@ def corrected_estimate(
     return Estimate(float(numbers.mean()), float(np.sqrt(variance)), n - 1.0)
 
 
-def row_estimate(losses: ArrayLike, strata: ArrayLike | None = None) -> Estimate:
+def row_estimate(
+    losses: ArrayLike, strata: ArrayLike | None = None, *, unit: float = 1.0
+) -> Estimate:
     """Mean of losses of independent test rows; with strata, the mean of the strata's means.
 
     For a fixed test file, where there is one fold and the rows are what varies. Strata are the true
     classes when the error is balanced. The sum of squares is that of the rows and of two more, one
     each way: so few rows, or rows that all agree, are no certainty, and paired losses come out much
     as in McNemar's exact test (A. Agresti and Y. Min, "Simple improved confidence intervals for
-    comparing matched proportions", Statistics in Medicine 24, 2005).
+    comparing matched proportions", Statistics in Medicine 24, 2005). ``unit`` is the loss of these
+    two: 1 where a row is right or wrong.
 
     >>> estimate = row_estimate([0, 0, 1, 0])
     >>> estimate.mean, round(estimate.standard_error, 3), estimate.degrees
@@ -86,8 +89,9 @@ def row_estimate(losses: ArrayLike, strata: ArrayLike | None = None) -> Estimate
         return Estimate(mean, np.nan, 0.0)
     # A class with one test row has no variance of its own: the pooled one stands in.
     pooled = sum(float(((part - part.mean()) ** 2).sum()) for part in parts) / degrees
+    both = 2.0 * unit**2
     variances = [
-        ((float(part.var(ddof=1)) if len(part) > 1 else pooled) + 2.0 / len(parts) / len(part))
+        ((float(part.var(ddof=1)) if len(part) > 1 else pooled) + both / len(parts) / len(part))
         / len(part)
         for part in parts
     ]

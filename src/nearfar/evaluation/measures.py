@@ -57,6 +57,73 @@ class Measure:
         """Whether it is a mean over rows, or over the classes' means of rows."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
+    def written(self, score: str) -> str:
+        """The error in a line of code, from that of scikit-learn's score."""
+        return f"1 - {score}"
+
+
+@dataclass(frozen=True)
+class RelativeRMSE(Measure):
+    """Root of the mean squared error over one standard deviation, that of the target.
+
+    ``unit`` is the standard deviation (divided by n) of the target over the rows that may be
+    tested: those of a fixed test set, or else all rows. It is one number for all folds and all
+    methods, and whoever predicts the mean of these rows has a relative RMSE of 1 on them.
+
+    >>> measure = RelativeRMSE.of(np.array([1.0, 2.0, 3.0, 6.0]))
+    >>> float(measure.relative(np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 3.0)))
+    1.0
+    """
+
+    unit: float = 1.0
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], what: str = "all rows") -> RelativeRMSE:
+        """The measure for these values, ``what`` says of which rows they are."""
+        # As large or small as they may be, no square overflows.
+        size = float(np.abs(values).max()) or 1.0
+        unit = float((values / size).std()) * size
+        note = (
+            "Relative RMSE: the root mean squared error of held-out rows over the standard "
+            f"deviation of the target, {unit:.4g} in {what}; 100 % is what predicting the mean of "
+            f"{what} reaches on them."
+        )
+        return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
+
+    def relative(
+        self, true: NDArray[np.float64], predicted: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Of each column of predictions, or of the only one."""
+        missed = (true if predicted.ndim == 1 else true[:, None]) / self.unit
+        missed = missed - predicted / self.unit
+        return np.asarray(np.sqrt(np.mean(missed**2, axis=0)))
+
+    @property
+    def by_rows(self) -> bool:
+        """To first order: see :meth:`losses`."""
+        return True
+
+    def losses(
+        self, true: NDArray[np.float64], predicted: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """A loss for each row, whose mean is the relative RMSE, and vary as it does.
+
+        Of r = sqrt(mean e²) these are r + (e² − r²) / 2r: the root, to first order in the rows.
+
+        >>> measure = RelativeRMSE("relative RMSE", "", "", 2.0)
+        >>> measure.losses(np.array([0.0, 0.0]), np.array([2.0, 6.0])).round(3).tolist()
+        [1.342, 3.13]
+        >>> float(np.mean([1.342, 3.13])), float(np.sqrt(5))
+        (2.236, 2.23606797749979)
+        """
+        squares = (true / self.unit - predicted / self.unit) ** 2
+        root = float(np.sqrt(squares.mean()))
+        return np.asarray((root**2 + squares) / (2 * root) if root > 0 else squares)
+
+    def written(self, score: str) -> str:
+        """The error in a line of code, from that of scikit-learn's score."""
+        return f"-{score} / {self.unit!r}"
+
 
 def choose_measure(
     scoring: Any,

@@ -30,7 +30,7 @@ EVERY = """--components 3 --color a --unlabelled --groups g --time t --test f --
 --scale none --repeats 2 --time-budget 9 --min-gain 0.1 --seed 4 --jobs 2 --in-process --scoring s
 --no-context --no-rows --sample 99 --without b --keep a --drop b --target y --set-id i
 --min-vectors 3 --report-by r"""
-EVERY += " --vector v --id i --pairs p --conflicts drop"
+EVERY += " --vector v --id i --pairs p --conflicts drop --task regression"
 OPTIONS = {field.name: field.default for field in fields(Question)}
 
 

@@ -85,7 +85,8 @@ def next_steps(
     if document.get("kind") == "pairs":
         steps.append(("Same or different, of pairs of new rows", [*line, "--pairs", "PAIRS.csv"]))
     elif use == "predict":
-        steps.append((f"Labels and neighbours of new {noun}s", line))
+        what = "Values" if document.get("kind") == "values" else "Labels"
+        steps.append((f"{what} and neighbours of new {noun}s", line))
     else:
         steps.append((f"Places of new {noun}s", line))
     steps[-1][1].extend(_shared(options, use, (*_OF_THIS_RUN, "--pairs")))

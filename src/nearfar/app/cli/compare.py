@@ -27,9 +27,10 @@ def add_compare(commands: Any) -> None:
         "compare",
         help="which distance should I use on my data, and is it worth it?",
         description="Compare learned distances with the best plain one on held-out folds, and say "
-        "which to use. With --pairs, by pairs of rows judged alike or different instead of labels. "
-        "With --unlabelled, compare embeddings by the neighbours they keep. With --set-id, compare "
-        "dissimilarities of sets of vectors.",
+        "which to use. With --task regression, by how well neighbours predict a number. With "
+        "--pairs, by pairs of rows judged alike or different instead of labels. With --unlabelled, "
+        "compare embeddings by the neighbours they keep. With --set-id, compare dissimilarities of "
+        "sets of vectors.",
         argument_default=argparse.SUPPRESS,
     )
     command.set_defaults(run=_compare, parser=command, commands=commands)

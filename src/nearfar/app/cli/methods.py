@@ -20,11 +20,15 @@ def _methods(options: argparse.Namespace) -> int:
     from nearfar.app.compare.pair_methods import DEFAULT as OF_PAIRS
     from nearfar.app.compare.set_methods import DEFAULT as OF_SETS
     from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
+    from nearfar.app.compare.value_methods import DEFAULT as OF_VALUES
 
     found = known_estimators()
     width = max(len(hyphened(name)) for name in found)
     print("Start here (what `nearfar compare` tries):")
     for name in DEFAULT:
+        print(_method_line(name, found[name], width))
+    print("With --task regression:")
+    for name in OF_VALUES:
         print(_method_line(name, found[name], width))
     rooms: dict[str, list[str]] = {}
     for name, learner in found.items():

@@ -37,11 +37,12 @@ def add_model_commands(commands: Any) -> None:
     _add_fit(commands)
     predict = commands.add_parser(
         "predict",
-        help="labels of new rows by a saved model, and the rows that decided",
-        description="For each row its label, the share of votes for each class, and the training "
-        "rows that voted, nearest first: by their ids, if the model knows these, else by their "
-        "numbers from 0. With --pairs, for each pair of rows whether they are the same or "
-        "different, their distance and the threshold.",
+        help="labels or values of new rows by a saved model, and the rows that decided",
+        description="For each row its label, the share of votes for each class, or its value, by a "
+        "model of fit --task regression; and the training rows that it comes from, nearest first: "
+        "by their ids, if the model knows these, else by their numbers from 0. With --pairs, for "
+        "each pair of rows whether they are the same or different, their distance and the "
+        "threshold.",
     )
     predict.set_defaults(run=_predict)
     data = _add_model_and_data(predict, "the rows to predict; further columns are not used")
@@ -337,19 +338,22 @@ def _predict(options: argparse.Namespace) -> int:
     notes = _notes(options.model)
     kind, table, X = _opened(options, chain, options.data)
     points = map_through(chain[:-1], X)
-    names = _class_names(last.classes_, notes)
     labels = last.predict(points)
-    codes = np.searchsorted(last.classes_, labels)
     columns: dict[str, Any] = kind.names(table) or {kind.noun: np.arange(len(labels))}
     own = notes.get("id_name", "")
     if own in getattr(table.X, "columns", ()):
         columns = columns | {own: table.X[own].to_numpy()}
-    columns["label"] = np.array(names)[codes]
+    numbers = not hasattr(last, "classes_")
+    if numbers:
+        columns["value"] = labels
+    else:
+        names = _class_names(last.classes_, notes)
+        columns["label"] = np.array(names)[np.searchsorted(last.classes_, labels)]
     if hasattr(last, "predict_proba"):
         shares = last.predict_proba(points)
         columns |= {f"share {name}": shares[:, i] for i, name in enumerate(names)}
     if hasattr(last, "kneighbors"):
-        ids = _ids(notes, len(last._codes))
+        ids = _ids(notes, last._n_objects)
         rows = last.kneighbors(points)[1]
         texts = [" ".join(ids[row] if ids else str(row) for row in line) for line in rows.tolist()]
         columns["neighbors"] = np.array(texts)
@@ -357,11 +361,12 @@ def _predict(options: argparse.Namespace) -> int:
         write_csv(sys.stdout, columns, ",")
         return 0
     write_columns(columns, options.out)
-    print(f"Wrote the labels of {len(labels):,} {kind.noun}s to {options.out}")
+    what = "values" if numbers else "labels"
+    print(f"Wrote the {what} of {len(labels):,} {kind.noun}s to {options.out}")
     unused = _unused(table, chain, notes)
     if unused:
         print(f"Not used, for the model does not know them: {listed(unused)}.")
-    _say_errors(table, notes.get("target"), labels)
+    (_say_misses if numbers else _say_errors)(table, notes.get("target"), labels)
     return 0
 
 
@@ -451,6 +456,40 @@ def _unused(table: Any, chain: Any, notes: dict[str, Any]) -> list[str]:
     return [str(name) for name in getattr(table.X, "columns", ()) if str(name) not in known]
 
 
+def _known_target(table: Any, target: str | None) -> Any:
+    """The target, where the file has it: a label or number for each row, or None."""
+    if table.y is None and target is not None and target in getattr(table.X, "columns", ()):
+        return table.X[target].to_numpy()
+    return table.y
+
+
+def _say_misses(table: Any, target: str | None, values: Any) -> None:
+    """Of rows whose numbers are known, how far off the values are."""
+    import numpy as np
+
+    from nearfar.app.tables.numeric_target import check_numbers
+    from nearfar.datasets.table import missing_among
+    from nearfar.evaluation.measures import RelativeRMSE
+    from nearfar.words import count, percent
+
+    true = _known_target(table, target)
+    if true is None:
+        return
+    known, name = ~missing_among(true), str(target or table.target)
+    try:
+        numbers = check_numbers(np.asarray(true)[known], name)[0] if known.sum() > 1 else None
+    except ValueError:  # what the file has there is no number that varies
+        return
+    if numbers is None:
+        return
+    measure = RelativeRMSE.of(numbers)
+    error = float(measure.relative(numbers, np.asarray(values)[known]))
+    print(
+        f"RMSE against '{name}' in the file: {error * measure.unit:.4g}, {percent(error)} of the "
+        f"standard deviation of its {count(len(numbers), 'row')}."
+    )
+
+
 def _say_errors(table: Any, target: str | None, labels: Any) -> None:
     """Of rows whose labels are known, how many were missed."""
     import numpy as np
@@ -458,9 +497,7 @@ def _say_errors(table: Any, target: str | None, labels: Any) -> None:
     from nearfar.datasets.table import missing_among, tidy_labels
     from nearfar.words import percent
 
-    true = table.y
-    if true is None and target is not None and target in getattr(table.X, "columns", ()):
-        true = table.X[target].to_numpy()
+    true = _known_target(table, target)
     if true is None:
         return
     known = ~missing_among(true)
@@ -536,8 +573,8 @@ def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tupl
         _, known, others = _opened(options, chain, options.index)
         index = _mapped(options.model, chain, others)
     elif hasattr(last, "kneighbors"):
-        _check_k(options.k, len(last._codes), kind.noun, "model")
-        return *last.kneighbors(map_through(chain[:-1], X), options.k), len(last._codes)
+        _check_k(options.k, last._n_objects, kind.noun, "model")
+        return *last.kneighbors(map_through(chain[:-1], X), options.k), last._n_objects
     elif getattr(last, "embedding_", None) is not None:
         where, index = "model", last.embedding_
     else:
@@ -612,6 +649,8 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
         names = _class_names(classes, notes)
         target = f" of '{notes['target']}'" if notes.get("target") else ""
         yield "Classes", f"{len(names)}{target}: {listed(names, 12, quoted=False)}"
+    elif hasattr(last, "predict") and notes.get("target") and not hasattr(last, "threshold_"):
+        yield "Predicts", f"'{notes['target']}', a number"
     if threshold is not None:
         yield "Threshold", f"pairs up to a distance of {threshold:.4g} are called the same"
     yield "Versions", ", ".join(f"{name} {number}" for name, number in says["versions"].items())

@@ -20,6 +20,12 @@ def add_target(command: Any) -> None:
     labels.add_argument("--target", metavar="COL", help="the column with the labels")
     labels.add_argument("--labels", metavar="FILE", help="a file with one label a row")
     command.add_argument(
+        "--task",
+        choices=("classification", "regression"),
+        help="what the target is: classes (classification, the default), or a number to predict "
+        "(regression); it is never guessed",
+    )
+    command.add_argument(
         "--keep",
         action="append",
         default=[],

@@ -52,6 +52,8 @@ class Answer(ABC):
     #: What of a result is kept out of the table: it is shown as a picture.
     large: ClassVar[frozenset[str]]
     confidence = 0.95
+    #: The largest error there can be.
+    most_error: ClassVar[float] = 1.0
     #: Folds that all ranked methods have done.
     common: list[int]
     ranked: list[Row]
@@ -141,7 +143,7 @@ class Answer(ABC):
             # The error below is of these; others may have done fewer.
             "folds_used": self._n_used(row),
             "error": None if estimate is None else estimate.mean,
-            "interval": bounds(estimate, self.confidence, is_error=True),
+            "interval": bounds(estimate, self.confidence, most=self.most_error),
             "difference": None if difference is None else difference.mean,
             "difference_interval": bounds(difference, self.confidence),
             "gain": None if difference is None else -difference.mean,
@@ -199,13 +201,13 @@ class Answer(ABC):
 
 
 def bounds(
-    estimate: Estimate | None, confidence: float, *, is_error: bool = False
+    estimate: Estimate | None, confidence: float, *, most: float | None = None
 ) -> list[float] | None:
-    """Both ends of an estimate's interval; None where there is none."""
+    """Both ends of an estimate's interval, of an error from 0 to ``most``; None where unknown."""
     if estimate is None or not estimate.degrees > 0:
         return None
     low, high = estimate.interval(confidence)
-    return [max(0.0, low), min(1.0, high)] if is_error else [low, high]
+    return [low, high] if most is None else [max(0.0, low), min(most, high)]
 
 
 def _turned(interval: list[float] | None) -> list[float] | None:

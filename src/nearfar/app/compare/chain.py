@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,8 @@ class Chain:
     #: The first step, and before it what takes the columns in use from a table.
     prepare: Any
     select: Callable[[Any], Any]
+    #: The last step of what neighbours answer, where the learner has none of its own.
+    voter: type = field(default=KNNClassifier, kw_only=True)
 
     def pipeline(self) -> Pipeline:
         """Steps ``prepare``, ``scale``, ``reduce``, ``learner``, ``knn``, as far as there are."""
@@ -57,7 +59,7 @@ class Chain:
         if setting.neighbors and k is not None:
             steps[-1][1].set_params(n_neighbors=k)
         elif k is not None:
-            steps.append(("knn", KNNClassifier(n_neighbors=k)))
+            steps.append(("knn", self.voter(n_neighbors=k)))
         return Pipeline(steps)
 
     def fit(self, X: Any, y: Any = None) -> Pipeline:

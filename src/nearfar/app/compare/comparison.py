@@ -252,6 +252,7 @@ def data_line(data: dict[str, Any]) -> str:
     if counts:
         sizes = f"{min(counts):,} to {max(counts):,} {what} each"
         text += f", {len(counts):,} classes ({sizes})"
+    text += f", {data['goal']}" if data.get("goal") else ""
     if data["test"]:
         text += (
             f"; {data['test']['n_rows']:,} of the {what} are the test set {data['test']['name']}"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from nearfar.arrays import Indices
 from nearfar.base.voter import nearest as nearest_columns
 from nearfar.base.voter import vote, vote_shares
 from nearfar.evaluation.measures import Measure
+from nearfar.neighbors.knn import KNNClassifier
 from nearfar.search.exact_search import kneighbors
 
 MAX_K = 15
@@ -53,7 +54,7 @@ class Work(Protocol):
     far_power: float
 
     def run_fold(self, method: Method, **task: Any) -> dict[str, Any]:
-        """Do one fold; what came of it as plain data, with an "error" from 0 to 1."""
+        """Do one fold; what came of it as plain data, with an "error", the smaller the better."""
 
     def pilot(self, method: Method, **task: Any) -> float:
         """Seconds of one fit on some rows."""
@@ -86,6 +87,11 @@ class Problem:
     least_rows: int = 2000
     tunes_k: bool = True
     drawn_by: str = "by class"
+    #: The step that answers by neighbours, and how codes come of y in lines that repeat the run.
+    voter: type = KNNClassifier
+    codes_of_y: str = "np.unique({y}, return_inverse=True)[1]"
+    #: Whether folds have the shares of the classes; if not, codes only say how rows are drawn.
+    stratified: bool = True
     far_power: float = FAR_POWER
     #: The last so many rows are a fixed test set.
     n_test_rows: int = 0
@@ -101,6 +107,29 @@ class Problem:
     def labels(self, rows: Indices) -> NDArray[Any]:
         """Their labels, as the user gave them."""
         return np.asarray(self.classes[self.codes[rows]])
+
+    def inside(self, tuning: Tuning, rows: Indices) -> list[tuple[Indices, Indices]]:
+        """Splits of training rows for tuning."""
+        guides = _guides(self, rows)
+        return inner_splits(tuning, self.codes[rows], *guides, stratified=self.stratified)
+
+    def answers(self, found: Any) -> NDArray[Any]:
+        """What was predicted for some rows, as it is kept: codes."""
+        return _codes_of(found, self.classes)
+
+    def answers_by_k(self, neighbors: Indices) -> Answers:
+        """What the first k neighbours of some rows say, given by their numbers, for each k."""
+        voters, n_classes = self.codes[neighbors], len(self.classes)
+        ks = range(1, neighbors.shape[1] + 1)
+        return Answers(
+            np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1),
+            lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
+            voters,
+        )
+
+    def errors_by_k(self, predictions: Predictions, test: Indices) -> NDArray[np.float64]:
+        """:func:`errors_by_k`."""
+        return errors_by_k(self, predictions, test)
 
     # What a worker asks for: see Work.
 
@@ -122,11 +151,22 @@ class Problem:
             self.pairs.share_in(folder)
 
 
+class Answers(NamedTuple):
+    """What neighbours say of rows: for each k, with the shares of votes, and who votes."""
+
+    predicted: NDArray[Any]
+    shares: Callable[[int], NDArray[np.float64]]
+    voters: Indices | None
+
+
 @dataclass
 class Predictions:
-    """Codes predicted for test rows by each k, or in one column by what does not vote."""
+    """Codes predicted for test rows by each k, or in one column by what does not vote.
 
-    codes: Indices
+    Where the target is a number, they are numbers.
+    """
+
+    codes: NDArray[Any]
     ks: list[int | None]
     shares: Callable[[int], NDArray[np.float64]]
     neighbors: Indices | None
@@ -189,7 +229,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             fit_seconds = perf_counter() - began
             answers = chain[-1].predict(map_through(chain[:-1], new))
             return Predictions(
-                _codes_of(answers, problem.classes)[:, None],
+                problem.answers(answers)[:, None],
                 [None],
                 lambda _: _probabilities(chain, problem, new),
                 None,
@@ -209,19 +249,17 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             queries = _points(new if chain is None else map_through(chain, new))
             _, nearest = kneighbors(points, queries, n_neighbors=largest)
             mapped = (points, queries)
-    voters, n_classes = problem.codes[train][nearest], len(problem.classes)
-    ks = list(range(1, largest + 1))
-    predicted = np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1)
+    found = problem.answers_by_k(train[nearest])
     return Predictions(
-        predicted,
-        list(ks),
-        lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
+        found.predicted,
+        list(range(1, largest + 1)),
+        found.shares,
         train[nearest[:, :SHOWN_NEIGHBORS]],
         chain,
         given.fit_seconds + fit_seconds,
         given.predict_seconds + perf_counter() - began - fit_seconds,
         mapped,
-        voters,
+        found.voters,
     )
 
 
@@ -287,7 +325,7 @@ def tune(
     ``k`` is given, the setting with the lowest error at that k, or at the most that is tried.
     """
     settings = method.tried(tuning)
-    inside = inner_splits(tuning, problem.codes[train], *_guides(problem, train))
+    inside = problem.inside(tuning, train)
     # Too few rows to split, or nothing to choose; a learner's error is asked for all the same.
     idle = len(settings) == 1 and not settings[0].votes and method.role == "context"
     if not inside or idle:
@@ -328,7 +366,7 @@ def _inner_scores(
     scores, ks = [], []
     for part, held in inside:
         predictions = predict_all_k(problem, setting, train[part], train[held], shared)
-        scores.append(1.0 - errors_by_k(problem, predictions, train[held]))
+        scores.append(1.0 - problem.errors_by_k(predictions, train[held]))
         ks.append(predictions.ks)
         caught.update(predictions.caught)
     width = min(len(row) for row in scores)
@@ -374,7 +412,7 @@ def run_fold(
         tuned += sum(shared.charged.values()) - shared.passed
     final = predict_all_k(problem, choice.setting, train, test, shared)
     column = 0 if choice.k is None else min(choice.k, final.codes.shape[1]) - 1
-    errors = errors_by_k(problem, final, test)
+    errors = problem.errors_by_k(final, test)
     result: dict[str, Any] = {
         "error": float(errors[column]),
         "error_plain_vote": plain_vote_error(problem, final, test, final.ks[column]),
@@ -413,7 +451,7 @@ def pilot(problem: Problem, method: Method, train: Indices, test: Indices, size:
         shared, inside = None, []
         if problem.pairs is not None and method.shares is not None:
             shared = problem.pairs.alone(some, asked, [setting])
-            inside = inner_splits("k", problem.codes[some], *_guides(problem, some))
+            inside = problem.inside("k", some)
         began = perf_counter()
         try:
             for part, held in inside:

@@ -381,7 +381,7 @@ _KNOWN: dict[str, Any] = {
     "inner_error": lambda value: value is None or _is_number(value),
     "k": lambda value: value is None or _is_whole(value),
     "weights": lambda value: value is None or _is_list_of(_is_real)(value),
-    "predicted": _is_list_of(_is_whole),
+    "predicted": _is_list_of(_is_number),  # codes, or numbers where the target is one
     "neighbors": _is_list_of(_is_list_of(_is_whole)),
     "distances": _is_list_of(_is_real),
     "threshold": _is_real,

@@ -329,12 +329,12 @@ def _there(n_rows: int, n_all: int | None, noun: str) -> str:
 
 
 def context_notes(
-    clearer: Sequence[tuple[str, float]], measure: str, compared_with: str
+    clearer: Sequence[tuple[str, float]], say: Wording, compared_with: str
 ) -> list[str]:
-    """What to add when a classifier that is no distance predicts clearly better."""
+    """What to add when what is no distance predicts clearly better."""
     return [
-        f"{label} makes {percent(error)} {measure}, clearly less than {compared_with}: if labels "
-        "are all you need, use it. A distance is for neighbours, not for accuracy."
+        f"{label} {say.makes} {say.whole(error)}, clearly less than {compared_with}: if "
+        f"{say.predicts} are all you need, use it. A distance is for neighbours, not for accuracy."
         for label, error in clearer
     ]
 

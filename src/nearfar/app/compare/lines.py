@@ -19,13 +19,15 @@ from nearfar.datasets.tables import EMBEDDED
 
 # What the lines use besides the estimators of the method.
 _TOOLS = {
-    "nearfar": ("KNNClassifier",),
+    "nearfar": ("KNNClassifier", "KNNRegressor"),
     "nearfar.datasets": ("read_pairs", "read_sets", "read_table"),
     "nearfar.evaluation": ("held_out_quality",),
     "nearfar.app.tables.columns": ("choose_columns",),
     "nearfar.app.tables.copies": ("same_rows",),
+    "nearfar.app.tables.numeric_target": ("check_numbers",),
     "nearfar.app.compare.pair_folds": ("fit_to_pairs", "pair_distances", "restricted"),
     "nearfar.app.compare.pair_splits": ("inner_pair_splits", "pair_scheme"),
+    "nearfar.app.compare.value_folds": ("drawing_codes",),
     "nearfar.app.compare.splits": ("inner_splits", "make_scheme", "sample_rows"),
     "sklearn.base": ("clone",),
     "sklearn.metrics": ("roc_auc_score",),
@@ -64,11 +66,12 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
     if not isinstance(prepare, str):
         steps.insert(0, ("prepare", _prepare(prepare)))
     if votes:
-        steps.append(("knn", "KNNClassifier()"))
+        steps.append(("knn", f"{problem.voter.__name__}()"))
     train = scheme.folds[0].train
     if kind.test is not None or scheme.code is not None:
         groups = None if problem.groups is None else problem.groups[train]
-        inside = inner_splits(tuning, problem.codes[train], groups)
+        codes = problem.codes[train]
+        inside = inner_splits(tuning, codes, groups, stratified=problem.stratified)
         most = min([MAX_K, *(len(part) for part, _ in inside)])
         k_values = f"list(range(1, {most + 1}))"
     else:
@@ -87,6 +90,7 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
     ]
     body = [
         *_data_lines(kind),
+        *kind.target_lines,
         *_sample_lines(kind, problem, scheme),
         *_given_lines(problem, scheme),
         "pipeline = Pipeline([",
@@ -267,7 +271,7 @@ def _sample_lines(kind: Kind, problem: Problem, scheme: Scheme) -> list[str]:
         groups = ", groups=groups" if "groups" in guides and not end else ""
         X = f"X{end}.iloc" if hasattr(kind.table.X, "iloc") else f"X{end}"
         lines.append(
-            f"rows = sample_rows(np.unique(y{end}, return_inverse=True)[1], {size}{groups}, "
+            f"rows = sample_rows({problem.codes_of_y.format(y=f'y{end}')}, {size}{groups}, "
             f"seed={seed})"
         )
         names = [f"X{end}", f"y{end}", *(guides if not end else ())]
@@ -307,20 +311,20 @@ def _search_lines(
     fit = f"search.fit({every})  # on all {problem.noun}s, for use"
     if kind.test is not None:
         groups = None if problem.groups is None else problem.groups[train]
-        inner = code_of(inner_splitter(tuning, problem.codes[train], groups))
+        inner = code_of(_inner(problem, tuning, train, groups))
         also = "" if groups is None else ", groups=groups"
         return [
             *grid,
             f"search = {search}{inner}).fit(X, y{also})",
-            "print(1 - search.score(X_test, y_test))",
+            f"print({problem.measure.written('search.score(X_test, y_test)')})",
         ]
     if scheme.code is not None:
         return [
             *grid,
-            f"search = {search}{code_of(inner_splitter(tuning, problem.codes[train]))})",
+            f"search = {search}{code_of(_inner(problem, tuning, train))})",
             f"folds = {scheme.code}",
             f"scores = cross_val_score(search, X, y, cv=folds, scoring={scoring_text})",
-            "print(1 - scores.mean())",
+            f"print({problem.measure.written('scores.mean()')})",
             fit,
         ]
     # Folds by group, in time or of the user's own: scikit-learn's search must be told its splits.
@@ -331,6 +335,7 @@ def _search_lines(
     ]
     outer = "".join(f", {name}={name}" for name, _ in guides)
     inner = "".join(f", {name}={name}[fold.train]" for name, _ in guides)
+    plainly = "" if problem.stratified else ", stratified=False"
     n_repeats = len(scheme.folds) // scheme.n_splits
     own = ""
     if _own_folds(scheme):
@@ -339,18 +344,22 @@ def _search_lines(
         own = f", cv={scheme.n_splits}"
     rows = "X.iloc" if hasattr(problem.X, "iloc") else "X"
     return [
-        "codes = np.unique(y, return_inverse=True)[1]",
-        f"scheme = make_scheme(codes, repeats={n_repeats}, seed={seed}{outer}{own})",
+        f"codes = {problem.codes_of_y.format(y='y')}",
+        f"scheme = make_scheme(codes, repeats={n_repeats}, seed={seed}{outer}{own}{plainly})",
         "scores = []",
         "for fold in scheme.folds:",
-        f"    splits = inner_splits({tuning!r}, codes[fold.train]{inner})",
+        f"    splits = inner_splits({tuning!r}, codes[fold.train]{inner}{plainly})",
         f"    most = min([{MAX_K}, *(len(part) for part, _ in splits)])",
         *(f"    {line}" for line in grid),
         f"    search = {search}splits)",
         f"    search.fit({rows}[fold.train], y[fold.train])",
         f"    scores.append(search.score({rows}[fold.test], y[fold.test]))",
-        "print(1 - np.mean(scores))",
+        f"print({problem.measure.written('np.mean(scores)')})",
     ]
+
+
+def _inner(problem: Problem, tuning: Tuning, train: Any, groups: Any = None) -> Any:
+    return inner_splitter(tuning, problem.codes[train], groups, stratified=problem.stratified)
 
 
 def _data_lines(kind: Kind, *, labels: bool = True) -> list[str]:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.base import Estimator, NeighborVoter, all_estimators
+from nearfar.base import Estimator, NearestObjects, NeighborVoter, all_estimators
+from nearfar.base.tags import Guide
+from nearfar.base.tags import Role as EstimatorRole
 from nearfar.notices import warn
-from nearfar.words import bare, hyphened, nearest_names
+from nearfar.words import bare, hyphened, listed, nearest_names
 
 Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
@@ -59,7 +61,7 @@ class Setting:
     @property
     def neighbors(self) -> bool:
         """Whether those vote that the estimator finds, not those that are nearest after its map."""
-        return isinstance(self.estimator, NeighborVoter) and self.estimator.votes
+        return asks_neighbors(self.estimator)
 
     @property
     def votes(self) -> bool:
@@ -97,6 +99,13 @@ class Method:
     def tried(self, tuning: str) -> tuple[Setting, ...]:
         """The settings that so much tuning tries: all, or the first."""
         return self.settings[:1] if tuning == "k" else self.settings
+
+
+def asks_neighbors(estimator: Any) -> bool:
+    """Whether it predicts by neighbours that it finds itself."""
+    if isinstance(estimator, NeighborVoter):
+        return bool(estimator.votes)
+    return isinstance(estimator, NearestObjects)
 
 
 def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Method]:
@@ -242,6 +251,86 @@ def listed_methods(methods: Any) -> list[Any]:
     return list(methods)
 
 
+def those_told(methods: Any, guide: Guide, so: str) -> tuple[Any, list[str]]:
+    """The methods that can learn from what there is, and a sentence of those that cannot.
+
+    Parameters
+    ----------
+    methods : as in :func:`learners`
+        Of a room, all that is in it.
+    guide : {"labels", "values", "pairs", "triplets", "quadruplets", "chunklets"}
+        What there is to learn from; what reads nothing of the kind can do with it too.
+    so : str
+        Why the others cannot, as "the target has classes".
+
+    Examples
+    --------
+    >>> those_told("pca,lda", "values", "the target is a number")
+    (['pca'], ['Left out: LDA: it learns from labels, and the target is a number.'])
+    """
+    kept: dict[Any, Any] = {}
+    gone: dict[str, list[str]] = {}
+    named = isinstance(methods, Mapping)
+    if named:
+        given = dict(methods)
+    else:
+        every = listed_methods(methods)
+        rooms = [(family(one) if isinstance(one, str) else []) or [one] for one in every]
+        given = dict(enumerate(one for room in rooms for one in room))
+    for key, one in given.items():
+        settings = list(one) if isinstance(one, list | tuple) else [one]
+        kinds = [find_estimator(each) if isinstance(each, str) else each for each in settings]
+        unable = [kind for kind in kinds if not takes(kind, guide)]
+        if not unable:
+            kept[key] = one
+            continue
+        kind = unable[0]
+        label = str(key) if named else _class_name(kind)
+        gone.setdefault(_learns_from(kind), []).append(label)
+    said = [
+        f"{listed(names, quoted=False)}: {'it learns' if len(names) == 1 else 'they learn'} from "
+        f"{words}, and {so}."
+        for words, names in gone.items()
+    ]
+    if gone and not kept:
+        raise ValueError(f"{' '.join(said)} See: nearfar methods.")
+    if not gone:
+        return methods, []
+    return (kept if named else list(kept.values())), [f"Left out: {text}" for text in said]
+
+
+def takes(learner: Any, guide: Guide) -> bool:
+    """Whether it learns from labels, values or the like, or from nothing of the kind.
+
+    >>> from nearfar import LDA, MLKR, PCA
+    >>> [takes(kind, "values") for kind in (LDA, MLKR(), PCA())]
+    [False, True, True]
+    """
+    if isinstance(learner, Pipeline):
+        return all(takes(step, guide) for _, step in learner.steps)
+    tags = getattr(learner, "learner_tags", None)
+    if tags is None:  # of another make; a text is a step that does nothing
+        return guide != "values" or not (hasattr(learner, "fit") and _classifies(learner))
+    return not tags.learns_from or guide in tags.learns_from
+
+
+def _classifies(learner: Any) -> bool:
+    return isinstance(learner, ClassifierMixin) or (
+        isinstance(learner, type) and issubclass(learner, ClassifierMixin)
+    )
+
+
+def _learns_from(learner: Any) -> str:
+    if isinstance(learner, Pipeline):
+        return "labels"
+    tags = getattr(learner, "learner_tags", None)
+    return "labels" if tags is None else " or ".join(tags.learns_from)
+
+
+def _class_name(learner: Any) -> str:
+    return learner.__name__ if isinstance(learner, type) else type(learner).__name__
+
+
 def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, Any]:
     """Estimators by their names; ``made`` says what to compare of a class that is only named."""
     found: dict[str, Any] = {}
@@ -336,8 +425,7 @@ def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
 def _by_distance(estimator: Any) -> bool:
     """Whether it says what is near: by a map, or by neighbours that vote."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    voter = isinstance(last, NeighborVoter) and last.votes
-    return voter or not hasattr(estimator, "predict")
+    return asks_neighbors(last) or not hasattr(estimator, "predict")
 
 
 def label_of(name: str, estimator: Any) -> str:
@@ -402,7 +490,8 @@ def _known_as(name: str) -> str:
 
 def known_estimators() -> dict[str, type[Estimator]]:
     """What can be compared of the library, and what installed packages offer."""
-    found = all_estimators(role="map") | all_estimators(role="classifier")
+    roles: tuple[EstimatorRole, ...] = ("map", "classifier", "regressor")
+    found = {name: kind for role in roles for name, kind in all_estimators(role=role).items()}
     found = dict(sorted(found.items()))
     for point in entry_points(group="nearfar.learners"):
         try:

@@ -19,6 +19,8 @@ from nearfar.app.tables.inputs import folds_given, noun_of
 from nearfar.app.tables.reading import noun_of_file
 from nearfar.datasets.tables import DataFile
 
+#: What is predicted: a class, unless it is said that it is a number.
+Task = Literal["classification", "regression"]
 Conflicts = Literal["raise", "drop", "keep"]
 #: Seconds, where neither these nor the repeats are given.
 DEFAULT_BUDGET = 120.0
@@ -45,6 +47,7 @@ class Question:
     vector: str | None = None
     ids: str | None = None
     unlabelled: bool = False
+    task: Task | None = None
     pairs: str | os.PathLike[str] | None = None
     conflicts: Conflicts = "raise"
     supervision: Any = None
@@ -83,6 +86,10 @@ class Question:
         self._check_numbers()
         if self.tuning not in (None, *TUNINGS):
             raise ValueError(f"tuning={self.tuning!r} must be one of {', '.join(TUNINGS)}.")
+        if self.task not in (None, "classification", "regression"):
+            raise ValueError(
+                f"task={self.task!r} must be 'classification' or 'regression'; None is the first."
+            )
         plain = {
             "cv": folds_given(self.cv),  # a generator is read once
             "keep": names_asked(self.keep),

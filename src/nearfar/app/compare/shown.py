@@ -47,6 +47,7 @@ _EMPTY: dict[str, Any] = {
         "unit": "row",
         "of": "",
         "facts": [],
+        "goal": "",
     },
     "warnings": [],
     "protocol": {
@@ -92,6 +93,15 @@ _EMPTY: dict[str, Any] = {
         "n_wrong_alike": 0,
         "judged_by": [],
         "wrong": [],
+    },
+    "values": {
+        "unit": None,
+        "target": "",
+        "sizes": [],
+        "by_size": {},
+        "n_tested": 0,
+        "worst": [],
+        "judged_by": [],
     },
     "pictures": {"rows": [], "held_out": 0, "methods": {}},
     "spectra": {},

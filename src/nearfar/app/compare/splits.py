@@ -82,6 +82,7 @@ def make_scheme(
     X: Any = None,
     noun: str = "row",
     sample: int | None = None,
+    stratified: bool = True,
 ) -> Scheme:
     """The folds for the data at hand.
 
@@ -102,6 +103,9 @@ def make_scheme(
     sample : int, optional
         Use so many rows only, drawn by :func:`sample_rows`; of a fixed test set its share. The
         user's own folds are used as they are.
+    stratified : bool
+        Whether codes are classes, whose shares all folds have; if not, as where the target is a
+        number, they only say how rows are drawn.
     """
     n = len(codes)
     if sample is not None and sample < n and (cv is None or isinstance(cv, int | np.integer)):
@@ -115,6 +119,7 @@ def make_scheme(
             n_test_rows=int((rows >= n - n_test_rows).sum()),
             cv=cv,
             noun=noun,
+            stratified=stratified,
         )
         return on_sample(within, rows, n, noun)
     if n_test_rows:
@@ -123,7 +128,8 @@ def make_scheme(
         scheme = Scheme(folds, 1, f"one fixed test set of {n_test_rows} {noun}s", [], None)
     elif cv is not None and not isinstance(cv, int | np.integer):
         place = np.zeros((n, 1)) if X is None else X
-        splits = list(check_cv(cv, codes, classifier=True).split(place, codes, groups))
+        kept = codes if stratified else np.zeros(n)
+        splits = list(check_cv(cv, kept, classifier=stratified).split(place, kept, groups))
         size = _splits_a_repeat(cv, len(splits))
         scheme = Scheme(_folds(splits, size), size, f"the folds given ({len(splits)})", [], None)
     elif time is not None:
@@ -131,12 +137,13 @@ def make_scheme(
         scheme = Scheme(folds, len(folds), _in_time(folds), [], None)
     else:
         wanted = N_SPLITS if cv is None else int(cv)
-        scheme = _shuffled(codes, groups, wanted, repeats, seed, noun)
+        shares = codes if stratified else None
+        scheme = _shuffled(shares, n, groups, wanted, repeats, seed, noun)
     if time is not None and groups is not None and not n_test_rows:
         scheme = _without_shared_groups(scheme, groups, noun)
-    if time is not None and not n_test_rows:
+    if time is not None and not n_test_rows and stratified:
         scheme = _with_two_classes(scheme, codes)
-    _check(scheme, codes, n, noun)
+    _check(scheme, codes if stratified else None, n, noun)
     if groups is not None:
         scheme.notes.append(_check_groups(scheme, groups, noun))
     return scheme
@@ -255,11 +262,19 @@ def _splits_a_repeat(cv: Any, n_folds: int) -> int:
 
 
 def _shuffled(
-    codes: Indices, groups: NDArray[Any] | None, n_splits: int, repeats: int, seed: int, noun: str
+    codes: Indices | None,
+    n: int,
+    groups: NDArray[Any] | None,
+    n_splits: int,
+    repeats: int,
+    seed: int,
+    noun: str,
 ) -> Scheme:
+    """Folds with the shares of the classes; without codes, of so many rows."""
     notes = []
-    largest = int(np.bincount(codes).max())
-    units, what = (largest, f"{noun}s in the largest class")
+    units, what = n, f"{noun}s"
+    if codes is not None:
+        units, what = int(np.bincount(codes).max()), f"{noun}s in the largest class"
     if groups is not None:
         units, what = len(np.unique(groups)), "groups"
     if units < 2:
@@ -267,6 +282,8 @@ def _shuffled(
             f"All {noun}s are of one group: none can be held out. Are these the right groups?"
             if groups is not None
             else f"No class has two {noun}s: none can be held out."
+            if codes is not None
+            else f"There is one {noun} only: none can be held out."
         )
     if units < n_splits:
         notes.append(f"Only {units} {what}: {units} folds instead of {n_splits}.")
@@ -277,25 +294,25 @@ def _shuffled(
         # With so few groups, splitting anew gives much the same folds and no new knowledge.
         notes.append(f"Only {units} groups: they are split once, not {repeats} times.")
         repeats = 1
-    place = np.zeros((len(codes), 1))
+    place = np.zeros((n, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # small classes are warned about by name
         if groups is None:
-            splitter = RepeatedStratifiedKFold(
-                n_splits=n_splits, n_repeats=repeats, random_state=seed
-            )
+            made = RepeatedKFold if codes is None else RepeatedStratifiedKFold
+            splitter = made(n_splits=n_splits, n_repeats=repeats, random_state=seed)
             splits = list(splitter.split(place, codes))
-            kind, code = "stratified", repr(splitter)
+            kind, code = "stratified, " * (codes is not None), repr(splitter)
         else:
+            shares = np.zeros(n, np.intp) if codes is None else codes
             splits = [
                 split
                 for repeat in range(repeats)
                 for split in StratifiedGroupKFold(
                     n_splits, shuffle=True, random_state=seed + repeat
-                ).split(place, codes, groups)
+                ).split(place, shares, groups)
             ]
-            kind, code = "group-wise stratified", None
-    words = f"{repeats} × {n_splits}-fold, {kind}, shuffled, seed {seed}"
+            kind, code = f"group-wise{' stratified' * (codes is not None)}, ", None
+    words = f"{repeats} × {n_splits}-fold, {kind}shuffled, seed {seed}"
     return Scheme(_folds(splits, n_splits), n_splits, words, notes, code)
 
 
@@ -348,12 +365,12 @@ def _with_two_classes(scheme: Scheme, codes: Indices) -> Scheme:
     return Scheme(folds, len(folds), _in_time(folds), [*scheme.notes, note], None)
 
 
-def _check(scheme: Scheme, codes: Indices, n: int, noun: str) -> None:
+def _check(scheme: Scheme, codes: Indices | None, n: int, noun: str) -> None:
     if not scheme.folds:
         raise ValueError(f"There is no fold: the times leave no {noun} to train on.")
     _check_rows(scheme, n, noun)
-    for fold in scheme.folds:
-        if len(np.unique(codes[fold.train])) < 2:
+    for fold in scheme.folds if codes is not None else ():
+        if len(np.unique(codes[fold.train])) < 2:  # type: ignore[index]
             raise ValueError(
                 f"fold {fold.fold} of repeat {fold.repeat} has a single class among its "
                 f"{len(fold.train)} training {noun}s."
@@ -401,9 +418,14 @@ def inner_splits(
     codes: Indices,
     groups: NDArray[Any] | None = None,
     time: NDArray[Any] | None = None,
+    *,
+    stratified: bool = True,
 ) -> list[tuple[Indices, Indices]]:
     """Splits of a training fold for tuning: the same for every method, by the rules outside."""
     n, full = len(codes), tuning == "full"
+    if not stratified:  # all are of one class, and none lacks another
+        codes = np.zeros(n, np.intp)
+    least = 2 if stratified else 1
     place = np.zeros((n, 1))
     if time is not None:
         order = np.argsort(time, kind="stable")
@@ -414,18 +436,24 @@ def inner_splits(
         in_time = [(_before(time, order[a], order[b]), order[b]) for a, b in splits if len(b)]
         if groups is not None:
             in_time = [(a[~np.isin(groups[a], groups[b])], b) for a, b in in_time]
-        return [(a, b) for a, b in in_time if len(np.unique(codes[a])) > 1]
-    splitter = inner_splitter(tuning, codes, groups)
+        return [(a, b) for a, b in in_time if len(np.unique(codes[a])) >= least]
+    splitter = inner_splitter(tuning, codes, groups, stratified=stratified)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return [
             (a, b)
             for a, b in splitter.split(place, codes, groups)
-            if len(a) and len(b) and len(np.unique(codes[a])) > 1
+            if len(a) and len(b) and len(np.unique(codes[a])) >= least
         ]
 
 
-def inner_splitter(tuning: Tuning, codes: Indices, groups: NDArray[Any] | None = None) -> Any:
+def inner_splitter(
+    tuning: Tuning,
+    codes: Indices,
+    groups: NDArray[Any] | None = None,
+    *,
+    stratified: bool = True,
+) -> Any:
     """scikit-learn's splitter for tuning, for data without times.
 
     Where the training rows are all of one group, rows of it are split.
@@ -436,6 +464,10 @@ def inner_splitter(tuning: Tuning, codes: Indices, groups: NDArray[Any] | None =
         if full and n_groups >= 3:
             return StratifiedGroupKFold(3, shuffle=True, random_state=0)
         return GroupShuffleSplit(1, test_size=0.25, random_state=0)
+    if not stratified:
+        few = len(codes) < 3
+        whole = KFold(3, shuffle=True, random_state=0)
+        return whole if full and not few else ShuffleSplit(1, test_size=0.25, random_state=0)
     counts = np.bincount(codes)
     counts = counts[counts > 0]
     if full:

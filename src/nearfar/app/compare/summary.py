@@ -107,15 +107,18 @@ class Summary(Answer):
         if len(folds) == 1 and self.problem.measure.by_rows:
             losses = [self._losses(row, folds[0]) for row in rows]
             values = losses[0] if len(losses) == 1 else losses[0] - losses[1]
-            balanced = self.problem.measure.scoring == "balanced_accuracy"
-            true = self.problem.codes[self.scheme.folds[folds[0]].test]
             # One fold of several says nothing of the next; a fixed test set is all there is.
             if self.fixed:
-                return row_estimate(values, true if balanced else None)
+                return self._over_rows(values, self.scheme.folds[folds[0]].test)
         values = self.errors(rows[0], folds)
         if len(rows) > 1:
             values = values - self.errors(rows[1], folds)
         return self._over_folds(values, folds)
+
+    def _over_rows(self, losses: NDArray[np.float64], rows: NDArray[np.intp]) -> Estimate:
+        """Mean of the losses of these rows, or of the classes' means."""
+        balanced = self.problem.measure.scoring == "balanced_accuracy"
+        return row_estimate(losses, self.problem.codes[rows] if balanced else None)
 
     def _over_folds(self, values: ArrayLike, folds: list[int]) -> Estimate:
         one_row = float(np.mean([1.0 / len(self.scheme.folds[fold].test) for fold in folds]))
@@ -172,9 +175,7 @@ class Summary(Answer):
         )
         rows, place = np.unique(tested, return_inverse=True)
         each = np.bincount(place, losses) / np.bincount(place)
-        balanced = measure.scoring == "balanced_accuracy"
-        strata = self.problem.codes[rows] if balanced else None
-        return most_gain(row_estimate(each, strata), self.confidence)
+        return most_gain(self._over_rows(each, rows), self.confidence)
 
     def _beats_all(self, row: Row) -> bool:
         """Whether it does clearly better than each plain distance by itself."""
@@ -207,7 +208,7 @@ class Summary(Answer):
         estimate = self._over_folds(errors, self.common)
         return {
             "error": estimate.mean,
-            "interval": bounds(estimate, self.confidence, is_error=True),
+            "interval": bounds(estimate, self.confidence, most=self.most_error),
             "chosen": {name: count for name, count in chosen.items() if count},
         }
 
@@ -343,7 +344,7 @@ class Summary(Answer):
     def _context_notes(self) -> list[str]:
         used = self.rows[self.best]
         name = self.reference_label() if self.best == REFERENCE else used.method.label
-        return context_notes(self._clearly_better(used), self.problem.measure.name, name)
+        return context_notes(self._clearly_better(used), self.say, name)
 
     def _reference_notes(self) -> list[str]:
         names = [result["baseline"] for result in self.rows[REFERENCE].results.values()]

@@ -25,6 +25,8 @@ class Wording:
     most: str = "makes the fewest mistakes"
     #: Of numbers that are too good to be true.
     doubted: str = "every error above is too low"
+    #: What is predicted.
+    predicts: str = "labels"
 
     def short(self, error: float) -> str:
         """The number alone."""

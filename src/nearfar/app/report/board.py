@@ -43,6 +43,10 @@ _KEYS = {
 }
 
 
+#: What a method does that gains, by the kind of what is compared.
+_GAINS = {"pairs": "does better", "values": "is nearer to the truth"}
+
+
 def leaderboard_view(comparison: Comparison) -> View:
     """All methods, finished or not."""
     if not comparison.methods:
@@ -52,7 +56,8 @@ def leaderboard_view(comparison: Comparison) -> View:
         "measure": comparison.measure,
         "higher": comparison.higher_is_better,
         "rule": _rule(comparison),
-        "gains": "does better" if comparison.higher_is_better else "makes fewer errors",
+        "gains": _GAINS.get(comparison["kind"], "makes fewer errors"),
+        "others": "regressors" if comparison["kind"] == "values" else "classifiers",
         "one": "measure" if comparison["kind"] == "pairs" else "predict",
         "nested": None if not nested else _nested(comparison, nested),
         "inside": comparison.inside,

@@ -294,6 +294,31 @@ def roc(curves: Sequence[Curve], label: str) -> Markup:
     )
 
 
+def diagonal(scale: Scale, pairs: Sequence[Sequence[float]], label: str) -> Markup:
+    """Predicted over true values in a square with one scale on both axes."""
+    low, side = 44.0, 256.0
+    span = (scale.high - scale.low) or 1.0
+
+    def place(value: float) -> float:
+        return 6 + (side - 12) * (value - scale.low) / span
+
+    pieces = []
+    for value in scale.ticks(4):
+        x, y, text = low + place(value), 10 + side - place(value), f"{value:.4g}"
+        pieces.append(tag("line", class_="lane", x1=low, x2=low + side, y1=y, y2=y))
+        pieces.append(tag("line", class_="lane", x1=x, x2=x, y1=10.0, y2=10 + side))
+        pieces.append(tag("text", text, class_="tick-text end", x=low - 5, y=y + 4))
+        pieces.append(tag("text", text, class_="tick-text", x=x, y=10 + side + 15))
+    ends = {"x1": low, "y1": 10 + side, "x2": low + side, "y2": 10.0}
+    pieces.append(tag("line", class_="chance", **ends))
+    for true, said in pairs:
+        x, y = round(low + place(true), 1), round(10 + side - place(said), 1)
+        pieces.append(tag("circle", class_="said", cx=x, cy=y, r=2.4))
+    return tag(
+        "svg", *pieces, class_="roc-plot", viewBox="0 0 310 292", role="img", aria_label=label
+    )
+
+
 @dataclass(frozen=True)
 class Mark:
     """A method in a plane: where it lies, and how it is drawn and called."""

@@ -34,7 +34,8 @@ class Comparison(Document):
     @property
     def measure_inside(self) -> str:
         """The same in a sentence."""
-        return self.measure if self.higher_is_better else self.measure.lower()
+        name = cut(self.protocol["measure"], 40) or "error"
+        return self.measure if self.higher_is_better else name
 
     @property
     def inside(self) -> str:

@@ -19,6 +19,7 @@ from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.paired import paired_view
 from nearfar.app.report.pairs import pairs_view
 from nearfar.app.report.picture import kind_picture
+from nearfar.app.report.values import values_view
 from nearfar.app.report.weights import weights_view
 
 
@@ -52,6 +53,8 @@ def render(document: dict[str, Any]) -> str:
         template, view = "embeddings.html.jinja", embeddings_view(comparison)
     elif comparison["kind"] == "pairs":
         template, view = "pairs.html.jinja", pairs_view(comparison)
+    elif comparison["kind"] == "values":
+        template, view = "values.html.jinja", values_view(comparison)
     else:
         template, view = "report.html.jinja", _report(comparison)
     style, script = ["report.css"], ["report.js"]

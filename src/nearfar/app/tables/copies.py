@@ -36,6 +36,7 @@ def duplicates(
     noun: str = "row",
     names: Sequence[Any] | None = None,
     same: NDArray[np.intp] | None = None,
+    target: str = "label",
 ) -> list[Trap]:
     """Rows tested with an exact copy among the training rows.
 
@@ -55,6 +56,8 @@ def duplicates(
         Names of the rows, shown instead of their numbers.
     same : ndarray of shape (n_samples,), optional
         What :func:`same_rows` gave, if it is known.
+    target : str, default="label"
+        What codes stand for.
 
     Returns
     -------
@@ -94,7 +97,7 @@ def duplicates(
         f"{noun}s ({noun}s {shown}{', ...' if count > len(pairs) else ''})"
     )
     if contradicted.any():
-        text += f", {contradicted.sum():,} of them with another label"
+        text += f", {contradicted.sum():,} of them with another {target}"
     text += (
         ". If they are one case entered twice, errors come out too low: remove the copies, or "
         "give them a common group with --groups."

@@ -80,7 +80,7 @@ def check_target(
     numbers = _plain_numbers(values)
     if numbers is not None and np.any(fractions := numbers != np.floor(numbers)):
         row = int(np.argmax(fractions))
-        raise ValueError(_continuous(name, f"{noun} {row} has {numbers[row]:g}"))
+        raise ValueError(_continuous(name, f"{noun} {row} has {numbers[row]:g}", noun))
     classes, codes = encode_labels(y, name=f"target '{name}'")
     counts = np.bincount(codes)
     n, k = len(codes), len(classes)
@@ -92,7 +92,9 @@ def check_target(
         low, high = classes[0], classes[-1]
         raise ValueError(
             _continuous(
-                name, f"{k:,} different numbers from {low:,.0f} to {high:,.0f} in {n:,} {noun}s"
+                name,
+                f"{k:,} different numbers from {low:,.0f} to {high:,.0f} in {n:,} {noun}s",
+                noun,
             )
             + " If they only name classes, pass them as text (y.astype(str))."
         )
@@ -145,7 +147,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
     rows = _draw(codes, seed)
     if len(rows) < MIN_ROWS_FOR_ID:
         return []
-    values = _coded(X, columns, rows)
+    values = coded_columns(X, columns, rows)
     codes = np.unique(codes[rows], return_inverse=True)[1]
     counts = np.bincount(codes)
     # Rows in the order of the column: a telling one changes class at few places.
@@ -159,7 +161,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
     found = []
     for column in likely:
         tree = DecisionTreeClassifier(random_state=seed)
-        feature = _between_0_and_1(values[:, column])[:, None]
+        feature = scaled_column(values[:, column])[:, None]
         accuracy = balanced_accuracy_score(codes, cross_val_predict(tree, feature, codes, cv=folds))
         if accuracy >= _TELLING:
             found.append((columns.names[column], accuracy))
@@ -326,11 +328,14 @@ def _plain_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
     return values.astype(np.float64)
 
 
-def _continuous(name: str, found: str) -> str:
+def _continuous(name: str, found: str, noun: str) -> str:
+    start = f"The target '{name}' is continuous ({found}), but classes are needed."
+    if noun == "row":  # of sets no numbers are predicted
+        start += " To predict it, add --task regression (task='regression' in Python)."
     return (
-        f"The target '{name}' is continuous ({found}), but classes are needed. Name another "
-        "column, or cut it into classes first, for instance with pandas.qcut."
-    )
+        f"{start} Or name another column, or cut it into classes first, for instance with "
+        "pandas.qcut."
+    ).replace("needed. Or name", "needed. Name")
 
 
 def _are_amounts(values: NDArray[np.float64], counts: NDArray[np.intp]) -> bool:
@@ -375,7 +380,7 @@ def _draw(codes: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
     return rows if len(np.unique(codes[rows])) > 1 else rows[:0]
 
 
-def _coded(X: Any, columns: Columns, rows: NDArray[np.intp]) -> NDArray[Any]:
+def coded_columns(X: Any, columns: Columns, rows: NDArray[np.intp]) -> NDArray[Any]:
     """The drawn rows of the columns in use, categories by number."""
     if columns.feature_names is not None:
         return np.asarray(X)[rows][:, list(columns.numeric)]
@@ -387,7 +392,7 @@ def _all_different(values: NDArray[Any]) -> bool:
     return whole and len(np.unique(values)) == len(values)
 
 
-def _between_0_and_1(values: NDArray[Any]) -> NDArray[np.float64]:
+def scaled_column(values: NDArray[Any]) -> NDArray[np.float64]:
     """Scaled, since trees work in float32, with 2 for missing."""
     missing = np.isnan(values)
     if missing.all():

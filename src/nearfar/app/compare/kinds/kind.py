@@ -36,6 +36,8 @@ class Kind(ABC):
     progress_measure: ClassVar[str] = "error"
     #: How much is tuned, where it is not the user's to say.
     tuning: ClassVar[Tuning | None] = None
+    #: Lines that make of y what is compared, where that is something else.
+    target_lines: Sequence[str] = ()
     #: The command that fits one method of this kind.
     command: ClassVar[str] = "fit"
     #: Set by ``read``.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +19,16 @@ from nearfar.app.compare.document import contents, describe, kept_weights
 from nearfar.app.compare.folds import Choice, Problem, tune
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
-from nearfar.app.compare.methods import Method, baselines, context_methods, learners, reduced
+from nearfar.app.compare.methods import (
+    DEFAULT,
+    Method,
+    baselines,
+    context_methods,
+    learners,
+    reduced,
+    refuse_taken,
+    those_told,
+)
 from nearfar.app.compare.profile import profile
 from nearfar.app.compare.schedule import Schedule, tuning_words, without_folds
 from nearfar.app.compare.shown import rows_to_show
@@ -29,6 +39,7 @@ from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
 from nearfar.app.tables.traps import Trap
+from nearfar.base.tags import Guide
 from nearfar.evaluation.measures import choose_measure
 from nearfar.words import bare, listed
 
@@ -40,6 +51,11 @@ class RowKind(Kind):
     """Distances of rows, by the errors of their nearest neighbours."""
 
     problem: Problem
+    #: What tells the learners, and why those that it tells nothing are left out.
+    guide: ClassVar[Guide] = "labels"
+    so: ClassVar[str] = "the target has classes"
+    #: What is said of them.
+    said: Sequence[str] = ()
     #: What errors are reported by: its name, values, and whether it is a column.
     reported: tuple[str, Any, bool] | None
 
@@ -126,6 +142,7 @@ class RowKind(Kind):
             X=self.problem.X,
             noun=self.problem.noun,
             sample=sample,
+            stratified=self.problem.stratified,
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:
@@ -134,10 +151,26 @@ class RowKind(Kind):
         # Of all rows, drawn or not: a plan that is asked for again must try the same settings.
         size = (len(self.problem.codes), len(self.columns.names))
         image_shape = self.table.image_shape
-        found = learners(asked.methods, asked.scale, image_shape=image_shape, size=size)
-        beside = context_methods(asked.random_state) if asked.context else []
+        able = self._able(asked.methods)
+        found = learners(able, asked.scale, image_shape=image_shape, size=size)
+        beside = self.beside() if asked.context else []
+        refuse_taken(found, beside)
         n_train = min(len(fold.train) for fold in scheme.folds)
         return [*baselines(), *reduced([*found, *beside], size[1], n_train)]
+
+    def _able(self, methods: Any) -> Any:
+        """The learners that can learn from this target; of the others it is said."""
+        if methods is None:
+            return self.default
+        found, self.said = those_told(methods, self.guide, self.so)
+        return found
+
+    #: Learners where none are named.
+    default: ClassVar[tuple[str, ...]] = DEFAULT
+
+    def beside(self) -> list[Method]:
+        """What is no distance, for context."""
+        return context_methods(self.question.random_state)
 
     def named(self, name: str) -> Method:
         """A plain distance, the best of these, or a learner, reduced as in a comparison."""
@@ -160,7 +193,8 @@ class RowKind(Kind):
 
     def learned(self, name: str) -> list[Method]:
         """Learners by a name, for all rows."""
-        found = learners(name, self.question.scale, image_shape=self.table.image_shape)
+        able = those_told(name, self.guide, self.so)[0]
+        found = learners(able, self.question.scale, image_shape=self.table.image_shape)
         return reduced(found, len(self.columns.names), len(self.problem.codes))
 
     def tuned(self, method: Method, k: int | None) -> Choice:
@@ -208,6 +242,7 @@ class RowKind(Kind):
             names = self.problem.classes.tolist()
         texts = [str(name) for name in names]
         known = describe(self.table, self.test, self.columns, texts, self.problem.codes)
+        known["messages"] += self.said
         return known | {"unit": self.problem.noun, "profile": self._profile()}
 
     def _profile(self) -> dict[str, Any] | None:
