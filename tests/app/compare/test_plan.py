@@ -267,6 +267,9 @@ def test_untuned_nobody_chooses_among_settings():
     assert rows[0]["lda"]["error"] < rows[0]["reference"]["error"]
     assert untuned.document["answer"]["verdict"] == "unsure"
     assert "not clearly better than Euclidean, raw" in untuned.answer
+    # What is kept is what the answer names.
+    assert "keep Euclidean, raw" in untuned.answer
+    assert untuned.pipeline().named_steps["scale"] == "passthrough"
 
 
 def test_lmnn_is_stopped_early_where_rows_are_few():

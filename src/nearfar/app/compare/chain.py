@@ -79,7 +79,8 @@ class Chain:
 def chosen_by_folds(document: dict[str, Any], methods: Iterable[Method]) -> Chosen | None:
     """The recommended method, or the plain distance, as most folds chose it.
 
-    The setting is the commonest, and k the median of its folds. None where no fold was done.
+    Untuned no fold chooses, and it is the plain distance with the fewest errors. The setting is the
+    commonest, and k the median of its folds. None where no fold was done.
     """
     entries = {entry["name"]: entry for entry in document["methods"]}
     common = set(document["common_folds"])
@@ -90,6 +91,13 @@ def chosen_by_folds(document: dict[str, Any], methods: Iterable[Method]) -> Chos
     plain = Counter(result["baseline"] for result in results if "baseline" in result)
     if plain:
         name = plain.most_common(1)[0][0]
+        if document["protocol"]["tuning"] == "k":
+            able = [
+                entry
+                for entry in entries.values()
+                if entry["role"] == "baseline" and len(_results(entry, common)) == len(common)
+            ]
+            name = min(able, key=lambda entry: entry["error"], default=entries[name])["name"]
         results = _results(entries[name], common)
     method = next(one for one in methods if one.name == name)
     label = Counter(result.get("setting") for result in results).most_common(1)[0][0]

@@ -188,12 +188,12 @@ class Summary(Answer):
 
     def _plain(self) -> tuple[str, float]:
         """The plain distance with the fewest errors, and these."""
-        errors = [
-            (row.method.label, self._error(row))
-            for row in self._of_role("baseline")
-            if set(self.common) <= set(row.results)
-        ]
-        return min(errors, key=lambda item: item[1], default=("", np.inf))
+        row = self._best_plain()
+        return ("", np.inf) if row is None else (row.method.label, self._error(row))
+
+    def _best_plain(self) -> Row | None:
+        tested = [one for one in self._of_role("baseline") if set(self.common) <= set(one.results)]
+        return min(tested, key=self._error, default=None)
 
     def nested(self) -> dict[str, Any] | None:
         """The error when the method too is chosen inside each training fold."""
@@ -213,12 +213,20 @@ class Summary(Answer):
         }
 
     def finalists(self) -> list[Finalist]:
-        """The learner that the answer speaks of, and the plain distance most folds chose."""
+        """The learner that the answer speaks of, and the plain distance to be kept without it.
+
+        That is the one most folds chose; untuned, when none chooses, the one with the fewest
+        errors.
+        """
         if self.judgement.method is None or not self.common:
             return []
-        plain = Counter(self.rows[REFERENCE].results[f]["baseline"] for f in self.common)
-        names = {"reference": plain.most_common(1)[0][0], "learner": self.judgement.method}
-        return [self._finalist(role, self.rows[name]) for role, name in names.items()]
+        chosen = Counter(self.rows[REFERENCE].results[f]["baseline"] for f in self.common)
+        plain = self._best_plain() if self.untuned else None
+        rows = {
+            "reference": self.rows[chosen.most_common(1)[0][0]] if plain is None else plain,
+            "learner": self.rows[self.judgement.method],
+        }
+        return [self._finalist(role, row) for role, row in rows.items()]
 
     def _finalist(self, role: str, row: Row) -> Finalist:
         chosen = [row.results[fold] for fold in self.common if fold in row.results]
