@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.soft_learner import WhiteFrame, _SoftLearner
+from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, random_state, real
@@ -170,7 +170,7 @@ class MCML(_SoftLearner):
         if size is not None and size > p:
             raise ValueError(f"n_components={size} is more than the {p} features of X.")
         frame = self._frame(rows, codes)
-        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.white.shape[1])
+        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
         found = Descent(self._start(frame, "pca" if few else "within", start_from))
         rough = self._engine(frame.points, codes, "collapse")
         engine = rough.of(frame.points, codes, precision="double")
@@ -201,14 +201,14 @@ class MCML(_SoftLearner):
 
         descend(mean, found, max_iter=self.max_iter, tol=tol, report=self._report(n))
 
-    def _keep(self, found: Descent, frame: WhiteFrame) -> None:
+    def _keep(self, found: Descent, frame: SolverFrame) -> None:
         super()._keep(found, frame)
         p = len(self.mean_)
         size = p if self.n_components is None else self.n_components
         values, axes = descending_eigh(found.point.T @ found.point, size)
         rows = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
         components = np.zeros((size, p))
-        components[: len(rows)] = rows @ frame.white.T
+        components[: len(rows)] = rows @ frame.into.T
         self.components_ = components.astype(self.mean_.dtype)
 
 

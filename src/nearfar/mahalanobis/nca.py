@@ -10,13 +10,14 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.mahalanobis.soft_learner import WhiteFrame, _SoftLearner, best_of
+from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner, best_of, softened
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
+from nearfar.summaries.whitening import standardized
 
 # "auto": up to so many rows all are neighbours, beyond so many.
 _ALL_UP_TO, _NEIGHBORS = 10_000, 100
@@ -37,7 +38,7 @@ class NCA(_SoftLearner):
 
     the expected number of points that are classified rightly, leaving each out in turn, or the
     log-probability that all are. Neither is concave: L-BFGS finds a local maximum, in coordinates
-    in which the data are white, so that units of features do not matter to it.
+    in which the features have unit variance, so that their units do not matter to it.
 
     Use it with labels when nearest neighbours are what you want, or for a picture in few
     dimensions, where it looks at the neighbours that there are and not at class means. Outliers and
@@ -59,7 +60,9 @@ class NCA(_SoftLearner):
         "lda" the directions in which class means differ, "within" all directions, whitened by the
         within-class covariance, "random" random numbers; each of them scaled down where the mean
         squared distance would be above 25, so that points have more than one soft neighbour. "auto"
-        is "within" where there are three times as many rows as features, "pca" where fewer.
+        is the Euclidean distance of the standardised features for a square map; with fewer
+        components it is "within" where there are three times as many rows as features, "pca" where
+        fewer.
     n_neighbors : int, None or "auto", default="auto"
         Points that may be chosen: only the k nearest under the map, lists of which are renewed as
         the map moves; None is all others. "auto" is None up to 10,000 rows and 100 beyond.
@@ -139,6 +142,7 @@ class NCA(_SoftLearner):
         "verbose": [integer(0)],
     }
     _sign = -1.0
+    _coordinates = staticmethod(standardized)
 
     def __init__(
         self,
@@ -197,8 +201,11 @@ class NCA(_SoftLearner):
     def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
         """From rows sorted by class."""
         frame = self._frame(rows, codes)
-        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.white.shape[1])
-        start = self._start(frame, "pca" if few else "within", start_from)
+        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
+        if self._plainly(start_from, rows.shape[1]):
+            start = softened(np.eye(frame.into.shape[1]), frame)
+        else:
+            start = self._start(frame, "pca" if few else "within", start_from)
         engine = self._engine(frame.points, codes, self.objective)
         lowered = _Lowered(engine, self._penalty(frame))
         runs: list[Descent] = []
@@ -212,6 +219,12 @@ class NCA(_SoftLearner):
         self.objective_ = -best.objective * len(rows)
         if not best.converged:
             warn_of_limit("NCA", self.max_iter)
+
+    def _plainly(self, start_from: Floats | None, p: int) -> bool:
+        """Whether to start from the coordinates of the solver as they are."""
+        auto = isinstance(self.init, str) and self.init == "auto"
+        goes_on = start_from is not None and start_from.shape == (p, p)
+        return auto and self.n_components in (None, p) and not goes_on
 
     def _run(self, found: Descent, lowered: _Lowered) -> None:
         """One descent: over all neighbours, or over lists of the nearest."""
@@ -242,10 +255,10 @@ class NCA(_SoftLearner):
             found.converged = False
             pace *= 2
 
-    def _penalty(self, frame: WhiteFrame) -> Matrix:
+    def _penalty(self, frame: SolverFrame) -> Matrix:
         """The quadratic form of the penalty in the coordinates of the solver."""
-        unit = float(frame.statistics.total_variances().sum()) / frame.white.shape[1]
-        return self.l2 * unit * (frame.white.T @ frame.white)
+        unit = float(frame.statistics.total_variances().sum()) / frame.into.shape[1]
+        return self.l2 * unit * (frame.into.T @ frame.into)
 
 
 class _Lowered:

@@ -26,14 +26,11 @@ FEW = 500
 _SOFT = 25.0
 
 
-class WhiteFrame(NamedTuple):
-    """Points in white coordinates, ``(X - mean) @ white``, and the way back.
-
-    The optimum does not depend on the coordinates; the speed of the descent does.
-    """
+class SolverFrame(NamedTuple):
+    """Points in the coordinates of the solver, ``(X - mean) @ into``, and the way back."""
 
     points: Matrix
-    white: Matrix
+    into: Matrix
     statistics: ClassStatistics
 
 
@@ -49,15 +46,18 @@ class _SoftLearner(LinearLearner):
     random_state: Any
     n_jobs: int | None
     _sign: float = 1.0
+    #: Coordinates for the solver. A global optimum does not depend on them; the speed of the
+    #: descent does, and which local optimum it comes to.
+    _coordinates = staticmethod(whitened)
 
-    def _frame(self, rows: Floats, codes: Indices) -> WhiteFrame:
+    def _frame(self, rows: Floats, codes: Indices) -> SolverFrame:
         """Coordinates for the solver; the mean of the rows is kept."""
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
         self.mean_ = statistics.mean.astype(rows.dtype)
-        white, points = whitened(rows, statistics)
-        return WhiteFrame(points, white, statistics)
+        into, points = self._coordinates(rows, statistics)
+        return SolverFrame(points, into, statistics)
 
     def _check_sizes(self, codes: Indices) -> None:
         if np.bincount(codes).max() < 2:
@@ -77,7 +77,7 @@ class _SoftLearner(LinearLearner):
 
     def _start(
         self,
-        frame: WhiteFrame,
+        frame: SolverFrame,
         auto: str,
         start_from: Floats | None,
         *,
@@ -95,13 +95,10 @@ class _SoftLearner(LinearLearner):
             spread = Spread(spread.total)
         seed = self.random_state if seed is None else seed
         start = start_map(chosen, spread, size, auto=auto, random_state=seed)
-        L = in_coordinates(start, frame.white, square=size is None)
-        if not isinstance(chosen, str):
-            return L
-        distance = 2 * float(np.sum(L**2))  # the covariance of the points is the identity
-        return L * min(1.0, np.sqrt(_SOFT / distance))
+        L = in_coordinates(start, frame.into, square=size is None)
+        return softened(L, frame) if isinstance(chosen, str) else L
 
-    def _random_start(self, frame: WhiteFrame, number: int) -> Matrix:
+    def _random_start(self, frame: SolverFrame, number: int) -> Matrix:
         seed = self.random_state
         if isinstance(seed, int | np.integer):
             seed = np.random.RandomState([int(seed), number])
@@ -113,17 +110,17 @@ class _SoftLearner(LinearLearner):
         return self.n_components
 
     @contextmanager
-    def _kept(self, runs: list[Descent], frame: WhiteFrame) -> Iterator[None]:
+    def _kept(self, runs: list[Descent], frame: SolverFrame) -> Iterator[None]:
         """Whatever happens, Ctrl-C too: what was reached is left on the learner."""
         try:
-            with blas_for(2.0 * frame.points.size * frame.white.shape[1]):
+            with blas_for(2.0 * frame.points.size * frame.into.shape[1]):
                 yield
         finally:
             if runs:
                 self._keep(best_of(runs), frame)
 
-    def _keep(self, found: Descent, frame: WhiteFrame) -> None:
-        self.components_ = (found.point @ frame.white.T).astype(self.mean_.dtype)
+    def _keep(self, found: Descent, frame: SolverFrame) -> None:
+        self.components_ = (found.point @ frame.into.T).astype(self.mean_.dtype)
         self.n_iter_ = found.n_iter
         scale = self._sign * len(frame.points)
         self.history_ = found.history | {
@@ -136,6 +133,12 @@ class _SoftLearner(LinearLearner):
             return None
         scale = self._sign * n
         return lambda notes: report(notes | {"objective": scale * notes["objective"]})
+
+
+def softened(L: Matrix, frame: SolverFrame) -> Matrix:
+    """A start, scaled down where points would have a single soft neighbour."""
+    distance = 2 * float((frame.points @ L.T).var(axis=0).sum())
+    return L * min(1.0, np.sqrt(_SOFT / distance))
 
 
 def best_of(runs: list[Descent]) -> Descent:

@@ -229,6 +229,16 @@ def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     return white, points
 
 
+def standardized(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+    """The same with each feature brought to unit variance, and no more.
+
+    Whitened, directions in which the data hardly vary are as easy to reach as any other, and an
+    objective that is not convex is led to fit the noise there.
+    """
+    into, _ = total_range(statistics, standardize=True)
+    return into, (rows - statistics.mean).astype(np.float64) @ into
+
+
 def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """The same with coordinates that keep the shape of the data; their mean variance is 1.
 
