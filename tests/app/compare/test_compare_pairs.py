@@ -15,14 +15,15 @@ from nearfar import LDA, RCA, KNNClassifier, PairClassifier, Pairs, Triplets, co
 from nearfar.app.compare.driver import answer
 from nearfar.app.compare.judgement import Judgement, judge, sentence
 from nearfar.app.compare.methods import find_estimator
-from nearfar.app.compare.pair_folds import PairProblem, error_rates, restricted
+from nearfar.app.compare.pair_folds import PairProblem, error_rates, ranking_error, restricted
 from nearfar.app.compare.pair_methods import FORMS, pair_learners
 from nearfar.app.compare.pair_splits import inner_pair_splits, pair_scheme
 from nearfar.app.compare.pair_summary import WORDING, roc_at
 from nearfar.app.compare.question import Question
+from nearfar.app.compare.shown import wrong_pairs
 from nearfar.app.report import render
 from nearfar.datasets.tables import DataFile
-from nearfar.evaluation.inference import Estimate
+from nearfar.evaluation.inference import Estimate, corrected_estimate
 
 pytest.importorskip("jinja2", reason="the report needs jinja2")
 
@@ -448,6 +449,11 @@ def test_pairs_that_were_judged_wrongly_are_found():
     # Each is on the wrong side by its distances.
     for one in found_["wrong"]:
         assert all((ratio > 1) == one["alike"] for ratio in one["ratios"].values())
+    # The farthest are of one kind: of the other kind as many are shown, with their contents.
+    shown = [one for kind in (True, False) for one in wrong_pairs(found_, kind)]
+    assert len({one["alike"] for one in shown}) == 2
+    known = set(result.document["rows"]["values"])
+    assert {str(row) for one in shown for row in one["rows"]} == known
     text = render(result.document)
     assert f"{found_['n_wrong']:,} of {found_['n_tested']:,} held-out pairs" in text
 
@@ -625,3 +631,28 @@ def test_a_file_needs_no_labels_and_uses_none(data, tmp_path, monkeypatch):
     frame.drop(columns="label").to_csv("rows.csv", index=False)
     messages = answer(question).document["data"]["messages"]
     assert not any("is no feature" in text for text in messages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "m"), [(150, 500), (80, 1500)])
+def test_intervals_hold_where_there_is_no_difference(n, m):
+    """Two halves of the features that say the same: by rows 1 % of 200, by pairs 7 to 12 %."""
+    missed = {"rows": 0, "pairs": 0}
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        y, places = rng.integers(0, 6, n), rng.normal(size=(6, 3))
+        halves = [places[y] + rng.normal(size=(n, 3)) for _ in range(2)]
+        pairs = Pairs.from_labels(y, n_similar=m, n_dissimilar=m, random_state=seed)
+        ends, codes = ends_of(pairs)
+        d = [np.linalg.norm(half[ends[:, 0]] - half[ends[:, 1]], axis=1) for half in halves]
+        scheme = pair_scheme(pairs, repeats=5, seed=seed)
+        gains = [
+            ranking_error(codes[f.test], d[0][f.test]) - ranking_error(codes[f.test], d[1][f.test])
+            for f in scheme.folds
+        ]
+        by_pairs = np.mean([len(f.test) / len(f.train) for f in scheme.folds])
+        for name, share in (("rows", scheme.test_share), ("pairs", by_pairs)):
+            low, high = corrected_estimate(gains, share).interval()
+            missed[name] += not low <= 0 <= high
+    assert missed["rows"] <= 5
+    assert missed["rows"] < missed["pairs"]

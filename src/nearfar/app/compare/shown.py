@@ -20,6 +20,7 @@ POINTS = 4000  # in all maps together; the folds of the strips are counted apart
 MAPS = 12
 PAIRS = 12  # of classes that are confused
 PAIR_ROWS = 8  # of each of them
+WRONG = 12  # pairs that every method gets wrong, of each kind
 
 _EMPTY: dict[str, Any] = {
     "kind": "distances",
@@ -272,6 +273,11 @@ def rows_to_show(found: dict[str, Any]) -> list[int]:
     drawn = [rows[i] for i in chosen_points(document)]
     confused = [row for pair in confused_pairs(document) for row in pair.rows[:PAIR_ROWS]]
     return list(dict.fromkeys([*sampled_rows(document), *drawn, *confused]))
+
+
+def wrong_pairs(found: dict[str, Any], alike: bool) -> list[dict[str, Any]]:
+    """The pairs of one kind, of those that every method gets wrong, that the page shows."""
+    return [one for one in found["wrong"] if bool(one["alike"]) is alike][:WRONG]
 
 
 # Maps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nearfar.app.compare.shown import wrong_pairs
 from nearfar.app.report import charts
 from nearfar.app.report.answer import answer_view
 from nearfar.app.report.board import LEARNERS, cost_view, leaderboard_view
@@ -16,8 +17,7 @@ from nearfar.words import count
 
 View = dict[str, Any]
 
-WRONG = 12  # pairs all get wrong that are shown, of each kind
-COLUMNS = 5  # of each of them
+COLUMNS = 5  # of a pair that is shown
 
 
 def pairs_view(comparison: Comparison) -> View:
@@ -174,7 +174,7 @@ def wrong_view(comparison: Comparison) -> View:
         ("said to be alike, far apart by all", True, n_alike),
         ("said to be different, near by all", False, n_wrong - n_alike),
     ):
-        entries = [one for one in found["wrong"] if bool(one["alike"]) is alike][:WRONG]
+        entries = wrong_pairs(found, alike)
         view["groups"].append(
             {
                 "title": title,

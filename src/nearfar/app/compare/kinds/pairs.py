@@ -32,6 +32,7 @@ from nearfar.app.compare.pair_splits import (
 from nearfar.app.compare.pair_summary import WORDING, PairSummary
 from nearfar.app.compare.profile import profile
 from nearfar.app.compare.schedule import Schedule, tuning_words
+from nearfar.app.compare.shown import wrong_pairs
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
@@ -43,9 +44,6 @@ from nearfar.arrays import Indices
 from nearfar.neighbors.pair_classifier import best_threshold
 from nearfar.summaries.supervision import Pairs
 from nearfar.words import count, percent
-
-#: Pairs all get wrong whose rows are kept for the page.
-SHOWN_WRONG = 24
 
 
 class PairKind(RowKind):
@@ -282,8 +280,8 @@ class PairKind(RowKind):
             "images": None,
         }
         if self.question.show_rows:
-            wrong = [pair["rows"] for pair in document["pairs"]["wrong"][:SHOWN_WRONG]]
-            rows = list(dict.fromkeys(row for pair in wrong for row in pair))
+            wrong = [one for kind in (True, False) for one in wrong_pairs(document["pairs"], kind)]
+            rows = list(dict.fromkeys(row for one in wrong for row in one["rows"]))
             shown |= contents(rows, self.problem.X, self.columns, self.table)
             if self.table.ids is not None:
                 names = {str(row): str(self.table.ids[row])[:60] for row in rows}
