@@ -120,6 +120,17 @@ def points(fraction: float, *, plus: bool = False) -> str:
     return f"+{text}" if plus and fraction > 0 and text.strip("0.") else text
 
 
+def amount(value: float, digits: int = 4) -> str:
+    """A number of any size with a few digits, and thousands marked.
+
+    >>> amount(72990.4), amount(77.0057), amount(-0.000123456), amount(3.0e12)
+    ('72,990', '77.01', '-0.0001235', '3e+12')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    wide = rounded != 0 and not 1e-4 <= abs(rounded) < 1e9
+    return f"{rounded:.{digits}g}" if wide else f"{rounded:,.10f}".rstrip("0").rstrip(".")
+
+
 def p_text(p: float) -> str:
     """A p-value in three digits; in four where three would hide on which side of 5 % it lies.
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 
 from nearfar.arrays import Indices
-from nearfar.words import listed
+from nearfar.words import amount, listed
 
 #: The largest class may be so many times the smallest before errors are balanced.
 BALANCED_UP_TO = 3.0
@@ -71,7 +71,7 @@ class RelativeRMSE(Measure):
     methods, and whoever predicts the mean of these rows has a relative RMSE of 1 on them.
 
     >>> measure = RelativeRMSE.of(np.array([1.0, 2.0, 3.0, 6.0]))
-    >>> float(measure.relative(np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 3.0)))
+    >>> round(float(measure.relative(np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 3.0))), 12)
     1.0
     """
 
@@ -85,8 +85,8 @@ class RelativeRMSE(Measure):
         unit = float((values / size).std()) * size
         note = (
             "Relative RMSE: the root mean squared error of held-out rows over the standard "
-            f"deviation of the target, {unit:.4g} in {what}; 100 % is what predicting the mean of "
-            f"{what} reaches on them."
+            f"deviation of the target, {amount(unit)} in {what}; 100 % is what predicting the mean "
+            f"of {what} reaches on them."
         )
         return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
 
@@ -106,15 +106,15 @@ class RelativeRMSE(Measure):
     def losses(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """A loss for each row, whose mean is the relative RMSE, and vary as it does.
+        """A loss for each row: their mean is the relative RMSE, and they vary as it does.
 
         Of r = sqrt(mean e²) these are r + (e² − r²) / 2r: the root, to first order in the rows.
 
         >>> measure = RelativeRMSE("relative RMSE", "", "", 2.0)
         >>> measure.losses(np.array([0.0, 0.0]), np.array([2.0, 6.0])).round(3).tolist()
         [1.342, 3.13]
-        >>> float(np.mean([1.342, 3.13])), float(np.sqrt(5))
-        (2.236, 2.23606797749979)
+        >>> round(float(np.mean([1.342, 3.13])), 3), round(float(np.sqrt(5)), 3)
+        (2.236, 2.236)
         """
         squares = (true / self.unit - predicted / self.unit) ** 2
         root = float(np.sqrt(squares.mean()))

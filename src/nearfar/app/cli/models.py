@@ -353,7 +353,7 @@ def _predict(options: argparse.Namespace) -> int:
         shares = last.predict_proba(points)
         columns |= {f"share {name}": shares[:, i] for i, name in enumerate(names)}
     if hasattr(last, "kneighbors"):
-        ids = _ids(notes, last._n_objects)
+        ids = _ids(notes, last._n_training)
         rows = last.kneighbors(points)[1]
         texts = [" ".join(ids[row] if ids else str(row) for row in line) for line in rows.tolist()]
         columns["neighbors"] = np.array(texts)
@@ -573,8 +573,8 @@ def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tupl
         _, known, others = _opened(options, chain, options.index)
         index = _mapped(options.model, chain, others)
     elif hasattr(last, "kneighbors"):
-        _check_k(options.k, last._n_objects, kind.noun, "model")
-        return *last.kneighbors(map_through(chain[:-1], X), options.k), last._n_objects
+        _check_k(options.k, last._n_training, kind.noun, "model")
+        return *last.kneighbors(map_through(chain[:-1], X), options.k), last._n_training
     elif getattr(last, "embedding_", None) is not None:
         where, index = "model", last.embedding_
     else:

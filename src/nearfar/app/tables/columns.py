@@ -39,6 +39,15 @@ _DATE = re.compile(rf"(({_DAY}|{_NAMED_DAY})([T ]+{_TIME})?|{_TIME})", re.IGNORE
 _LIKE_AN_ID = "a different whole number in every row, like an ID"
 
 
+def is_date(text: str) -> bool:
+    """Whether a text is a day, a time of day, or both.
+
+    >>> is_date("2024-03-31"), is_date("31 Mar 2024 17:00"), is_date("17.5")
+    (True, True, False)
+    """
+    return _DATE.fullmatch(text.strip()) is not None
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns in use, and scikit-learn's steps that turn them into numbers.
@@ -470,7 +479,7 @@ def _why_not_levels(texts: Any, n: int) -> str:
     if levels == 1:
         return "the same value in every row" if len(texts) == n else ""
     sample = [text.strip() for text in different[:200]]
-    if sum(bool(_DATE.fullmatch(text)) for text in sample) >= 0.95 * len(sample):
+    if sum(map(is_date, sample)) >= 0.95 * len(sample):
         return "dates"
     words = np.median([len(text.split()) for text in sample])
     if words >= 4 and np.median([len(text) for text in sample]) >= 25 and levels > len(texts) / 2:

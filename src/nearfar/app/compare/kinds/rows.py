@@ -53,7 +53,7 @@ class RowKind(Kind):
     problem: Problem
     #: What tells the learners, and why those that it tells nothing are left out.
     guide: ClassVar[Guide] = "labels"
-    so: ClassVar[str] = "the target has classes"
+    so: ClassVar[str] = "the target has classes (a number with --task regression)"
     #: What is said of them.
     said: Sequence[str] = ()
     #: What errors are reported by: its name, values, and whether it is a column.

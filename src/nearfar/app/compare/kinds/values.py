@@ -22,6 +22,7 @@ from nearfar.app.tables import copies, numeric_target, traps
 from nearfar.app.tables.inputs import all_groups, all_labels
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.measures import RelativeRMSE
+from nearfar.words import amount
 
 #: Rows predicted worst whose contents are kept for the page.
 SHOWN_WORST = 24
@@ -79,8 +80,8 @@ class ValueKind(RowKind):
             what = "the test rows"
             if tested.min() == tested.max():
                 raise ValueError(
-                    f"The target '{name}' is {tested[0]:.6g} in every row of the test set: how far "
-                    "off a prediction is cannot be measured by how it varies."
+                    f"The target '{name}' is {amount(tested[0], 6)} in every row of the test set: "
+                    "how far off a prediction is cannot be measured by how it varies."
                 )
         X, prepare = self._inputs()
         self.problem = ValueProblem(
@@ -137,20 +138,23 @@ class ValueKind(RowKind):
         known = describe(self.table, self.test, self.columns, [], np.zeros(len(values), np.intp))
         known["messages"] += self.said
         name = self.table.target or "y"
-        spread = f"standard deviation {values.std():.4g}"
-        between = f"{values.min():.6g} to {values.max():.6g}"
+        mean, spread = amount(values.mean()), amount(self._spread())
+        between = f"{amount(values.min(), 6)} to {amount(values.max(), 6)}"
         shown = self.question.show_rows
-        facts = [["Mean of the target", f"{values.mean():.4g}"]]
-        facts += [["Standard deviation", f"{values.std():.4g}"]]
+        facts = [["Mean of the target", mean], ["Standard deviation", spread]]
         facts += [["Range of the target", between]] if shown else []
         return known | {
             "unit": self.problem.noun,
             "class_counts": [],
             "target": name,
-            "goal": f"target '{name}' {f'from {between} ' * shown}({spread})",
+            "goal": f"target '{name}' {f'from {between} ' * shown}(standard deviation {spread})",
             "facts": facts,
             "profile": self._profile(),
         }
+
+    def _spread(self) -> float:
+        """The standard deviation of the target in all rows."""
+        return RelativeRMSE.of(self.problem.values).unit
 
     def identity(self) -> Any:
         """Rows, values, groups and times."""
