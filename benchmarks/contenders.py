@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -28,6 +29,19 @@ SCRIPTS: dict[str, tuple[str, str | None]] = {
 
 class Failed(RuntimeError):
     """A fit that raised, or was not done in time; in a few words."""
+
+
+def last_error(said: str) -> str:
+    """The line that names the error; more lines may follow, such as an array."""
+    lines = [line for line in said.splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return lines[-1] if lines else "".join(said.strip().splitlines()[-1:])
+
+
+def fault_of(L: NDArray[Any]) -> str:
+    """Why a map is of no use, or an empty word."""
+    if np.iscomplexobj(L):
+        return "the map is complex"
+    return "" if np.isfinite(L).all() else "the map has NaN"
 
 
 def environment_of(who: str, peers: str | None) -> Path | None:
@@ -74,11 +88,10 @@ def fit_once(
         if found.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             raise Failed(f"not done after {limit:g} CPU s, or out of memory")
         if found.returncode:
-            said = found.stderr.strip().splitlines() or [f"ended with {found.returncode}"]
-            raise Failed(said[-1])
+            raise Failed(last_error(found.stderr) or f"ended with {found.returncode}")
         with np.load(result) as stored:
             learned = dict(stored)
-    if "mapped" in learned and np.isfinite(learned["L"]).all():
+    if "mapped" in learned and not fault_of(learned["L"]):
         # A map read the wrong way round still looks like a map, and may even classify well.
         theirs = learned["mapped"] - learned["mapped"][0]
         ours = (arrays["X"][:10] - arrays["X"][0]) @ learned["L"].T

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS, write_table
-from contenders import SCRIPTS, Failed, environment_of, fit_once
+from contenders import SCRIPTS, Failed, environment_of, fault_of, fit_once
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.floating]
@@ -170,8 +170,8 @@ def measure(
     except Failed as error:
         return {"remark": str(error).partition("\n")[0][:100]}
     row |= {"version": found["version"], "CPU s": found["cpu"], "MB": found["MB"]}
-    if not all(np.isfinite(L).all() for L in maps.values()):
-        return row | {"remark": "the map has NaN"}
+    if fault := max(map(fault_of, maps.values())):
+        return row | {"remark": fault}
     return row | {"error": error_over_folds(X, y, lambda number: maps[f"L{number}"])}
 
 
