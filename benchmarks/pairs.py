@@ -1,4 +1,4 @@
-"""Learners of pairs, groups, comparisons and soft neighbours against their peers.
+"""Learners of pairs, groups, comparisons and values against their peers (NCA: see ``nca.py``).
 
 ``python benchmarks/pairs.py --peers DIR`` runs everything; ``--cases mmc-30,itml-30`` some of it.
 ``peers/README.md`` says how to make the peers' environments (or set NEARFAR_PEERS to their folder).
@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import RESULTS, in_fresh_process, megabytes_beyond, write_table
+from common import RESULTS, in_fresh_process, write_table
 from contenders import SCRIPTS, Failed, environment_of, fault_of, fit_once
 from numpy.typing import NDArray
 
@@ -207,7 +207,6 @@ def against_metric_learn(
     ]
 
 
-SAME_START = {"n_components": 10, "init": "pca", "max_iter": 50, "random_state": 0}
 CASES: dict[str, Case] = {
     **{
         f"mmc-{p}": Case(
@@ -252,13 +251,13 @@ CASES: dict[str, Case] = {
         ],
     ),
     "mlkr": Case(
-        "MLKR, 2,000×30, 5 iterations from the identity",
+        "MLKR, 2,000×30, at most 20 iterations from the identity",
         "3× metric-learn; objective no worse",
         values,
         partial(soft_objective, "regression"),
         "low",
         against_metric_learn(
-            "MLKR", {"init": "identity", "max_iter": 5}, {"init": "identity", "max_iter": 5}
+            "MLKR", {"init": "identity", "max_iter": 20}, {"init": "identity", "max_iter": 20}
         ),
     ),
     "scml": Case(
@@ -292,37 +291,6 @@ CASES: dict[str, Case] = {
         None,
         "low",
         against_metric_learn("LFDA", {}, {}),
-    ),
-    "nca-digits": Case(
-        "NCA, digits 1,797×64 / 16 to 10 dimensions, at most 50 iterations from PCA",
-        "4× scikit-learn; a tenth of its memory; objective at most 0.1 % worse",
-        lambda: labelled(whole_digits),
-        partial(soft_objective, "sum"),
-        "high",
-        [
-            # The axes of scikit-learn's "pca" have unit length: they are our "identity".
-            (OURS, OURS, {"method": "NCA", **SAME_START, "init": "identity", "tol": 1e-5}),
-            ("scikit-learn", "scikit-learn", SAME_START),
-        ],
-    ),
-    "nca-5000": Case(
-        "NCA, make_classification 5,000×50, all neighbours, 50 iterations",
-        "4× scikit-learn; 60 MB; error at most 0.5 points worse",
-        lambda: labelled(partial(generated, 5_000)),
-        partial(soft_objective, "sum"),
-        "high",
-        [
-            (
-                OURS,
-                OURS,
-                {"method": "NCA", "init": "identity", "max_iter": 50, "n_neighbors": None},
-            ),
-            (
-                "scikit-learn",
-                "scikit-learn",
-                {"init": "identity", "max_iter": 50, "random_state": 0},
-            ),
-        ],
     ),
 }
 
@@ -511,54 +479,13 @@ def run_pola() -> list[dict[str, Any]]:
     ]
 
 
-def run_nca_large(n: int) -> list[dict[str, Any]]:
-    """Beside one brute search for 100 neighbours, in the same run."""
-    from sklearn.neighbors import NearestNeighbors
-
-    from nearfar import NCA
-
-    X, y = generated(n)
-    found: dict[str, Any] = {}
-
-    def fit() -> None:
-        began = time.process_time(), time.perf_counter()
-        found["L"] = NCA().fit(X, y).components_
-        found["cpu"] = time.process_time() - began[0]
-        found["wall"] = time.perf_counter() - began[1]
-
-    memory = megabytes_beyond(fit)
-    search = NearestNeighbors(n_neighbors=100, algorithm="brute").fit(X)
-    began = time.process_time()
-    search.kneighbors(X)
-    brute = time.process_time() - began
-    title = f"NCA, make_classification {n:,}×50, default n_neighbors"
-    given = {"X": X, "y": y}
-    row = {"case": title, "contender": "nearfar", "CPU s": found["cpu"], "wall s": found["wall"]}
-    row |= {"MB": memory, "error %": three_nn_error(found["L"], given)}
-    row["target"] = f"20 brute searches; {300 if n <= 20_000 else 1_000} MB"
-    row["remark"] = f"{found['cpu'] / brute:.1f} brute searches"
-    return [
-        row,
-        {"case": title, "contender": "brute search for 100 neighbours", "CPU s": brute},
-        {
-            "case": title,
-            "contender": "Euclidean",
-            "error %": three_nn_error(np.eye(X.shape[1]), given),
-        },
-    ]
-
-
 ALONE: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "rca-covariance": run_rca,
     "kernel-rca": run_kernel_rca,
     "mcml-evaluation": run_mcml,
     "pola": run_pola,
-    "nca-20000": partial(run_nca_large, 20_000),
-    "nca-60000": partial(run_nca_large, 60_000),
 }
 NAMES = [*CASES, *ALONE]
-# Not part of a plain run: minutes.
-LONG = ("nca-60000",)
 
 # ---------------------------------------------------------------------- the table
 
@@ -628,12 +555,12 @@ def write(results: dict[str, list[dict[str, Any]]]) -> None:
         "the mean distance of dissimilar pairs where similar ones have a mean square of 1 (MMC, to "
         "be high), LogDet and slacks (ITML) or residuals (LSML) with the same prior and the same "
         "bounds on squared distances, mean hinge and weights (SCML), collapse (MCML), squared "
-        "leave-one-out error (MLKR), expected number of rows classified rightly (NCA, to be high). "
+        "leave-one-out error (MLKR). "
         "The best is the best in the table. Errors are those of 3-NN on every fifth row after a "
         "map learned from all rows: only to see that two maps are as good. Made by "
         "`python benchmarks/pairs.py --peers DIR`.\n\n" + "\n".join(calls)
     )
-    write_table(RESULTS / "pairs.md", "Pairs, groups, comparisons, soft neighbours", notes, table)
+    write_table(RESULTS / "pairs.md", "Pairs, groups, comparisons, values", notes, table)
 
 
 def main() -> None:
@@ -644,7 +571,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="the best of so many fits counts")
     parser.add_argument("--limit", type=int, default=150, help="CPU seconds after which fits end")
     options = parser.parse_args()
-    wanted = options.cases.split(",") if options.cases else [n for n in NAMES if n not in LONG]
+    wanted = options.cases.split(",") if options.cases else NAMES
     if unknown := set(wanted) - set(NAMES):
         parser.error(f"no case {sorted(unknown)}; there are {NAMES}")
     stored = RESULTS / "pairs.json"
