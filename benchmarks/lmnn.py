@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,9 +21,9 @@ from typing import Any, NamedTuple
 import mnist
 import numpy as np
 from common import RESULTS, in_fresh_process, megabytes_beyond, write_table
+from contenders import Failed, fit_once
 from numpy.typing import NDArray
 
-PEERS = Path(__file__).parent / "peers"
 Matrix = NDArray[np.floating]
 Labels = NDArray[np.integer]
 
@@ -220,8 +218,8 @@ def contest(name: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             row |= judge.verdict(
                 arrays["L"], lambda X, y, who=contender: run(who, X, y, options)[1]["L"]
             )
-        except subprocess.TimeoutExpired:
-            row["wall s"] = f"over {options.limit}"
+        except Failed as error:
+            row["wall s"] = str(error)
         yield row
 
 
@@ -229,38 +227,19 @@ def run(
     contender: Contender, X: Matrix, y: Labels, options: argparse.Namespace
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Fit once in a process of its own."""
-    environment = os.environ | {
-        name: str(options.threads)
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    }
-    settings = contender.settings
+    settings, python = contender.settings, Path(sys.executable)
     if contender.environment is None:
-        python = sys.executable
         settings = settings | {"n_jobs": options.threads}
     else:
-        python = str(Path(options.peers) / contender.environment / "bin" / "python")
-        environment.pop("PYTHONPATH", None)
-    with tempfile.TemporaryDirectory() as folder:
-        task, result = Path(folder) / "task.npz", Path(folder) / "result.npz"
-        np.savez(task, X=X, y=y)
-        found = subprocess.run(
-            [python, str(PEERS / contender.script), task, result, json.dumps(settings)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=options.limit,
-        )
-        if found.returncode:
-            raise RuntimeError(f"{contender.name} failed:\n{found.stderr}")
-        with np.load(result) as stored:
-            arrays = dict(stored)
-    # A map read the wrong way round still looks like a map, and may even classify well.
-    theirs = arrays["mapped"] - arrays["mapped"][0]
-    ours = (X[:10] - X[0]) @ arrays["L"].T
-    if ours.shape != theirs.shape or not np.allclose(ours, theirs, 1e-3, 1e-3 * abs(theirs).max()):
-        raise RuntimeError(f"{contender.name}: L does not map X as the contender itself does.")
-    return json.loads(found.stdout.splitlines()[-1]), arrays
+        python = Path(options.peers) / contender.environment / "bin" / "python"
+    return fit_once(
+        contender.script,
+        python,
+        {"X": X, "y": y},
+        settings,
+        threads=options.threads,
+        limit=options.threads * options.limit,
+    )
 
 
 class Judge:
