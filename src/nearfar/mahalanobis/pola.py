@@ -28,6 +28,8 @@ _QUIET = 8
 _LOSS = 1e-12
 # A least eigenvalue below zero by less than this share of the trace is rounding.
 _ROUNDING = 1e-14
+# Losses are differences from one: what a pair just met leaves behind is no loss.
+_NO_LOSS = 1e-12
 
 
 class POLA(PairLearner):
@@ -185,8 +187,9 @@ class POLA(PairLearner):
         random = check_random_state(self.random_state)
         self.n_epochs_ = 0
         largest = np.inf
+        enough = max(self.tol, _NO_LOSS)
         try:
-            while self.n_epochs_ < self.max_epochs and largest > self.tol:
+            while self.n_epochs_ < self.max_epochs and largest > enough:
                 self.n_epochs_ += 1
                 order = random.permutation(len(sign)) if self.shuffle else slice(None)
                 online.walk(differences[order], sign[order])
@@ -200,7 +203,7 @@ class POLA(PairLearner):
                 "No pair had a loss: the metric is still zero, and all points are one to it. POLA "
                 "needs dissimilar pairs to begin."
             )
-        if self.max_epochs > 1 and largest > self.tol:
+        if self.max_epochs > 1 and largest > enough:
             warn(
                 f"POLA still has a loss of {largest:.2g} after max_epochs={self.max_epochs}; no "
                 "metric may tell all pairs apart. Raise max_epochs, or tol to be content with "
@@ -413,6 +416,8 @@ class Online:
     def _to_cone(self, lowered: float) -> None:
         """Without the one negative eigenvalue that M may have, not below minus ``lowered``."""
         rounding = _ROUNDING * (abs(self.trace) + lowered)
+        if 2 * lowered <= rounding:  # after many epochs a step may be next to nothing
+            return
         values, vectors, found, _, info = lapack.dsyevr(
             self.M, range="V", vl=-2 * lowered - 1e3 * rounding, vu=-rounding
         )
