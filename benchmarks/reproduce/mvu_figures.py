@@ -19,7 +19,7 @@ from nearfar.datasets import make_sensor_network
 from nearfar.evaluation import embedding_quality, procrustes_error
 from nearfar.manifold import sensor_localization
 from nearfar.manifold.bad_edges import hitting_scores, pruned_graph
-from nearfar.solvers.stress_descent import descend
+from nearfar.solvers.stress_descent import descend_stress
 from nearfar.solvers.unfolding import Edges
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
@@ -549,7 +549,7 @@ def fit_square(_: Any) -> tuple[Numbers, Arrays]:
     unit = float(np.mean(distances**2))
     graph = Edges.from_pairs(edges, distances**2 / unit, len(true))
     random = 0.1 * np.random.default_rng(0).normal(size=true.shape)
-    lost = descend(graph, random, price=1.0, reward=0.0, max_iter=300).factor * np.sqrt(unit)
+    lost = descend_stress(graph, random, price=1.0, reward=0.0, max_iter=300).factor * np.sqrt(unit)
     numbers = {
         "edges": len(edges),
         "start": round(error(true, onto(true, found.start, scale=True)), 5),

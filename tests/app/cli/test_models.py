@@ -112,7 +112,7 @@ def test_a_saved_answer_is_what_most_folds_chose_fitted_to_all_rows(table, here,
 
 
 def test_k_and_setting_of_the_folds_are_those_of_the_chain():
-    one, other = learners("lmnn")[0], baselines()[1]
+    one, (raw, other) = learners("lmnn")[0], baselines()[:2]
     labels = [setting.label for setting in one.settings]
     results = [
         {"fold": i, "setting": labels[i > 3], "k": k} for i, k in enumerate([3, 5, 5, 9, 1, 1])
@@ -121,16 +121,25 @@ def test_k_and_setting_of_the_folds_are_those_of_the_chain():
     document = {
         "best": "lmnn",
         "common_folds": [0, 1, 2, 4],
+        "protocol": {"tuning": "full"},
         "methods": [
-            {"name": "lmnn", "results": results},
-            {"name": other.name, "results": plain},
-            {"name": "reference", "results": [r | {"baseline": other.name} for r in plain]},
+            {"name": "lmnn", "role": "learner", "results": results},
+            {"name": other.name, "role": "baseline", "error": 0.3, "results": plain},
+            {"name": raw.name, "role": "baseline", "error": 0.2, "results": plain},
+            {
+                "name": "reference",
+                "role": "reference",
+                "results": [r | {"baseline": other.name} for r in plain],
+            },
         ],
     }
     chosen = chosen_by_folds(document, [one, other])
     assert (chosen.setting.label, chosen.k) == (labels[0], 5)
     chosen = chosen_by_folds(document | {"best": "reference"}, [one, other])
     assert (chosen.method.name, chosen.k) == ("standardised", 3)
+    # Untuned no fold has chosen: it is the one with the fewest errors.
+    untuned = document | {"best": "reference", "protocol": {"tuning": "k"}}
+    assert chosen_by_folds(untuned, [one, raw, other]).method.name == "raw"
     assert chosen_by_folds(document | {"common_folds": []}, [one, other]) is None
 
 
