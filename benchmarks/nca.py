@@ -19,7 +19,7 @@ from common import RESULTS, in_fresh_process, megabytes_beyond, write_table
 
 
 def generated(n: int) -> tuple[Any, ...]:
-    """Rows to learn from and 5,000 others, as in the issue's trials."""
+    """Rows to learn from and 5,000 others."""
     from sklearn.datasets import make_classification
 
     X, y = make_classification(
