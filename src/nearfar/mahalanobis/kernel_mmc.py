@@ -58,7 +58,8 @@ class KernelMMC(KernelizedLearner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.2.
+    .. [1] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.2.2.
 
     Examples
     --------

@@ -66,7 +66,8 @@ class KernelPOLA(KernelizedLearner):
     ----------
     .. [1] S. Shalev-Shwartz, Y. Singer and A. Y. Ng, "Online and batch learning of pseudo-metrics",
        International Conference on Machine Learning, 2004.
-    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.2.
+    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.2.2.
 
     Examples
     --------

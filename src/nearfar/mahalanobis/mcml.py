@@ -91,7 +91,8 @@ class MCML(_SoftLearner):
 
     References
     ----------
-    .. [1] A. Globerson, S. Roweis, "Metric Learning by Collapsing Classes", NIPS 2006.
+    .. [1] A. Globerson, S. Roweis, "Metric Learning by Collapsing Classes",
+       NIPS 2006.
 
     Examples
     --------

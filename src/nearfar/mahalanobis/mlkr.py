@@ -76,7 +76,8 @@ class MLKR(_SoftLearner):
 
     References
     ----------
-    .. [1] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression", AISTATS 2007.
+    .. [1] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression",
+       AISTATS 2007.
 
     Examples
     --------

@@ -124,7 +124,8 @@ class MMC(PairLearner):
        Systems 15, 2003.
     .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 2.2.
        It prints squared distances in the constraint, with which the optimum has rank one.
-    .. [3] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.2.
+    .. [3] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       section 2.2.2.
 
     Examples
     --------
