@@ -17,12 +17,12 @@ from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
 
 
 class AttentionROI(_TensorMap):
-    """The square of each image about the pixel that stands out most.
+    r"""The square of each image about the pixel that stands out most.
 
-    A model of attention, :func:`~nearfar.tensors.saliency_map`, says which pixel that is. The
-    square is cut out and, of colour images, converted to hue, saturation and value: a tensor of
-    shape (size, size, 3). Grey images stay grey, (size, size). Wrong squares are kept: nobody looks
-    at labels here.
+    That is :math:`\arg\max_p S(p)` for the map S of a model of attention,
+    :func:`~nearfar.tensors.saliency_map`. The square is cut out and, of colour images, converted to
+    hue, saturation and value: a tensor of shape (size, size, 3). Grey images stay grey, (size,
+    size). Wrong squares are kept: nobody looks at labels here.
 
     Use it to bring photographs with one object in them to tensors of one small size. It learns
     nothing.
@@ -77,7 +77,7 @@ class AttentionROI(_TensorMap):
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
     parameters: ClassVar = {
-        "size": [integer(1)],
+        "size": [integer(1, 4096)],
         "color_space": [one_of("hsv", "rgb")],
         "border": [one_of("shift", "edge")],
         **MAP_PARAMETERS,

@@ -15,12 +15,12 @@ from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, boolean, check_parameter, integer, one_of, real
 from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
 
-Kind = Literal["full", "D", "S", "SD"]
+Summed = Literal["full", "D", "S", "SD"]
 
 _BANK: dict[str, list[Allowed]] = {
-    "n_scales": [integer(1)],
-    "n_directions": [integer(1)],
-    "size": [integer(1)],
+    "n_scales": [integer(1, 64)],
+    "n_directions": [integer(1, 64)],
+    "size": [integer(1, 2048)],
     "k_max": [real(0, open_low=True)],
     "f": [real(0, open_low=True)],
     "delta": [real(0, open_low=True)],
@@ -105,7 +105,7 @@ class GaborFeatures(_TensorMap):
 
     def __init__(
         self,
-        kind: Kind = "full",
+        kind: Summed = "full",
         *,
         n_scales: int = 5,
         n_directions: int = 8,
@@ -204,16 +204,17 @@ def gabor_bank(
     --------
     >>> from nearfar.tensors import gabor_bank
     >>> bank = gabor_bank()
-    >>> bank.shape, round(bank[0, 0, 32, 32].real, 7)
+    >>> bank.shape, float(bank[0, 0, 32, 32].real.round(7))
     ((5, 8, 64, 64), 0.0397887)
     """
     given = (n_scales, n_directions, size, k_max, f, delta, prefactor_power, remove_dc)
     for (name, allowed), value in zip(_BANK.items(), given, strict=True):
         check_parameter("gabor_bank", name, value, allowed)
-    frequency = k_max / f ** np.arange(n_scales)[:, None, None, None]
+    frequency = float(k_max) / float(f) ** np.arange(n_scales)[:, None, None, None]
     angle = np.pi * np.arange(n_directions)[:, None, None] / n_directions
     z = np.arange(size) - size // 2
     y, x = z[:, None], z[None, :]
+    delta = float(delta)
     envelope = np.exp(-(frequency**2) * (x**2 + y**2) / (2 * delta**2))
     wave = np.exp(1j * frequency * (x * np.cos(angle) + y * np.sin(angle)))
     kernels = envelope * (wave - np.exp(-(delta**2) / 2))
@@ -221,11 +222,11 @@ def gabor_bank(
         kernels -= envelope * (
             kernels.sum(axis=(2, 3), keepdims=True) / envelope.sum(axis=(2, 3), keepdims=True)
         )
-    return np.asarray(frequency**prefactor_power / delta**2 * kernels)
+    return np.asarray(frequency ** float(prefactor_power) / delta**2 * kernels)
 
 
 @lru_cache(maxsize=4)
-def _spectra(kind: Kind, shape: tuple[int, int], dtype: str, *bank: Any) -> NDArray[Any]:
+def _spectra(kind: Summed, shape: tuple[int, int], dtype: str, *bank: Any) -> NDArray[Any]:
     """Fourier transforms of the summed kernels for images of a shape, (n_kernels, N1, N2).
 
     Responses are wanted within the image only. There a circular convolution equals one with zeros

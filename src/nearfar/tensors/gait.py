@@ -51,7 +51,7 @@ def gait_period(silhouettes: ArrayLike) -> int:
     >>> from nearfar.tensors import gait_period
     >>> sequences, _, periods = make_walkers(3, 1, random_state=0)
     >>> [gait_period(frames) for frames in sequences], periods.tolist()
-    ([25, 28, 29], [25, 28, 29])
+    ([28, 28, 29], [28, 28, 29])
     """
     frames = _checked_frames(silhouettes, "silhouettes")
     n = len(frames)

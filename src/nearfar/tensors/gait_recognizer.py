@@ -42,9 +42,10 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
 
     .. math:: d(P, G) = \mathrm{median}_i \min_j \|P_i - G_j\|
 
-    over the cycles i of the sequence and all cycles j of the subject. Subspace and LDA learn from
-    the cycles of the training sequences, the gallery. LDA is shrunk: its within-class covariance
-    has 10 % of its mean variance mixed in, since there are few cycles of anybody.
+    over the cycles :math:`P_i` of the sequence and all cycles :math:`G_j` of the subject. Subspace
+    and LDA learn from the cycles of the training sequences, the gallery. LDA is shrunk: its
+    within-class covariance has 10 % of its mean variance mixed in, since there are few cycles of
+    anybody.
 
     Use it for silhouettes from the side, of one size and with the walker in the middle. For any
     other sets of vectors see :class:`SetKNeighborsClassifier`. With ``subspace=None`` and many

@@ -25,11 +25,11 @@ def saliency_map(image: ArrayLike) -> Matrix:
 
     Intensity, colour (red against green, blue against yellow) and the strength of edges in four
     directions each make a pyramid, every level half as large as the one before. What differs
-    between a level c and one that is coarser, c + 3 or c + 4, stands out there, for c = 2, 3, 4:
-    6 maps of intensity, 12 of colour and 24 of direction. A map is scaled to [0, 1] and multiplied
-    by :math:`(1 - \bar m)^2`, with :math:`\bar m` the mean of its other local maxima: one peak is
-    worth more than many. The maps of each kind are summed at level 4, normalised again, and
-    averaged.
+    between a level c and one that is coarser, c + 3 or c + 4, stands out there, for c = 2, 3, 4: 6
+    maps of intensity, 12 of colour and 24 of direction. A map is scaled to [0, 1] and multiplied by
+    :math:`(1 - \bar m)^2`, with :math:`\bar m` the mean of its other local maxima: one peak is
+    worth more than many. Within 32 pixels of the border, which filters look past, maps are damped.
+    The maps of each kind are summed at level 4, normalised again, and averaged.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _pyramid(images: Matrix) -> list[Matrix]:
 def _reduced(images: Matrix) -> Matrix:
     for axis in (1, 2):
         binomial = np.array([1, 4, 6, 4, 1]) / 16
-        images = ndimage.convolve1d(images, binomial, axis=axis, mode="nearest")
+        images = ndimage.convolve1d(images, binomial, axis=axis, mode="reflect")
     return np.asarray(images[:, ::2, ::2])
 
 
@@ -142,7 +142,7 @@ def _kernels() -> tuple[Matrix, ...]:
 
 
 def _edges(images: Matrix, kernel: Matrix) -> Matrix:
-    parts = [ndimage.convolve(images, part[None], mode="nearest") for part in kernel]
+    parts = [ndimage.convolve(images, part[None], mode="reflect") for part in kernel]
     return np.hypot(*parts)
 
 
@@ -153,8 +153,17 @@ def _surround(levels: list[Matrix]) -> list[Matrix]:
         for coarser in _COARSER:
             shape = levels[center].shape[1:]
             around = _enlarged(levels[center + coarser], shape, 2**coarser)
-            found.append(np.abs(levels[center] - around))
+            found.append(np.abs(levels[center] - around) * _inside(shape, 2 ** (_LEVEL - center)))
     return found
+
+
+def _inside(shape: tuple[int, ...], unit: int) -> Matrix:
+    """Weights that fall towards the border, within two pixels of level 4: filters look past it."""
+    ramps = []
+    for n in shape:
+        places = np.arange(n) + 0.5
+        ramps.append(np.minimum(np.minimum(places, n - places) / (2 * unit), 1))
+    return np.multiply.outer(*ramps)
 
 
 def _enlarged(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
@@ -184,7 +193,7 @@ def _normalized(maps: Matrix) -> Matrix:
     reach = maps.max(axis=(1, 2), keepdims=True) - low
     flat = reach <= _NOTHING
     scaled = np.where(flat, 0, (maps - low) / np.where(flat, 1, reach))
-    peaks = (ndimage.maximum_filter(scaled, size=(1, 3, 3), mode="nearest") == scaled) & (
+    peaks = (ndimage.maximum_filter(scaled, size=(1, 3, 3), mode="reflect") == scaled) & (
         (scaled > 0) & (scaled < 1)
     )
     n_others = peaks.sum(axis=(1, 2), keepdims=True)

@@ -28,11 +28,14 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
     A subclass writes ``_shape_out`` and ``_mapped``; ``_learn`` if it learns something.
     """
 
-    state = State(fitted="tensor_shape_")
+    state = State(fitted="tensor_shape_", rows=0)
     #: As few samples will do to learn from.
     min_samples = 1
 
     flatten: bool
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "tensor_shape_" in vars(self)
 
     @abstractmethod
     def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ class TensorStandardizer(_TensorMap):
 
     .. math:: X'_j = (X_j - m_j) / s_j \quad\text{or}\quad X'_j = (X_j - m) / s ,
 
-    with the mean and the standard deviation of each entry j over the samples, or those of all
-    numbers together. What does not vary is only centred.
+    with the mean :math:`m_j` and the standard deviation :math:`s_j` of each entry j over the
+    samples, or those of all numbers together. What does not vary is only centred.
 
     Use it before a tensor learner whose answer depends on units: those with a penalty, or samples
     whose channels are no alike (hue and brightness). For images of one kind "all" keeps what the
