@@ -3,7 +3,7 @@
 An estimator derives from one of
 
 * :class:`StatisticsLearner`: a linear map that solves from ``ClassStatistics`` alone; write
-  ``solve``;
+  ``solve``. A :class:`StatisticsEstimator` is anything else that does; write ``_learn``;
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
@@ -28,6 +28,7 @@ from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
 from nearfar.base.progress import report_of
 from nearfar.base.registry import all_estimators, all_learners
+from nearfar.base.statistics_estimator import StatisticsEstimator
 from nearfar.base.statistics_learner import StatisticsLearner
 from nearfar.base.tags import LearnerTags
 from nearfar.base.tensor_input import TensorInput
@@ -46,6 +47,7 @@ __all__ = [
     "NearestObjects",
     "NeighborVoter",
     "PairLearner",
+    "StatisticsEstimator",
     "StatisticsLearner",
     "TensorInput",
     "ThroughLearner",
