@@ -43,10 +43,10 @@ class GTA(AlternatingLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output, of each mode: an integer is the most in any mode, a tuple has one
+        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
         number for each. None keeps the share ``energy``.
     energy : float, default=0.97
-        Share of the energy that each mode keeps on its own, where ``n_components`` is None. Less is
+        Share of the energy that each mode keeps on its own: where ``n_components`` is None. Less is
         kept by all together.
     center : bool, default=True
         Whether the axes are those of the rows about their mean; False counts from zero, and there

@@ -51,15 +51,15 @@ class GTDA(AlternatingLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output, of each mode: an integer is the most in any mode, a tuple has one
+        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
         number for each. None leaves it to ``energy`` or ``dim_rule``.
     zeta : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
         Weight of the scatter within classes: a number, or chosen anew at each step as the largest
         eigenvalue of :math:`W_k^{-1} B_k`, as the largest ratio of the traces of both, or as the
         sum of the leading eigenvalues. Then steps may lower the objective.
     energy : float, default=0.97
-        Share of the energy that each mode keeps on its own, where ``n_components`` and ``dim_rule``
-        are None: the energy of all samples about their mean.
+        Share of the energy that each mode keeps on its own: where ``n_components`` and ``dim_rule``
+        are None. It is the energy of all samples about their mean.
     order : {"algebraic", "magnitude"}, default="algebraic"
         Which eigenvalues lead: the largest, or the largest in magnitude, as a singular value
         decomposition has them. The latter are those of the largest scatter within classes where
@@ -125,11 +125,11 @@ class GTDA(AlternatingLearner):
     >>> from nearfar import GTDA, KNNClassifier
     >>> images, y = load_digits(return_X_y=True)
     >>> images = images.reshape(-1, 8, 8)
-    >>> gtda = GTDA(n_components=5).fit(images[:200], y[:200])
+    >>> gtda = GTDA(n_components=5).fit(images[:500], y[:500])
     >>> gtda.transform(images).shape
     (1797, 25)
-    >>> knn = KNNClassifier().fit(gtda.transform(images[:200]), y[:200])
-    >>> knn.score(gtda.transform(images[200:]), y[200:]) > 0.9
+    >>> knn = KNNClassifier().fit(gtda.transform(images[:500]), y[:500])
+    >>> knn.score(gtda.transform(images[500:]), y[500:]) > 0.9
     True
     """
 
