@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
-from nearfar.base.tensor_input import TensorInput, shape_word
+from nearfar.base.tensor_input import TensorInput
 from nearfar.solvers.tensor_algebra import kron_rows, project_stack
-from nearfar.state import Sizes, State, Word, agrees, list_of, need, optional
+from nearfar.state import Sizes, State, Word, agrees, list_of, need, optional, shape_word
 
 # Rows at once: what stays in cache while it is centred and multiplied.
 _BLOCK_BYTES = 2**21
