@@ -82,6 +82,7 @@ from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
 from .summaries.gaussians import Gaussians as Gaussians
+from .summaries.mode_statistics import ModeStatistics as ModeStatistics
 from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.sets import Sets as Sets
 from .summaries.supervision.chunklets import Chunklets as Chunklets

@@ -13,11 +13,22 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.base.progress import report_of
-from nearfar.base.tensor_input import TensorInput, shape_word
+from nearfar.base.tensor_input import TensorInput
 from nearfar.notices import warn_of_limit
 from nearfar.solvers.mode_subspaces import KeptInMode, ModeMatrix, alternate_modes
 from nearfar.solvers.tensor_algebra import kron_rows, project_stack
-from nearfar.state import Sizes, State, Word, agrees, flag, list_of, need, optional, whole
+from nearfar.state import (
+    Sizes,
+    State,
+    Word,
+    agrees,
+    flag,
+    list_of,
+    need,
+    optional,
+    shape_word,
+    whole,
+)
 
 # Rows at once: what stays in cache while it is centred and multiplied.
 _BLOCK_BYTES = 2**21
