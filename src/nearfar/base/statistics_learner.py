@@ -33,7 +33,7 @@ class StatisticsLearner(StatisticsEstimator, LinearLearner):
         is then fitted with these, and the interrupt goes on.
         """
 
-    def _learn(self, statistics: ClassStatistics) -> None:
+    def _learn_from(self, statistics: ClassStatistics) -> None:
         try:
             self._keep_map(self.solve(statistics), statistics)
         except Interrupted as error:

@@ -109,8 +109,8 @@ class MPM(TwoSidedClassifier):
         self.ridge_mode = ridge_mode
         self.multi_class = multi_class
 
-    def _learn(self, statistics: ClassStatistics) -> None:
-        super()._learn(statistics)
+    def _learn_from(self, statistics: ClassStatistics) -> None:
+        super()._learn_from(statistics)
         self.kappa_ = self.objective_
         kappas = np.atleast_1d(self.objective_)
         self.worst_case_accuracy_ = one_or_list([worst_case_accuracy(kappa) for kappa in kappas])

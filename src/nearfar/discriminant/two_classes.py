@@ -80,7 +80,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
     def _between(self, sides: Sides) -> Hyperplane:
         """The hyperplane between two sides whose means differ."""
 
-    def _learn(self, statistics: ClassStatistics) -> None:
+    def _learn_from(self, statistics: ClassStatistics) -> None:
         check_classes(type(self).__name__, statistics.classes)
         problems = two_class_problems(statistics.n_classes, self.multi_class)
         planes = [self._solve_problem(statistics, problem) for problem in problems]
