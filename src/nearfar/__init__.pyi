@@ -6,6 +6,7 @@ from .base import all_learners as all_learners
 from .contract import check_learner as check_learner
 from .discriminant.apac import APAC as APAC
 from .discriminant.dlda import DLDA as DLDA
+from .discriminant.dsdc import DSDC as DSDC
 from .discriminant.fractional_step_lda import FractionalStepLDA as FractionalStepLDA
 from .discriminant.gada import GADA as GADA
 from .discriminant.hda import HDA as HDA
@@ -81,11 +82,14 @@ from .persistence import load as load
 from .persistence import save as save
 from .summaries.class_statistics import ClassStatistics as ClassStatistics
 from .summaries.gaussians import Gaussians as Gaussians
+from .summaries.mode_statistics import ModeStatistics as ModeStatistics
 from .summaries.neighbor_graph import NeighborGraph as NeighborGraph
 from .summaries.sets import Sets as Sets
 from .summaries.supervision.chunklets import Chunklets as Chunklets
 from .summaries.supervision.pairs import Pairs as Pairs
 from .summaries.supervision.quadruplets import Quadruplets as Quadruplets
 from .summaries.supervision.triplets import Triplets as Triplets
+from .tensors.gta import GTA as GTA
+from .tensors.gtda import GTDA as GTDA
 
 __version__: str
