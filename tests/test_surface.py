@@ -29,6 +29,7 @@ OTHERWISE = {
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
     },
     "gamma": {"ITML": "of slacks, as in the paper"},
+    "delta": {"GaborFeatures": "of waves in an image"},
     "kind": {"GaborFeatures": "sums of kernels"},
     "metric": {
         "GaitRecognizer": "between cycles of a gait",
@@ -62,6 +63,8 @@ OTHERWISE = {
     },
     "structure": {"LogisticMetric": "axes instead of features"},
     "tol": {
+        "GTA": "of the projectors of modes",
+        "GTDA": "of the projectors of modes",
         "ITML": "of an objective, and of a gap",
         "LMNN": "of an objective",
         "LSML": "of an objective, and of a gap",

@@ -41,9 +41,9 @@ class AttentionROI(_TensorMap):
         repeats the pixels at the edge. Images smaller than the square are always repeated, evenly
         on both sides.
     flatten : bool, default=True
-        Return rows instead of tensors.
+        Whether ``transform`` returns rows; False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X has flat rows.
+        Shape of a sample, where X comes as flat rows, the last mode fastest.
 
     Attributes
     ----------

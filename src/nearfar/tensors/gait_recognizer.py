@@ -71,7 +71,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     period : int or None, default=None
         Frames of a gait cycle; None asks :func:`~nearfar.tensors.gait_period` for each sequence.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X has flat rows: that of a frame, where frames are flat.
+        Shape of a sample, where X comes as flat rows, the last mode fastest: that of a frame.
 
     Attributes
     ----------
