@@ -96,6 +96,11 @@ from .tensors.gabor_features import GaborFeatures as GaborFeatures
 from .tensors.gait_recognizer import GaitRecognizer as GaitRecognizer
 from .tensors.gta import GTA as GTA
 from .tensors.gtda import GTDA as GTDA
+from .tensors.lsstm import LSSTM as LSSTM
+from .tensors.nu_stm import NuSTM as NuSTM
+from .tensors.stm import STM as STM
 from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardizer
+from .tensors.tfda import TFDA as TFDA
+from .tensors.tmpm import TMPM as TMPM
 
 __version__: str
