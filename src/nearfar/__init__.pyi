@@ -89,5 +89,7 @@ from .summaries.supervision.chunklets import Chunklets as Chunklets
 from .summaries.supervision.pairs import Pairs as Pairs
 from .summaries.supervision.quadruplets import Quadruplets as Quadruplets
 from .summaries.supervision.triplets import Triplets as Triplets
+from .tensors.gta import GTA as GTA
+from .tensors.gtda import GTDA as GTDA
 
 __version__: str
