@@ -7,6 +7,7 @@ from .contract import check_learner as check_learner
 from .discriminant.apac import APAC as APAC
 from .discriminant.dlda import DLDA as DLDA
 from .discriminant.dsdc import DSDC as DSDC
+from .discriminant.fda import FDA as FDA
 from .discriminant.fractional_step_lda import FractionalStepLDA as FractionalStepLDA
 from .discriminant.gada import GADA as GADA
 from .discriminant.hda import HDA as HDA
@@ -17,6 +18,7 @@ from .discriminant.lda import LDA as LDA
 from .discriminant.mgmd import MGMD as MGMD
 from .discriminant.mgmkld import MGMKLD as MGMKLD
 from .discriminant.moda import MODA as MODA
+from .discriminant.mpm import MPM as MPM
 from .discriminant.multimodal_kernel_mgmkld import MultimodalKernelMGMKLD as MultimodalKernelMGMKLD
 from .discriminant.multimodal_mgmkld import MultimodalMGMKLD as MultimodalMGMKLD
 from .discriminant.oda import ODA as ODA

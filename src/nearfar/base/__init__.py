@@ -3,7 +3,7 @@
 An estimator derives from one of
 
 * :class:`StatisticsLearner`: a linear map that solves from ``ClassStatistics`` alone; write
-  ``solve``;
+  ``solve``. A :class:`StatisticsEstimator` is anything else that does; write ``_learn_from``;
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
 * :class:`MultilinearLearner`: one matrix for each mode of a tensor; write ``fit``, which calls
@@ -34,6 +34,7 @@ from nearfar.base.mode_statistics_learner import ModeStatisticsLearner
 from nearfar.base.multilinear import AlternatingLearner, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.registry import all_estimators, all_learners
+from nearfar.base.statistics_estimator import StatisticsEstimator
 from nearfar.base.statistics_learner import StatisticsLearner
 from nearfar.base.tags import LearnerTags
 from nearfar.base.tensor_input import TensorInput
@@ -55,6 +56,7 @@ __all__ = [
     "NearestObjects",
     "NeighborVoter",
     "PairLearner",
+    "StatisticsEstimator",
     "StatisticsLearner",
     "TensorInput",
     "ThroughLearner",
