@@ -91,7 +91,11 @@ from .summaries.supervision.chunklets import Chunklets as Chunklets
 from .summaries.supervision.pairs import Pairs as Pairs
 from .summaries.supervision.quadruplets import Quadruplets as Quadruplets
 from .summaries.supervision.triplets import Triplets as Triplets
+from .tensors.attention_roi import AttentionROI as AttentionROI
+from .tensors.gabor_features import GaborFeatures as GaborFeatures
+from .tensors.gait_recognizer import GaitRecognizer as GaitRecognizer
 from .tensors.gta import GTA as GTA
 from .tensors.gtda import GTDA as GTDA
+from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardizer
 
 __version__: str
