@@ -72,11 +72,11 @@ def test_plain_projection_is_another_map():
     Z = tr1a.transform(X)
     np.testing.assert_allclose(plain[:, 0], Z[:, 0], atol=1e-12)
     assert np.abs(plain - Z).max() > 0.1 * np.abs(Z).max()
-    # It has more than the tensors themselves, or breaks Pythagoras elsewhere.
+    # With it squares and the rest no longer add up.
     _, left = deflated(X, atoms_of(tr1a))
     rest = (left.reshape(len(X), -1) ** 2).sum(axis=1)
     norms = (X.reshape(len(X), -1) ** 2).sum(axis=1)
-    assert np.abs((plain**2).sum(axis=1) + rest - norms).max() > 0.05 * norms.max()
+    assert np.abs((plain**2).sum(axis=1) + rest - norms).max() > 0.01 * norms.max()
 
 
 def test_vectors_give_uncentred_principal_components():
@@ -84,9 +84,7 @@ def test_vectors_give_uncentred_principal_components():
     tr1a = TR1A(4, max_iter=1).fit(X)
     svd = TruncatedSVD(4, algorithm="arpack").fit(X)
     np.testing.assert_allclose(np.abs(tr1a.components_ @ svd.components_.T), np.eye(4), atol=1e-8)
-    np.testing.assert_allclose(
-        tr1a.energies_ * (X**2).sum(), svd.singular_values_**2, rtol=1e-10
-    )
+    np.testing.assert_allclose(tr1a.energies_ * (X**2).sum(), svd.singular_values_**2, rtol=1e-10)
     assert tr1a.n_iter_ == 4
 
 
@@ -168,8 +166,10 @@ def test_float32_and_offsets():
         exact = TR1A(4, center=center, tol=1e-10).fit(X + 100)
         rounded = TR1A(4, center=center, tol=1e-10).fit((X + 100).astype(np.float32))
         assert rounded.factors_[0].dtype == np.float32
-        a, b = (np.tensordot(m.transform(X + 100), m.transform(X + 100), (1, 1)) for m in
-                (exact, rounded))
+        a, b = (
+            np.tensordot(m.transform(X + 100), m.transform(X + 100), (1, 1))
+            for m in (exact, rounded)
+        )
         np.testing.assert_allclose(a, b, atol=1e-2 * np.abs(a).max())
 
 

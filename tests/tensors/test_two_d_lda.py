@@ -8,7 +8,7 @@ from nearfar import LDA, TwoDLDA
 
 
 def images(shape=(12, 10), n_classes=10, n_each=6, seed=0):
-    """Smooth random images: a mean for each class, and noise of the same kind."""
+    """Smooth random images: a mean for each class, noise of the same kind, and a little white."""
     rng = np.random.default_rng(seed)
     kernels = [np.exp(-((np.arange(d)[:, None] - np.arange(d)) ** 2) / 6) for d in shape]
 
@@ -16,7 +16,7 @@ def images(shape=(12, 10), n_classes=10, n_each=6, seed=0):
         return kernels[0] @ rng.normal(size=(n, *shape)) @ kernels[1].T
 
     y = np.repeat(np.arange(n_classes), n_each)
-    return smooth(n_classes)[y] + smooth(len(y)), y
+    return smooth(n_classes)[y] + smooth(len(y)) + 0.2 * rng.normal(size=(len(y), *shape)), y
 
 
 def traces(X, y, U, V):
@@ -90,7 +90,7 @@ def test_for_one_column_each_the_ratio_never_falls():
         lda = TwoDLDA((1, 1), n_iter=15, init="random", random_state=seed, ridge=0).fit(X, y)
         ratios = np.array(lda.history_["ratio"])
         assert (np.diff(ratios) >= -1e-9 * ratios[-1]).all()
-        np.testing.assert_allclose(ratios, lda.history_["objective"], rtol=1e-8)
+        np.testing.assert_allclose(ratios, lda.history_["objective"], rtol=1e-7)
 
 
 def test_the_best_iteration_is_kept():

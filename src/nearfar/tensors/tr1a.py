@@ -193,7 +193,7 @@ class TR1A(MultilinearLearner):
             ],
             "sweeps": [atom.n_sweeps for atom in atoms],
         }
-        self.n_iter_ = sum(self.history_["sweeps"])
+        self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
         late = sum(not atom.converged for atom in atoms)
         if late:
             warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
@@ -358,7 +358,7 @@ class _LeftOver:
         atoms: list[Any] = list(self.factors)
         others: list[Any] = list(vectors)
         atoms[mode], others[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)
-        return rank_one_gram(atoms, others)[:, 0]
+        return np.asarray(rank_one_gram(atoms, others)[:, 0], np.float64)
 
     def take(self, vectors: list[Vector]) -> None:
         """Take an atom away."""
@@ -369,9 +369,7 @@ class _LeftOver:
                 cross = np.outer(score @ part, u)
                 S += float(score @ score) * np.outer(u, u) - cross - cross.T
         self.scores = np.column_stack([self.scores, score])
-        self.factors = [
-            np.column_stack([U, u]) for U, u in zip(self.factors, vectors, strict=True)
-        ]
+        self.factors = [np.column_stack([U, u]) for U, u in zip(self.factors, vectors, strict=True)]
 
     def leading_vectors(self) -> list[Vector]:
         """The leading vector of each mode; its scatters are computed once, and then kept up."""

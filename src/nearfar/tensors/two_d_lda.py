@@ -104,15 +104,14 @@ class TwoDLDA(MultilinearLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from nearfar import KNNClassifier, TwoDLDA
+    >>> from nearfar import TwoDLDA
     >>> images, y = load_digits(return_X_y=True)
     >>> images = images.reshape(-1, 8, 8)
-    >>> twodlda = TwoDLDA(n_components=5).fit(images[:200], y[:200])
+    >>> twodlda = TwoDLDA(n_components=(4, 5), n_iter=3, keep="best").fit(images, y)
     >>> twodlda.transform(images).shape
-    (1797, 25)
-    >>> knn = KNNClassifier().fit(twodlda.transform(images[:200]), y[:200])
-    >>> knn.score(twodlda.transform(images[200:]), y[200:]) > 0.85
-    True
+    (1797, 20)
+    >>> len(twodlda.history_["ratio"])
+    6
     """
 
     learner_tags = LearnerTags(reads="statistics", input="tensors")
