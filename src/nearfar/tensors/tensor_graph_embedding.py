@@ -190,7 +190,8 @@ class TensorGraphEmbedding(AlternatingLearner):
             The learner itself.
         """
         self._check_parameters()
-        T = self._check_tensors(X, reset=True, min_samples=2)
+        # Equal tensors in another order of memory give equal bits.
+        T = np.ascontiguousarray(self._check_tensors(X, reset=True, min_samples=2))
         if (graphs is not None) != (self.graph == "given"):
             raise ValueError(
                 "graph='given' needs graphs=(b, s), two arrays of shape (n_samples, n_samples)."
@@ -208,7 +209,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         """Samples without repetition, where neighbours are sought."""
         if self.graph in ("lda", "given"):
             return T, codes
-        rows = np.ascontiguousarray(T.reshape(len(T), -1))
+        rows = T.reshape(len(T), -1)
         check_squares(rows)
         check_spread(rows)
         if codes is not None:  # two classes may share a sample

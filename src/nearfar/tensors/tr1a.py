@@ -115,7 +115,7 @@ class TR1A(MultilinearLearner):
     0.93
     """
 
-    learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
+    learner_tags = LearnerTags(reads="statistics", input="tensors", supervised=False)
     state = State({"energies_": floats("q")})
     settings = ({"n_components": 30},)
     parameters: ClassVar = {
