@@ -115,8 +115,8 @@ class TR1A(MultilinearLearner):
     0.93
     """
 
-    learner_tags = LearnerTags(reads="statistics", input="tensors", supervised=False)
-    state = State({"energies_": floats("q")})
+    learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
+    state = State({"energies_": floats("q")}, rows=0)
     settings = ({"n_components": 30},)
     parameters: ClassVar = {
         "n_components": [integer(1)],

@@ -114,7 +114,7 @@ class TwoDLDA(MultilinearLearner):
     6
     """
 
-    learner_tags = LearnerTags(reads="statistics", input="tensors")
+    learner_tags = LearnerTags(reads="supervision", input="tensors")
     settings = ({"n_iter": 5, "keep": "best"},)
     parameters: ClassVar = {
         "n_components": N_COMPONENTS_OF_MODES,
