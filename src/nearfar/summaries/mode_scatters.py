@@ -111,7 +111,7 @@ class StackScatters:
         for rows, block in self._deviations(first):
             codes = self._codes[rows]
             here = sparse.csr_array(
-                (np.ones(len(codes), block.dtype), (codes, np.arange(len(codes)))),
+                (np.ones(len(codes)), (codes, np.arange(len(codes)))),  # float64, as the sums
                 shape=(len(sums), len(codes)),
             )
             sums += here @ block.reshape(len(block), -1)
