@@ -8,6 +8,8 @@ An estimator derives from one of
   ``components_``;
 * :class:`MultilinearLearner`: one matrix for each mode of a tensor; write ``fit``, which calls
   ``_keep_factors``. :class:`AlternatingLearner` finds them in turn: ``_learn_modes``;
+  :class:`ModeStatisticsLearner` does so from scatters of the modes alone, and takes batches and
+  dask arrays: write ``_learn``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
   ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
@@ -28,6 +30,7 @@ from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinat
 from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
+from nearfar.base.mode_statistics_learner import ModeStatisticsLearner
 from nearfar.base.multilinear import AlternatingLearner, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.registry import all_estimators, all_learners
@@ -48,6 +51,7 @@ __all__ = [
     "Learner",
     "LearnerTags",
     "LinearLearner",
+    "ModeStatisticsLearner",
     "MultilinearLearner",
     "NearestObjects",
     "NeighborVoter",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
-from nearfar.base.accumulating import Accumulating, check_among, left_a_solution
+from nearfar.base.accumulating import Accumulating, check_among
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import blas_for
 from nearfar.state import Sizes, State, need, object_of
@@ -122,7 +122,7 @@ class StatisticsEstimator(Accumulating, Estimator):
                 accumulate(exact=True)
             return self._solved()
         except BaseException as error:
-            if not left_a_solution(error):
+            if not self._left_a_solution(error):
                 self._drop_statistics()
             raise
 
@@ -173,7 +173,7 @@ class StatisticsEstimator(Accumulating, Estimator):
         )
         return self._keep(statistics.add(rows, classes, codes, weight), rows.dtype)
 
-    def _learn(self) -> None:
+    def _solve_statistics(self) -> None:
         if self.statistics_.n_classes == 0:
             raise ValueError(
                 "There is no row to learn from: every sample_weight is zero, or supervision puts "

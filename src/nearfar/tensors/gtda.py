@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.base import AlternatingLearner, LearnerTags
+from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -21,11 +21,11 @@ from nearfar.solvers.mode_subspaces import (
     random_factors,
     signed_columns,
 )
-from nearfar.state import State, floats, labels
-from nearfar.summaries.mode_scatters import ModeScatters, StackScatters
+from nearfar.state import State, floats, labels, optional
+from nearfar.summaries.mode_scatters import ModeScatters
 
 
-class GTDA(AlternatingLearner):
+class GTDA(ModeStatisticsLearner):
     r"""General tensor discriminant analysis: class means apart, less what classes scatter.
 
     .. math:: \max_{U_k^T U_k = I}\;
@@ -151,7 +151,7 @@ class GTDA(AlternatingLearner):
         "random_state": [random_state],
     }
     zeta_: Vector
-    state = State({"zeta_": floats("modes"), "classes_": labels("c")})
+    state = State({"zeta_": optional(floats("modes")), "classes_": optional(labels("c"))})
 
     def __init__(
         self,
@@ -184,31 +184,11 @@ class GTDA(AlternatingLearner):
         self.flatten = flatten
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from tensors and labels.
+    def _needs_digits(self) -> bool:
+        # Rules divide by the scatter within classes.
+        return isinstance(self.zeta, str)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        object
-            The learner itself.
-        """
-        self._check_parameters()
-        T = self._check_tensors(X, reset=True, min_samples=2)
-        classes, codes = self._check_labels(y, len(T))
-        # Rules divide by the scatter within classes, which takes more digits.
-        scatters = StackScatters(T, codes, exact=isinstance(self.zeta, str))
-        return self._learn(scatters, classes, T.dtype)
-
-    def _learn(
-        self, scatters: ModeScatters, classes: np.ndarray[Any, Any], dtype: np.dtype[Any]
-    ) -> Self:
+    def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn from whatever knows the scatters of each mode."""
         self._check_dimension_rule()
         shape = scatters.mean.shape
@@ -227,7 +207,8 @@ class GTDA(AlternatingLearner):
         magnitude = self.order == "magnitude"
 
         def difference(mode: int, B: Matrix, W: Matrix) -> Matrix:
-            self.zeta_[mode] = self._weight(B, W, kept[mode])
+            Q = bases[mode]
+            self.zeta_[mode] = self._weight(Q.T @ B @ Q, Q.T @ W @ Q, kept[mode])
             return B - self.zeta_[mode] * W
 
         def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
@@ -259,7 +240,6 @@ class GTDA(AlternatingLearner):
             bases=bases,
             history={"zeta": noted},
         )
-        return self
 
     def _check_dimension_rule(self) -> None:
         if self.dim_rule is None and self.delta is not None:
@@ -274,16 +254,17 @@ class GTDA(AlternatingLearner):
             )
 
     def _weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
-        """The weight of W for so many components."""
+        """The weight of W for so many components, both where anything varies."""
         if not isinstance(self.zeta, str):
             return float(self.zeta)
         trace = np.trace(W)
-        if not trace > 0:
+        if not trace > 1e-20 * np.trace(B):  # what rounding leaves
             raise ValueError(
                 f"GTDA: in every class all samples are equal, so that zeta={self.zeta!r} divides "
                 "by zero. Give a number."
             )
         regular = W + self.ridge * trace / len(W) * np.eye(len(W))
+        n_components = min(n_components, len(W))
         return difference_weight(self.zeta, B, regular, n_components, np.finfo(float).eps)
 
     def _n_by_rule(self, values: Vector) -> int:
@@ -295,7 +276,7 @@ class GTDA(AlternatingLearner):
             "positive_mass": np.maximum(values, 0),
         }[str(rule)]
         total = mass.sum()
-        if rule == "eigenvalue_mass" and not values[0] > 1e-10 * np.abs(values).max():
+        if rule == "eigenvalue_mass" and not values[0] > 1e-6 * np.abs(values).max():
             warn(
                 "GTDA: no eigenvalue is positive, so that dim_rule='eigenvalue_mass' keeps nearly "
                 "all of them. Use n_components, a smaller zeta, or dim_rule='abs_mass'."
