@@ -1,4 +1,4 @@
-"""Embedded sets, readers for tables, clips and recordings, and generators."""
+"""Embedded sets, readers for tables, pictures, clips and recordings, and generators."""
 
 from nearfar.datasets.clips import read_clips
 from nearfar.datasets.generators import (
@@ -9,6 +9,7 @@ from nearfar.datasets.generators import (
 )
 from nearfar.datasets.motion import motion_histograms, optical_flow
 from nearfar.datasets.pair_files import read_pairs, read_quadruplets
+from nearfar.datasets.pictures import Images, load_images
 from nearfar.datasets.recordings import mfcc, read_recordings
 from nearfar.datasets.sensor_networks import make_sensor_network
 from nearfar.datasets.set_tables import read_sets
@@ -23,7 +24,9 @@ from nearfar.datasets.tables import EMBEDDED, read_table
 
 __all__ = [
     "EMBEDDED",
+    "Images",
     "Table",
+    "load_images",
     "make_class_separation",
     "make_five_classes",
     "make_moving_shapes",

@@ -12,6 +12,7 @@ from typing import Any
 from nearfar.app.cli.files import cannot_write, check_place, refuse_shared_names
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_images,
     add_pairs,
     add_rows,
     add_scale,
@@ -48,6 +49,7 @@ def _add_data(group: Any) -> None:
     add_pairs(group)
     add_sets(group)
     add_rows(group)
+    add_images(group)
     add(
         "--groups",
         metavar="COL",

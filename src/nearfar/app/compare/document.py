@@ -107,9 +107,14 @@ def describe(
         else {"name": table.groups_name, "n": len(np.unique(table.groups))},
         "time": table.time_name,
         "test": None if test is None else {"name": test.name, "n_rows": len(test.X)},
-        "image_shape": None if table.image_shape is None else list(table.image_shape),
+        "image_shape": _sizes(table.image_shape),
+        "tensor_shape": _sizes(table.tensor_shape),
         "messages": [*table.messages, *columns.notes],
     }
+
+
+def _sizes(shape: tuple[int, ...] | None) -> list[int] | None:
+    return None if shape is None else [int(size) for size in shape]
 
 
 def kept_weights(

@@ -35,7 +35,7 @@ class Question:
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
     themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
     file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id``,
-    ``min_vectors``, ``vector``, ``ids``, ``pairs`` and ``conflicts``.
+    ``min_vectors``, ``vector``, ``ids``, ``images``, ``pairs`` and ``conflicts``.
     """
 
     X: Any
@@ -46,6 +46,7 @@ class Question:
     min_vectors: int = 2
     vector: str | None = None
     ids: str | None = None
+    images: tuple[int, ...] | None = None
     unlabelled: bool = False
     task: Task | None = None
     pairs: str | os.PathLike[str] | None = None

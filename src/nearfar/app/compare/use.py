@@ -110,6 +110,8 @@ def model_notes(kind: Kind, choice: Chosen) -> dict[str, Any]:
         "classes": data["classes"],
         "features": [str(name) for name in data["features"]],
     }
+    if data.get("tensor_shape") is not None:
+        notes["shape"] = data["tensor_shape"]
     name, ids = kind.ids()
     if ids is not None:
         notes |= {"id_name": name, "ids": [str(one) for one in ids]}

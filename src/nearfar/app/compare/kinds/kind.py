@@ -180,4 +180,4 @@ class Kind(ABC):
 
 
 #: What is asked of a test file as of the first.
-_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups", "vector")
+_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups", "vector", "images")

@@ -38,7 +38,7 @@ from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import as_table
-from nearfar.app.tables.reading import read_data, read_judged_pairs
+from nearfar.app.tables.reading import left_to_drop, read_data, read_judged_pairs
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Indices
 from nearfar.neighbors.pair_classifier import best_threshold
@@ -76,6 +76,7 @@ class PairKind(RowKind):
             keep=asked.keep,
             drop=asked.drop,
             vector=asked.vector,
+            images=asked.images,
         )
         if self.table.target is not None:
             self.table.messages.append(
@@ -107,7 +108,8 @@ class PairKind(RowKind):
 
     def prepare(self) -> None:
         """Columns, and the pairs by number."""
-        self.keep, self.drop = self.question.keep, self.question.drop
+        self.keep = self.question.keep
+        self.drop = left_to_drop(self.table, self.question.drop)
         self.columns = choose_columns(
             self.table.X,
             feature_names=self.table.feature_names,

@@ -38,6 +38,7 @@ from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
+from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
 from nearfar.base.tags import Guide
 from nearfar.evaluation.measures import choose_measure
@@ -105,7 +106,8 @@ class RowKind(Kind):
         )
 
     def _choose_columns(self) -> None:
-        self.keep, self.drop = self.question.keep, self.question.drop
+        self.keep = self.question.keep
+        self.drop = left_to_drop(self.table, self.question.drop)
         by = self.reported[0] if self.reported is not None and self.reported[2] else None
         if by is not None and by not in self.drop:
             self.drop = [*self.drop, by]
