@@ -6,6 +6,7 @@ from .base import all_learners as all_learners
 from .contract import check_learner as check_learner
 from .discriminant.apac import APAC as APAC
 from .discriminant.dlda import DLDA as DLDA
+from .discriminant.dsdc import DSDC as DSDC
 from .discriminant.fractional_step_lda import FractionalStepLDA as FractionalStepLDA
 from .discriminant.gada import GADA as GADA
 from .discriminant.hda import HDA as HDA

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,15 +26,20 @@ class Learner(TransformerMixin, Estimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @property
+    def _sample_shapes(self) -> list[tuple[int, ...]]:
+        """What one point may look like."""
+        return [(self.n_features_in_,)]
+
     def _check_pairs(self, pairs: ArrayLike) -> Matrix:
         """Pairs of points, of shape (n_pairs, 2, n_features), for what was learned."""
         check_is_fitted(self)
         points: Matrix = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
-        if points.ndim != 3 or points.shape[1] != 2 or points.shape[2] != self.n_features_in_:
-            raise ValueError(
-                f"pairs must have shape (n_pairs, 2, {self.n_features_in_}); got {points.shape}."
-            )
-        return points
+        wanted = [(2, *shape) for shape in self._sample_shapes]
+        if points.shape[1:] not in wanted:
+            shapes = " or ".join(f"(n_pairs, {str(shape)[1:]}" for shape in wanted)
+            raise ValueError(f"pairs must have shape {shapes}; got {points.shape}.")
+        return points.reshape(len(points), 2, self.n_features_in_)
 
 
 class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -72,15 +79,22 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
-        components = self.components_.astype(rows.dtype, copy=False)
-        if not hasattr(self, "mean_"):
-            return np.asarray(rows @ components.T)
+        return self._map_blocks(rows, at_most=8192)
+
+    def _map_blocks(self, rows: Floats, at_most: int) -> Floats:
+        """Rows less the mean, mapped in blocks: there is never a centred copy of them all."""
+        linear = self._linear_map(rows.dtype)
         # The mean is rounded like X: a common shift changes no distance.
-        mean = self.mean_.astype(rows.dtype, copy=False)
-        mapped = np.empty((len(rows), len(components)), dtype=rows.dtype)
-        for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=8192):
-            np.matmul(rows[block] - mean, components.T, out=mapped[block])
+        mean = self.mean_.astype(rows.dtype, copy=False) if hasattr(self, "mean_") else None
+        mapped = np.empty((len(rows), self._n_features_out), dtype=rows.dtype)
+        for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=at_most):
+            mapped[block] = linear(rows[block] if mean is None else rows[block] - mean)
         return mapped
+
+    def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
+        """Rows to rows, without the mean; a function that knows no learner."""
+        components = self.components_.astype(dtype, copy=False)
+        return lambda rows: np.asarray(rows @ components.T)
 
     def get_mahalanobis_matrix(self) -> Floats:
         """The matrix M of the learned distance, ``components_.T @ components_``."""
@@ -100,7 +114,7 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         ndarray of shape (n_pairs,)
         """
         points = self._check_pairs(pairs)
-        differences = (points[:, 0] - points[:, 1]) @ self.components_.T.astype(np.float64)
+        differences = self._linear_map(np.float64)(points[:, 0] - points[:, 1])
         return np.sqrt(np.einsum("ij,ij->i", differences, differences))
 
     def pair_score(self, pairs: ArrayLike) -> Vector:
@@ -124,24 +138,24 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         is many times faster to transform all points once and to use the Euclidean distance.
         """
         check_is_fitted(self)
-        components = self.components_.astype(np.float64)
+        linear, shapes = self._linear_map(np.float64), self._sample_shapes
 
         def metric(u: ArrayLike, v: ArrayLike, squared: bool = False) -> float:
-            n_features = components.shape[1]
-            difference = components @ (_point(u, "u", n_features) - _point(v, "v", n_features))
+            difference = linear((_point(u, "u", shapes) - _point(v, "v", shapes))[None])[0]
             square = float(difference @ difference)
             return square if squared else square**0.5
 
         return metric
 
 
-def _point(values: ArrayLike, name: str, n_features: int) -> Vector:
-    """One point, of so many features: a vector or a single row."""
+def _point(values: ArrayLike, name: str, shapes: list[tuple[int, ...]]) -> Vector:
+    """One point, flat: a vector or a single row, or of one of the shapes."""
     point = np.asarray(values, np.float64)
-    if point.ndim == 2 and len(point) == 1:
+    if point.ndim == 2 and len(point) == 1 and point.shape not in shapes:
         point = point[0]
-    if point.shape != (n_features,):
+    if point.shape not in shapes:
+        n_features = prod(shapes[0])
         raise ValueError(
             f"{name} should be one point of {n_features} features; got shape {point.shape}."
         )
-    return point
+    return point.ravel()

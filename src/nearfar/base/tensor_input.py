@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
+from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, none
 from nearfar.state import State, Word, optional
 
@@ -23,19 +24,28 @@ def _is_shape(value: Any) -> bool:
 
 
 _SHAPE = "a tuple of positive integers"
+#: What was learned about the shape of something, as a word of a state.
+shape_word = Word(lambda value, _: _is_shape(value), _SHAPE)
 #: What the parameter ``tensor_shape`` may be.
 TENSOR_PARAMETERS: dict[str, list[Allowed]] = {
     "tensor_shape": [none, Allowed(_is_shape, _SHAPE)],
 }
+#: What the parameter ``n_components`` of a multilinear map may be.
+N_COMPONENTS_OF_MODES = [
+    none,
+    Allowed(lambda value: _is_shape([value]) and not isinstance(value, bool), "an integer from 1"),
+    Allowed(_is_shape, f"{_SHAPE}, one for each mode"),
+]
 
 
 class TensorInput(Estimator):
     """An estimator that takes (n_samples, d1, ..., dk), or rows with ``tensor_shape``.
 
-    Flat rows are in the order of C: the last mode runs fastest.
+    Flat rows are in the order of C: the last mode runs fastest. Without ``tensor_shape`` they are
+    tensors of order one.
     """
 
-    state = State({"tensor_shape_": optional(Word(lambda value, _: _is_shape(value), _SHAPE))})
+    state = State({"tensor_shape_": optional(shape_word)})
     tensor_shape: tuple[int, ...] | None
     tensor_shape_: tuple[int, ...]
 
@@ -43,27 +53,69 @@ class TensorInput(Estimator):
         """X as finite floats of shape (n_samples, d1, ..., dk)."""
         if reset:
             self._forget()
-        given: Any = X if hasattr(X, "iloc") else np.asarray(X)
-        shape = given.shape[1:] if given.ndim > 2 else None
-        wanted = self.tensor_shape if reset else self.tensor_shape_
-        if shape is None and wanted is None:
+        name = type(self).__name__
+        given: Any = X if hasattr(X, "iloc") else _as_array(X, name)
+        if given.ndim < 2:
             raise ValueError(
-                f"{type(self).__name__}: X has shape {given.shape}. Give tensors of shape "
+                f"{name}: X has shape {given.shape}. Give tensors of shape "
                 "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk)."
             )
+        shape = given.shape[1:] if given.ndim > 2 else None
+        wanted = self.tensor_shape if reset else self.tensor_shape_
         if shape is not None and wanted is not None and shape != tuple(wanted):
             raise ValueError(
-                f"{type(self).__name__}: X holds tensors of shape {shape}; tensor_shape is "
-                f"{tuple(wanted)}."
+                f"{name}: X holds tensors of shape {shape}; tensor_shape is {tuple(wanted)}."
             )
         flat = given if shape is None else given.reshape(len(given), prod(shape))
-        rows = self._check_X(flat, reset=reset, min_samples=min_samples)
-        shape = tuple(int(n) for n in (wanted if shape is None else shape) or ())
+        rows = self._check_X(flat, reset=reset, min_samples=min_samples, finite=False)
+        _check_finite(rows)
+        if shape is None:
+            shape = rows.shape[1:] if wanted is None else wanted
+        shape = tuple(int(n) for n in shape)
         if prod(shape) != rows.shape[1]:
+            if reset:
+                self._forget()
             raise ValueError(
-                f"{type(self).__name__}: rows of {rows.shape[1]} numbers are no tensors of shape "
+                f"{name}: rows of {rows.shape[1]} numbers are no tensors of shape "
                 f"{shape}, which have {prod(shape)}."
             )
         if reset:
             self.tensor_shape_ = shape
         return rows.reshape(-1, *shape)
+
+
+def _as_array(X: ArrayLike, name: str) -> Any:
+    """X as an array; of a list whose samples are not of one shape the first other is named."""
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        shapes: list[Any] = []
+        for sample in X if isinstance(X, list | tuple) else []:
+            try:
+                shapes.append(np.shape(sample))
+            except ValueError:
+                raise ValueError(
+                    f"{name}: X[{len(shapes)}] is no tensor: its rows are of unequal length."
+                ) from error
+        other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if other is None:
+            raise ValueError(f"{name}: X is no array of tensors: {error}") from error
+        raise ValueError(
+            f"{name}: samples of X are not of one shape: X[0] has {shapes[0]}, X[{other}] has "
+            f"{shapes[other]}. Bring them to one shape first, by cutting, padding or resizing."
+        ) from error
+
+
+def _check_finite(rows: Floats) -> None:
+    """Raise for NaN and infinity, and name the first sample that has one."""
+    for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=4096):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(rows[block].sum()):
+                continue  # the usual case, in a fraction of the time
+        finite = np.isfinite(rows[block]).all(axis=1)
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            found = "NaN" if np.isnan(rows[block][bad]).any() else "infinity"
+            raise ValueError(
+                f"Input X contains {found}: sample {block.start + bad}, counted from 0."
+            )

@@ -146,7 +146,7 @@ _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
     "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
-    "flat_rows_of_unknown_shape": (lambda X, y, Q: (X[:, 0], y, Q), False),
+    "order_one": (lambda X, y, Q: (X[:, 1], y, Q[:, 1]), False),
     "one_row": (lambda X, y, Q: (X[:, 0, 0], y, Q), False),
     "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
     "third_order": (lambda X, y, Q: (_third_order(X), y, _third_order(Q)), False),

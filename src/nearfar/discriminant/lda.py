@@ -6,21 +6,19 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_between, n_kept
+from nearfar.discriminant.checks import check_classes, n_between
+from nearfar.discriminant.trace_difference import ZETA, Pair, Zeta, largest_difference
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.solvers.eigen import canonical_rows, descending_eigh, trace_ratio, whitener
+from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
-    NO_WITHIN_SCATTER,
     Shrinkage,
     between_axes,
     between_range,
     rank_tolerance,
-    regularized_within,
     total_axes,
     total_range,
     total_whitener,
@@ -166,7 +164,7 @@ class LDA(StatisticsLearner):
         "n_components": [none, integer(1)],
         "criterion": [one_of("J1", "J2", "J3", "J4")],
         "pair": [one_of("between_within", "between_total", "total_within")],
-        "zeta": [real(), one_of("trace_ratio", "max_eig", "sum_eig")],
+        "zeta": ZETA,
         "shrinkage": [real(0, 1), one_of("auto")],
         "solver": [one_of("eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge")],
         "n_principal": [none, integer(1)],
@@ -178,8 +176,8 @@ class LDA(StatisticsLearner):
         n_components: int | None = None,
         *,
         criterion: Literal["J1", "J2", "J3", "J4"] = "J1",
-        pair: Literal["between_within", "between_total", "total_within"] = "between_within",
-        zeta: float | Literal["trace_ratio", "max_eig", "sum_eig"] = "trace_ratio",
+        pair: Pair = "between_within",
+        zeta: Zeta = "trace_ratio",
         shrinkage: Shrinkage = "auto",
         solver: Solver = "eigen",
         n_principal: int | None = None,
@@ -231,45 +229,18 @@ class LDA(StatisticsLearner):
         return canonical_rows(values[:kept], axes[:kept] @ T.T)
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
-        """J3, J4: eigenvectors of S_1 - zeta S_2 in an orthonormal basis of the data's range."""
-        basis, image, within, W = regularized_within(statistics, self.shrinkage, standardize=False)
-        between = image.between_scatter() / statistics.total_weight
-        tolerance = rank_tolerance(statistics)
-        T = whitener(between + within, tolerance)
-        if T.shape[1] < len(T):
-            # Collinear features: a direction without any variance would win as one with no S_w.
-            Q, _ = linalg.qr((between + within) @ T, mode="economic")
-            basis, between, within = basis @ Q, Q.T @ between @ Q, Q.T @ within @ Q
-        rank = basis.shape[1]
-        kept = min(statistics.n_classes - 1, rank)
-        if self.n_components is not None:
-            reason = f"the {rank} directions in which X varies"
-            kept = n_kept(self.n_components, rank, rank, f"criterion {self.criterion}", reason)
-        scatters = {"between": between, "within": within, "total": between + within}
-        S1, S2 = (scatters[name] for name in self.pair.split("_"))
-        if self.criterion == "J4" or self.zeta == "trace_ratio":
-            if W.shape[1] < rank:
-                raise ValueError(
-                    "The within-class scatter is singular, the trace ratio unbounded: use "
-                    "shrinkage='auto', or a number above 0 if that scatter is not zero altogether."
-                )
-            # The optimum is the same for all three pairs.
-            U = trace_ratio(between, within, kept)
-            zeta = float(np.sum(U * (S1 @ U)) / np.sum(U * (S2 @ U)))
-        else:
-            zeta = self._zeta(S1, S2, kept, tolerance)
-        self.eigenvalues_, U = descending_eigh(S1 - zeta * S2, kept)
-        self.objective_ = zeta if self.criterion == "J4" else float(self.eigenvalues_.sum())
-        return canonical_rows(self.eigenvalues_, (basis @ U).T)
-
-    def _zeta(self, S1: Matrix, S2: Matrix, n_components: int, tolerance: float) -> float:
-        if not isinstance(self.zeta, str):
-            return float(self.zeta)
-        T = whitener(S2, tolerance)
-        if not T.size:
-            raise ValueError(NO_WITHIN_SCATTER)
-        values, _ = descending_eigh(T.T @ S1 @ T, n_components)
-        return float(values[0] if self.zeta == "max_eig" else values.sum())
+        """J3, J4: eigenvectors of S_1 - zeta S_2; J4 is J3 with the trace ratio for zeta."""
+        found = largest_difference(
+            statistics,
+            self.n_components,
+            "trace_ratio" if self.criterion == "J4" else self.zeta,
+            pair=self.pair,
+            shrinkage=self.shrinkage,
+            name=f"criterion {self.criterion}",
+        )
+        self.eigenvalues_ = found.eigenvalues
+        self.objective_ = found.zeta if self.criterion == "J4" else float(found.eigenvalues.sum())
+        return found.rows
 
 
 # ---------------------------------------------------------------------- coordinates of the solvers

@@ -101,17 +101,54 @@ def trace_ratio(S1: Matrix, S2: Matrix, n_components: int, max_iter: int = 100) 
     r"""Orthonormal U (p, q) that maximises :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
 
     Iterates :math:`\zeta \leftarrow` ratio, U ← leading eigenvectors of :math:`S_1 - \zeta S_2`,
-    which never lowers the ratio (Newton's method on a convex function of :math:`\zeta`).
+    which never lowers the ratio (Newton's method on a convex function of :math:`\zeta`). LDA and
+    DSDC take it for vectors, GTDA for each mode of a tensor.
     """
     ratio = -np.inf
     _, U = descending_eigh(S1, n_components)
     for _ in range(max_iter):
-        new = float(np.sum(U * (S1 @ U)) / np.sum(U * (S2 @ U)))
+        new = quotient_of_traces(U, S1, S2)
         if new <= ratio + 1e-14 * abs(ratio):
             break
         ratio = new
         _, U = descending_eigh(S1 - ratio * S2, n_components)
     return U
+
+
+def quotient_of_traces(U: Matrix, S1: Matrix, S2: Matrix) -> float:
+    """``trace(U.T @ S1 @ U) / trace(U.T @ S2 @ U)``."""
+    return float(np.sum(U * (S1 @ U)) / np.sum(U * (S2 @ U)))
+
+
+def difference_weight(
+    rule: float | str, S1: Matrix, S2: Matrix, n_components: int, tolerance: float
+) -> float:
+    r"""The weight :math:`\zeta` of the difference :math:`S_1 - \zeta S_2` by a rule.
+
+    Parameters
+    ----------
+    rule : float or {"trace_ratio", "max_eig", "sum_eig"}
+        The number itself; the largest ratio of traces (:func:`trace_ratio`), for which :math:`S_2`
+        must be regular; the largest eigenvalue of :math:`S_2^{-1} S_1`, which leaves no eigenvalue
+        of the difference above 0; or the sum of its ``n_components`` largest, never below the ratio
+        of traces.
+    S1, S2 : ndarray of shape (p, p)
+        Symmetric, positive semi-definite.
+    n_components : int
+        How many directions are sought.
+    tolerance : float
+        Relative eigenvalue below which :math:`S_2` is empty: the eigenvalues are those in its
+        range. If there is none, the weight is infinite.
+    """
+    if not isinstance(rule, str):
+        return float(rule)
+    if rule == "trace_ratio":
+        return quotient_of_traces(trace_ratio(S1, S2, n_components), S1, S2)
+    T = whitener(S2, tolerance)
+    if not T.size:
+        return np.inf
+    values, _ = descending_eigh(T.T @ S1 @ T, n_components)
+    return float(values[0] if rule == "max_eig" else values.sum())
 
 
 def pair_scatter(points: Matrix, weights: Matrix) -> Matrix:

@@ -1,0 +1,152 @@
+"""Learners whose map has one small matrix for each mode of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base.learner import LinearLearner
+from nearfar.base.tensor_input import TensorInput, shape_word
+from nearfar.solvers.tensor_algebra import kron_rows, project_stack
+from nearfar.state import Sizes, State, Word, agrees, list_of, need, optional
+
+# Rows at once: what stays in cache while it is centred and multiplied.
+_BLOCK_BYTES = 2**21
+
+_factor = Word(
+    lambda value, _: (
+        isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and value.dtype in (np.float32, np.float64)
+        and value.size > 0
+    ),
+    "a matrix of numbers",
+)
+
+
+class MultilinearLearner(TensorInput, LinearLearner):
+    r"""A learner whose map is :math:`X \mapsto (X - M) \times_1 U_1^T \dots \times_M U_M^T`.
+
+    As a map of flat rows it is linear: ``components_`` is the Kronecker product of the factors. It
+    is built when it is asked for; tensors are mapped mode by mode.
+
+    A subclass writes ``fit``, which calls :meth:`_keep_factors`. Where it has a parameter
+    ``flatten`` that is False, ``transform`` returns tensors.
+    """
+
+    state = State(
+        {"factors_": list_of(_factor, "modes"), "n_components_": optional(shape_word)},
+        fitted="factors_",
+    )
+    factors_: list[Floats]
+    #: Length of each mode after the map.
+    n_components_: tuple[int, ...]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "factors_" in vars(self)
+
+    def _keep_factors(
+        self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
+    ) -> None:
+        """Set what was learned, in the dtype of X; no ``mean_`` where there is no mean."""
+        if mean is not None:
+            self.mean_ = np.asarray(mean, dtype).ravel()
+        self.factors_ = [np.ascontiguousarray(U, dtype) for U in factors]
+        self.n_components_ = tuple(U.shape[1] for U in self.factors_)
+
+    @property
+    def components_(self) -> Floats:  # type: ignore[override]
+        """The map of flat rows, (n_features_out, n_features): rows are flat eigen-tensors."""
+        if "factors_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute 'components_'")
+        return self._components()
+
+    def _components(self) -> Floats:
+        return kron_rows(self.factors_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return prod(self.n_components_)
+
+    @property
+    def _sample_shapes(self) -> list[tuple[int, ...]]:
+        return [(self.n_features_in_,), tuple(self.tensor_shape_)]
+
+    def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
+        shape = tuple(self.tensor_shape_)
+        factors = [U.astype(dtype, copy=False) for U in self.factors_]
+        return lambda rows: project_stack(rows.reshape(-1, *shape), factors).reshape(len(rows), -1)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Map tensors, mode by mode and in blocks.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
+            Tensors, or flat rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out) or (n_samples, q1, ..., qk)
+            In the dtype of X: ``(X - mean_) @ components_.T`` of flat rows, or without the mean if
+            there is none. Tensors if there is a parameter ``flatten`` that is False.
+        """
+        check_is_fitted(self)
+        T = self._check_tensors(X, reset=False)
+        rows = T.reshape(len(T), -1)
+        at_most = max(1, _BLOCK_BYTES // (rows.itemsize * rows.shape[1]))
+        mapped = self._map_blocks(rows, at_most)
+        if getattr(self, "flatten", True):
+            return mapped
+        return mapped.reshape(len(mapped), *self.n_components_)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Tensors from what the map left of them: of all that map to X, those nearest the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_out) or (n_samples, q1, ..., qk)
+            Mapped tensors.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, d1, ..., dk)
+            In the dtype of X.
+        """
+        check_is_fitted(self)
+        given = np.asarray(X)
+        kept = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+        if kept.ndim < 2 or prod(kept.shape[1:]) != self._n_features_out:
+            raise ValueError(
+                f"X has shape {kept.shape}; {type(self).__name__} maps to "
+                f"(n_samples, {self._n_features_out}) or {('n_samples', *self.n_components_)}."
+            )
+        rows = self._rebuilt(kept.reshape(len(kept), -1))
+        if hasattr(self, "mean_"):
+            rows += self.mean_.astype(rows.dtype, copy=False)
+        return rows.reshape(-1, *self.tensor_shape_)
+
+    def _rebuilt(self, rows: Floats) -> Floats:
+        """The shortest flat rows that are mapped to these."""
+        inverse = [np.linalg.pinv(U.astype(np.float64)) for U in self.factors_]
+        return project_stack(rows.reshape(-1, *self.n_components_), inverse).reshape(len(rows), -1)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        shape = tuple(self.tensor_shape_) if "tensor_shape_" in vars(self) else ()
+        fits = tuple(len(U) for U in self.factors_) == shape and prod(shape) == sizes.get("p")
+        need(fits, "factors_ do not fit tensor_shape_ and the number of features.")
+        need("n_components_" in vars(self), "n_components_ is missing.")
+        self._check_kept(sizes)
+
+    def _check_kept(self, sizes: Sizes) -> None:
+        """That factors give what ``n_components_`` says."""
+        kept = tuple(self.n_components_)
+        need(kept == tuple(U.shape[1] for U in self.factors_), "n_components_ is not of factors_.")
+        need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")

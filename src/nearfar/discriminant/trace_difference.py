@@ -1,0 +1,101 @@
+"""Orthonormal directions of a difference of scatters: the criteria J3 and J4."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from nearfar.arrays import Matrix
+from nearfar.discriminant.checks import n_kept
+from nearfar.parameters import Allowed, one_of, real
+from nearfar.solvers.eigen import (
+    descending_eigh,
+    difference_weight,
+    fix_signs,
+    quotient_of_traces,
+    trace_ratio,
+    whitener,
+)
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import (
+    NO_WITHIN_SCATTER,
+    Shrinkage,
+    rank_tolerance,
+    regularized_within,
+)
+
+Pair = Literal["between_within", "between_total", "total_within"]
+Zeta = float | Literal["trace_ratio", "max_eig", "sum_eig"]
+
+#: What the parameter ``zeta`` may be.
+ZETA: list[Allowed] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
+
+
+class Difference(NamedTuple):
+    r"""Rows U with the largest :math:`tr(U (S_1 - \zeta S_2) U^T)`, and what belongs to them."""
+
+    rows: Matrix
+    eigenvalues: Matrix
+    zeta: float
+
+
+def largest_difference(
+    statistics: ClassStatistics,
+    n_components: int | None,
+    zeta: Zeta,
+    *,
+    pair: Pair = "between_within",
+    shrinkage: Shrinkage = "auto",
+    name: str,
+) -> Difference:
+    """Eigenvectors of S_1 - zeta S_2 in an orthonormal basis of the data's range.
+
+    ``name`` is what errors call the method.
+    """
+    basis, image, within, W = regularized_within(statistics, shrinkage, standardize=False)
+    between = image.between_scatter() / statistics.total_weight
+    tolerance = rank_tolerance(statistics)
+    T = whitener(between + within, tolerance)
+    if T.shape[1] < len(T):
+        # Collinear features: a direction without any variance would win as one with no S_w.
+        Q, _ = linalg.qr((between + within) @ T, mode="economic")
+        basis, between, within = basis @ Q, Q.T @ between @ Q, Q.T @ within @ Q
+    rank = basis.shape[1]
+    reason = f"the {rank} directions in which X varies"
+    kept = n_kept(n_components, statistics.n_classes - 1, rank, name, reason)
+    scatters = {"between": between, "within": within, "total": between + within}
+    S1, S2 = (scatters[scatter] for scatter in pair.split("_"))
+    if zeta == "trace_ratio":
+        if W.shape[1] < rank:
+            raise ValueError(
+                "The within-class scatter is singular, the trace ratio unbounded: use "
+                "shrinkage='auto', or a number above 0 if that scatter is not zero altogether."
+            )
+        # The optimum is the same for all three pairs.
+        weight = quotient_of_traces(trace_ratio(between, within, kept), S1, S2)
+    else:
+        weight = difference_weight(zeta, S1, S2, kept, tolerance)
+        if np.isinf(weight):
+            raise ValueError(NO_WITHIN_SCATTER)
+    values, U = descending_eigh(S1 - weight * S2, kept)
+    size = np.trace(S1) + abs(weight) * np.trace(S2)
+    return Difference(fix_signs((basis @ _settled(values, U, S1, size)).T), values, weight)
+
+
+def _settled(values: Matrix, U: Matrix, S1: Matrix, size: float) -> Matrix:
+    """Directions of equal value, free up to a rotation, with the largest S_1 first.
+
+    Where every class is a point, all directions have the trace ratio of 1 to what was mixed in.
+    """
+    U = U.copy()
+    start = 0
+    for stop in range(1, len(values) + 1):
+        if stop < len(values) and values[start] - values[stop] <= 1e-10 * size:
+            continue
+        if stop - start > 1:
+            among = U[:, start:stop]
+            U[:, start:stop] = among @ descending_eigh(among.T @ S1 @ among)[1]
+        start = stop
+    return U

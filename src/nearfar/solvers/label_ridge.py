@@ -1,0 +1,49 @@
+"""Ridge regression of labels with a free intercept: the least-squares support vector machine."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.hyperplanes import Hyperplane, about_mean
+
+
+def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None) -> Hyperplane:
+    r"""The minimiser of :math:`\tfrac12|w|^2 + \tfrac\gamma2\sum_i v_i (y_i - w^T z_i - b)^2`.
+
+    One Cholesky factorisation: L×L in O(n L²), or n×n where there are fewer samples than features.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, L)
+        Samples.
+    y : ndarray of shape (n,)
+        Labels, 1 and -1; any numbers would do.
+    gamma : float
+        Weight of the errors, positive.
+    weight : ndarray of shape (n,), optional
+        Weights v of the samples.
+
+    Returns
+    -------
+    Hyperplane
+    """
+    rows, mean = about_mean(Z, weight)
+    level = float(np.mean(y) if weight is None else weight @ y / weight.sum())
+    target = y - level
+    root = None if weight is None else np.sqrt(weight)
+    if root is not None:
+        rows, target = root[:, None] * rows, root * target
+    n, L = rows.shape
+    if n >= L:
+        K = rows.T @ rows
+        K.flat[:: L + 1] += 1 / gamma
+        w = linalg.solve(K, rows.T @ target, assume_a="pos", check_finite=False)
+    else:
+        K = rows @ rows.T
+        K.flat[:: n + 1] += 1 / gamma
+        w = rows.T @ linalg.solve(K, target, assume_a="pos", check_finite=False)
+    errors = target - rows @ w
+    objective = 0.5 * float(w @ w) + 0.5 * gamma * float(errors @ errors)
+    return Hyperplane(w, level - float(mean @ w), objective)
