@@ -18,6 +18,7 @@ from nearfar.app.cli.options import (
     add_scale,
     add_sets,
     add_target,
+    add_then,
     number,
 )
 
@@ -93,6 +94,7 @@ def _add_methods(group: Any) -> None:
         help="leave out trees and logistic regression",
     )
     add_scale(group, "auto")
+    add_then(group)
     add(
         "--components",
         dest="n_components",

@@ -25,6 +25,7 @@ from nearfar.app.cli.options import (
     add_scale,
     add_sets,
     add_target,
+    add_then,
     number,
     read_data,
 )
@@ -111,6 +112,7 @@ def _add_fit(commands: Any) -> None:
         "the best of these (see: nearfar methods)",
     )
     add_scale(method, "auto")
+    add_then(method)
     method.add_argument(
         "--components",
         type=number(int, 1),

@@ -156,6 +156,17 @@ def add_scale(command: Any, default: str, automatic: str = "auto tunes it (defau
     )
 
 
+def add_then(command: Any) -> None:
+    """Add what follows maps of tensors."""
+    command.add_argument(
+        "--then",
+        choices=("auto", "lda", "none"),
+        default="auto",
+        help="what follows a map of tensors (gta, gtda, ...): an LDA, shrunk by 0.1, or nothing; "
+        "auto tunes it (default)",
+    )
+
+
 def number(kind: type, low: float) -> Callable[[str], Any]:
     """A reader of numbers from ``low`` on."""
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import joblib
 
-from nearfar.app.compare.methods import Scale, listed_methods
+from nearfar.app.compare.methods import Scale, Then, listed_methods
 from nearfar.app.compare.splits import TUNINGS, Tuning
 from nearfar.app.tables.columns import names_asked
 from nearfar.app.tables.inputs import folds_given, noun_of
@@ -35,7 +35,8 @@ class Question:
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
     themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
     file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id``,
-    ``min_vectors``, ``vector``, ``ids``, ``images``, ``pairs`` and ``conflicts``.
+    ``min_vectors``, ``vector``, ``ids``, ``images``, ``then``, ``pairs`` and
+    ``conflicts``.
     """
 
     X: Any
@@ -62,6 +63,7 @@ class Question:
     cv: Any = None
     scoring: Any = None
     scale: Scale = "auto"
+    then: Then = "auto"
     repeats: int | None = None
     time_budget: float | None = None
     tuning: Tuning | None = None

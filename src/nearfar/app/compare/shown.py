@@ -43,6 +43,7 @@ _EMPTY: dict[str, Any] = {
         "time": None,
         "test": None,
         "image_shape": None,
+        "tensor_shape": None,
         "messages": [],
         "profile": None,
         "unit": "row",
@@ -86,6 +87,7 @@ _EMPTY: dict[str, Any] = {
     "maps": {"rule": "", "rows": [], "classes": [], "methods": {}},
     "weights": {},
     "histories": {},
+    "tensors": {},
     "pairs": {
         "strategy": "",
         "methods": {},

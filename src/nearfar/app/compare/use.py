@@ -84,8 +84,10 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
     settings = []
     for one in scalings:
         first_word, _, last_word = one.label.partition(", ")
-        # Before the parameters stands the scaling, after them what the columns are reduced to.
-        reduced = "" if isinstance(one.reduce, str) else last_word.rpartition(", ")[2]
+        # Before the parameters stands the scaling, after them what the columns are reduced to, or
+        # what follows.
+        plain = isinstance(one.reduce, str) and isinstance(one.after, str)
+        reduced = "" if plain else last_word.rpartition(", ")[2]
         label = ", ".join(filter(None, [first_word, inside, reduced]))
         settings.append(replace(one, label=label, estimator=made))
     return replace(method, settings=tuple(settings))

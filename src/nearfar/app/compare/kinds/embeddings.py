@@ -121,7 +121,7 @@ class EmbeddingKind(Kind):
             seed=asked.random_state,
             scaler=scaler,
             baseline=asked.context,
-            image_shape=self.table.image_shape,
+            tensor_shape=self.tensor_shape,
         )
         p = self.inputs.shape[1]
         if p < asked.n_components:

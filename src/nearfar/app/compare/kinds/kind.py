@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, ClassVar
 
 from nearfar.app.compare.answer import Answer
@@ -119,6 +120,12 @@ class Kind(ABC):
     def selector(self) -> Callable[[Any], Any]:
         """Makes of rows, as they were given, what the first step of a chain takes."""
         return self.columns.select
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...] | None:
+        """The shape of each row, as long as no column of it is dropped."""
+        shape = self.table.tensor_shape
+        return shape if shape is None or prod(shape) == len(self.columns.names) else None
 
     def ids(self) -> tuple[str | None, Any]:
         """The name of what tells the rows apart, and its value in each; None where nothing does."""

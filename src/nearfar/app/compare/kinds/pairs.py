@@ -144,8 +144,9 @@ class PairKind(RowKind):
 
     def _learners(self, methods: Any) -> tuple[list[Method], list[str]]:
         size = (len(self.problem.codes), len(self.columns.names))
-        shape = self.table.image_shape
-        return pair_learners(methods, self.pairs, self.question.scale, image_shape=shape, size=size)
+        return pair_learners(
+            methods, self.pairs, self.question.scale, tensor_shape=self.tensor_shape, size=size
+        )
 
     def learned(self, name: str) -> list[Method]:
         """Learners by a name, for all pairs."""

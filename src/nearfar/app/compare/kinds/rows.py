@@ -21,9 +21,12 @@ from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
 from nearfar.app.compare.methods import (
     DEFAULT,
+    LARGE,
+    OF_IMAGES,
     Method,
     baselines,
     context_methods,
+    known_estimators,
     learners,
     reduced,
     refuse_taken,
@@ -103,6 +106,7 @@ class RowKind(Kind):
             noun,
             least_rows=max(LEAST_ROWS, ROWS_A_CLASS * len(classes)),
             n_test_rows=0 if self.test is None else len(self.test.X),
+            show_rows=self.question.show_rows,
         )
 
     def _choose_columns(self) -> None:
@@ -152,9 +156,8 @@ class RowKind(Kind):
         asked = self.question
         # Of all rows, drawn or not: a plan that is asked for again must try the same settings.
         size = (len(self.problem.codes), len(self.columns.names))
-        image_shape = self.table.image_shape
         able = self._able(asked.methods)
-        found = learners(able, asked.scale, image_shape=image_shape, size=size)
+        found = self._compared(able, size)
         beside = self.beside() if asked.context else []
         refuse_taken(found, beside)
         n_train = min(len(fold.train) for fold in scheme.folds)
@@ -163,12 +166,28 @@ class RowKind(Kind):
     def _able(self, methods: Any) -> Any:
         """The learners that can learn from this target; of the others it is said."""
         if methods is None:
-            return self.default
+            names, self.said = self.defaults()
+            return names
         found, self.said = those_told(methods, self.guide, self.so)
         return found
 
-    #: Learners where none are named.
-    default: ClassVar[tuple[str, ...]] = DEFAULT
+    def _compared(self, methods: Any, size: tuple[int, int] = (LARGE, 1)) -> list[Method]:
+        """Learners by names or as given; what follows maps of tensors learns from labels only."""
+        asked = self.question
+        then = asked.then if self.guide == "labels" else "none"
+        return learners(methods, asked.scale, tensor_shape=self.tensor_shape, size=size, then=then)
+
+    def defaults(self) -> tuple[tuple[str, ...], list[str]]:
+        """Learners where none are named, and what is said of them."""
+        shape = self.table.image_shape
+        if shape is None or self.tensor_shape is None or OF_IMAGES not in known_estimators():
+            return DEFAULT, []
+        sizes = " × ".join(map(str, shape))
+        return (*DEFAULT, OF_IMAGES), [
+            f"{OF_IMAGES} is compared too, since rows are images of {sizes}: it learns one small "
+            "matrix for each of these modes instead of one large one for all pixels. Whether that "
+            "is better here, the folds say."
+        ]
 
     def beside(self) -> list[Method]:
         """What is no distance, for context."""
@@ -196,7 +215,7 @@ class RowKind(Kind):
     def learned(self, name: str) -> list[Method]:
         """Learners by a name, for all rows."""
         able = those_told(name, self.guide, self.so)[0]
-        found = learners(able, self.question.scale, image_shape=self.table.image_shape)
+        found = self._compared(able)
         return reduced(found, len(self.columns.names), len(self.problem.codes))
 
     def tuned(self, method: Method, k: int | None) -> Choice:
