@@ -28,14 +28,18 @@ class LeadingModes(MultilinearLearner):
         return self
 
 
-def stripes(n=60, shape=(6, 5), n_classes=3, seed=0):
-    """Images with a pattern of rank one for each class, under noise; and their labels."""
+def stripes(n=60, shape=(6, 5), n_classes=3, seed=0, nuisance=0.0):
+    """Images with a pattern of rank one for each class, under noise; and their labels.
+
+    ``nuisance`` is the size of a pattern that all classes have more or less of.
+    """
     random = np.random.default_rng(seed)
     patterns = random.normal(size=(n_classes, shape[0], 1)) * random.normal(
         size=(n_classes, 1, shape[1])
     )
     y = np.arange(n) % n_classes
     images = patterns[y] + 0.5 * random.normal(size=(n, *shape[:2]))
+    images += nuisance * random.normal(size=(n, 1, 1)) * random.normal(size=shape[:2])
     if len(shape) == 3:
         images = images[..., None] * np.linspace(0.5, 1, shape[2])
     return images, y
