@@ -57,6 +57,8 @@ OTHERWISE = {
     },
     "structure": {"LogisticMetric": "axes instead of features"},
     "tol": {
+        "GTA": "of the projectors of modes",
+        "GTDA": "of the projectors of modes",
         "ITML": "of an objective, and of a gap",
         "LMNN": "of an objective",
         "LSML": "of an objective, and of a gap",

@@ -159,11 +159,22 @@ anything = Word(lambda value, _: True, "anything")
 text = Word(lambda value, _: isinstance(value, str), "text")
 #: True or False.
 flag = Word(lambda value, _: type(value) is bool, "True or False")
+#: The shape of a tensor.
+shape_word = Word(lambda value, _: is_shape(value), "a tuple of positive integers")
 #: What numbers are kept in.
 float_type = Word(
     lambda value, _: isinstance(value, np.dtype) and value in (np.float32, np.float64),
     "float32 or float64",
 )
+
+
+def is_shape(value: Any) -> bool:
+    """Whether it may be the shape of a tensor."""
+    return (
+        isinstance(value, tuple | list)
+        and len(value) > 0
+        and all(isinstance(n, int | np.integer) and n >= 1 for n in value)
+    )
 
 
 # ---------------------------------------------------------------------- parts and lists

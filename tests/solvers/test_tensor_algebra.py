@@ -10,6 +10,7 @@ from nearfar.solvers.tensor_algebra import (
     graph_mode_scatter,
     kron_rows,
     mode_scatter,
+    moment_mode_scatter,
     project_stack,
 )
 from nearfar.tensors import (
@@ -239,6 +240,23 @@ def test_scatters_of_modes_are_sums_over_samples(mode):
     for weights in (L, sparse.csr_array(L)):
         np.testing.assert_allclose(graph_mode_scatter(stack, mode, weights), wanted, atol=1e-12)
     assert mode_scatter(stack.astype(np.float32), mode).dtype == np.float64
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_the_moment_of_flat_tensors_tells_the_scatters_of_projected_ones(mode):
+    stack = some(9, 4, 3, 2)
+    moment = np.einsum("ni,nj->ij", stack.reshape(9, 24), stack.reshape(9, 24))
+    factors = [some(4, 2, seed=1), some(3, 5, seed=2), some(2, 1, seed=3)]
+    for used in (None, factors, [None, factors[1], factors[2]], [factors[0], None, None]):
+        T = multi_mode_dot(
+            stack,
+            [U for k, U in enumerate(used or ()) if U is not None and k != mode],
+            [k + 1 for k, U in enumerate(used or ()) if U is not None and k != mode],
+            transpose=True,
+        )
+        wanted = sum(unfold(X, mode) @ unfold(X, mode).T for X in T)
+        found = moment_mode_scatter(moment, (4, 3, 2), mode, used)
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
 
 
 # ---------------------------------------------------------------------- against TensorLy

@@ -7,7 +7,7 @@ An estimator derives from one of
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
 * :class:`MultilinearLearner`: one matrix for each mode of a tensor; write ``fit``, which calls
-  ``_keep_factors``;
+  ``_keep_factors``. :class:`AlternatingLearner` finds them in turn: ``_learn_modes``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
   ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
@@ -28,7 +28,7 @@ from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinat
 from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
-from nearfar.base.multilinear import MultilinearLearner
+from nearfar.base.multilinear import AlternatingLearner, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.registry import all_estimators, all_learners
 from nearfar.base.statistics_learner import StatisticsLearner
@@ -37,6 +37,7 @@ from nearfar.base.tensor_input import TensorInput
 from nearfar.base.voter import NearestObjects, NeighborVoter
 
 __all__ = [
+    "AlternatingLearner",
     "Embedding",
     "Estimator",
     "GuidedLearner",

@@ -12,9 +12,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
-from nearfar.base.tensor_input import TensorInput, shape_word
+from nearfar.base.progress import report_of
+from nearfar.base.tensor_input import TensorInput
+from nearfar.notices import warn_of_limit
+from nearfar.solvers.mode_subspaces import KeptInMode, ModeMatrix, alternate_modes
 from nearfar.solvers.tensor_algebra import kron_rows, project_stack
-from nearfar.state import Sizes, State, Word, agrees, list_of, need, optional
+from nearfar.state import (
+    Sizes,
+    State,
+    Word,
+    agrees,
+    flag,
+    list_of,
+    need,
+    optional,
+    shape_word,
+    whole,
+)
 
 # Rows at once: what stays in cache while it is centred and multiplied.
 _BLOCK_BYTES = 2**21
@@ -48,8 +62,28 @@ class MultilinearLearner(TensorInput, LinearLearner):
     #: Length of each mode after the map.
     n_components_: tuple[int, ...]
 
+    n_components: Any
+
     def __sklearn_is_fitted__(self) -> bool:
         return "factors_" in vars(self)
+
+    def _wanted_components(self, shape: Sequence[int]) -> list[int] | None:
+        """``n_components`` for each mode: an integer is the most in any, a tuple is exact."""
+        given = self.n_components
+        if given is None:
+            return None
+        if np.ndim(given) == 0:
+            wanted, fits = [min(int(given), d) for d in shape], int(given) <= max(shape)
+        else:
+            wanted, fits = [int(q) for q in given], len(given) == len(shape)
+            fits = fits and all(q <= d for q, d in zip(wanted, shape, strict=True))
+        if not fits:
+            raise ValueError(
+                f"{type(self).__name__}: n_components={given!r} does not fit tensors of shape "
+                f"{tuple(shape)}: use at most {max(shape) if np.ndim(given) == 0 else tuple(shape)}"
+                ", or None."
+            )
+        return wanted
 
     def _keep_factors(
         self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
@@ -150,3 +184,49 @@ class MultilinearLearner(TensorInput, LinearLearner):
         kept = tuple(self.n_components_)
         need(kept == tuple(U.shape[1] for U in self.factors_), "n_components_ is not of factors_.")
         need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")
+
+
+class AlternatingLearner(MultilinearLearner):
+    """A multilinear learner with orthonormal factors, found in turn, one mode after another.
+
+    It has parameters ``max_iter`` and ``tol``; ``fit`` calls :meth:`_learn_modes`.
+    """
+
+    state = State({"n_iter_": whole(), "converged_": flag})
+    max_iter: int
+    tol: float
+
+    def _learn_modes(
+        self,
+        matrix_of: ModeMatrix,
+        start: Sequence[Matrix],
+        kept: KeptInMode,
+        mean: Floats | None,
+        dtype: np.dtype[Any],
+        *,
+        by_magnitude: bool = False,
+        bases: Sequence[Matrix] | None = None,
+        history: dict[str, list[float]] | None = None,
+    ) -> None:
+        """Alternate from the start, and set what was learned; ``history`` is noted beside."""
+        found = alternate_modes(
+            matrix_of,
+            start,
+            kept,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            by_magnitude=by_magnitude,
+            bases=bases,
+            report=report_of(self),
+        )
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
+        self.history_ = {
+            "objective": found.objective,
+            "step": found.change,
+            "seconds": found.seconds,
+        } | (history or {})
+        self._keep_factors(found.factors, mean, dtype)
+        if found.interrupt is not None:
+            raise found.interrupt  # Ctrl-C as usual, after the best so far was left here
+        if not found.converged:
+            warn_of_limit(type(self).__name__, self.max_iter)

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from threading import RLock
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Matrix
+from nearfar.base.accumulating import Accumulating, check_among, left_a_solution
 from nearfar.base.learner import LinearLearner
 from nearfar.blocks import blas_for
-from nearfar.labels import encode_labels
 from nearfar.solvers.subspaces import Interrupted
-from nearfar.state import Sizes, State, float_type, labels, list_of, need, object_of, optional, text
+from nearfar.state import Sizes, State, need, object_of
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
 
 
-class StatisticsLearner(LinearLearner, ABC):
+class StatisticsLearner(Accumulating, LinearLearner):
     """A linear learner that solves from :class:`~nearfar.ClassStatistics` alone.
 
     Subclasses write :meth:`solve`; fitting in one go or in batches comes with it. ``partial_fit``
-    only accumulates: the solve runs once, when something learned is first asked for. Where what
-    was seen so far cannot be solved, asking raises the solve's error (``hasattr`` too).
+    only accumulates: the solve runs once, when something learned is first asked for.
 
     Of dask arrays and dataframes (``pip install 'nearfar[dask]'``) the statistics are computed
     block by block where dask computes; only they come here, and the solve runs here.
     """
 
-    state = State(
-        {
-            "statistics_": object_of(ClassStatistics),
-            "_dtype": float_type,
-            "_learned": optional(list_of(text, "learned")),
-            "_known_classes": optional(labels("known")),
-        },
-        fitted="statistics_",
-    )
+    state = State({"statistics_": object_of(ClassStatistics)}, fitted="statistics_")
     #: One scatter for all classes; False keeps one for each.
     pooled_statistics: ClassVar[bool] = True
     #: Parameters with which batches give what one fit gives, where the default looks at rows too.
@@ -115,21 +105,6 @@ class StatisticsLearner(LinearLearner, ABC):
             self._known_classes = known
         return self
 
-    def _check_classes(self, classes: ArrayLike | None) -> NDArray[Any] | None:
-        """The labels that may come, sorted; None for any."""
-        before: NDArray[Any] | None = vars(self).get("_known_classes")
-        if classes is None or not self.learner_tags.supervised:
-            return before
-        known, _ = encode_labels(classes, name="classes")
-        if before is not None and known.tolist() != before.tolist():
-            raise ValueError(
-                f"classes must be the same in every batch: {before.tolist()} before, now "
-                f"{known.tolist()}."
-            )
-        if before is None and self.__sklearn_is_fitted__():
-            _check_among(self.statistics_.classes, known)
-        return known
-
     def _check_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """Rows to accumulate; of dask's, only what is known before computing is checked here."""
         if not is_dask(X):
@@ -148,7 +123,7 @@ class StatisticsLearner(LinearLearner, ABC):
                 accumulate(exact=True)
             return self._solved()
         except BaseException as error:
-            if not (isinstance(error, Interrupted) and error.components is not None):
+            if not left_a_solution(error):
                 self._drop_statistics()
             raise
 
@@ -165,7 +140,7 @@ class StatisticsLearner(LinearLearner, ABC):
             return self._accumulate_blocks(rows, y, sample_weight, known)
         if self.learner_tags.supervised:
             classes, codes = self._check_labels(y, len(rows), min_classes=1)
-            _check_among(classes, known)
+            check_among(classes, known)
         else:
             classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
         return self._add(rows, classes, codes, sample_weight, exact=exact)
@@ -177,7 +152,7 @@ class StatisticsLearner(LinearLearner, ABC):
             self._check_labels(None, 0)
         labels = y if self.learner_tags.supervised else None
         found = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
-        _check_among(found.classes, known)
+        check_among(found.classes, known)
         dtype = np.float32 if found.precision > np.finfo(np.float64).eps else np.float64
         fitted = self.__sklearn_is_fitted__()
         return self._keep(self.statistics_.merge(found) if fitted else found, np.dtype(dtype))
@@ -199,92 +174,28 @@ class StatisticsLearner(LinearLearner, ABC):
         )
         return self._keep(statistics.add(rows, classes, codes, weight), rows.dtype)
 
-    def _keep(self, statistics: ClassStatistics, dtype: np.dtype[Any]) -> Self:
-        """Only when all went well: rows that were refused must leave no trace."""
-        if not self.__sklearn_is_fitted__():
-            self._dtype = dtype
-        self._unsolve()
-        self.statistics_ = statistics
-        return self
-
-    def _forget(self) -> None:
-        self._drop_statistics()
-        super()._forget()
-
-    def _drop_statistics(self) -> None:
-        self._unsolve()
-        self.__dict__.pop("statistics_", None)
-        self.__dict__.pop("_known_classes", None)
-
-    def _unsolve(self) -> None:
-        for name in self.__dict__.pop("_learned", ()):
-            self.__dict__.pop(name, None)
-
-    def _solved(self) -> Self:
+    def _learn(self) -> None:
         if self.statistics_.n_classes == 0:
             raise ValueError(
                 "There is no row to learn from: every sample_weight is zero, or supervision puts "
                 "no point into a chunklet."
             )
-        before = set(vars(self))
-        interrupt = None
         try:
             with blas_for(10.0 * self.statistics_.n_features**3):
-                components = self.solve(self.statistics_)
-        except BaseException as error:
-            if not (isinstance(error, Interrupted) and error.components is not None):
-                for name in set(vars(self)) - before:  # half a solution must not look like one
-                    del self.__dict__[name]
-                raise
-            components, interrupt = error.components, error
+                self._set_components(self.solve(self.statistics_))
+        except Interrupted as interrupt:
+            if interrupt.components is not None:
+                self._set_components(interrupt.components)
+            raise
+
+    def _set_components(self, components: Matrix) -> None:
         self.components_ = components.astype(self._dtype)
         self.mean_ = self.statistics_.mean.astype(self._dtype)
-        self._learned = sorted(set(vars(self)) - before)
-        if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual, after the best so far was left on the learner
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        # Reached only when the attribute is missing: solve if that could bring it.
-        learned = name.endswith("_") and not name.startswith("_") and name not in _NOT_LEARNED
-        if learned and "statistics_" in vars(self):
-            with _SOLVING:
-                if "_learned" not in vars(self):
-                    self._solved()
-            if name in vars(self):
-                return vars(self)[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "statistics_" in vars(self)
-
-    def _bring_up_to_date(self) -> dict[str, str]:
-        names = super()._bring_up_to_date()
-        if "_learned" in vars(self):
-            self._learned = [names.get(name, name) for name in self._learned]
-        return names
+        return self._has_statistics
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need({*vars(self).get("_learned", ())} <= vars(self).keys(), "what it learned is missing.")
         fits = self.statistics_.n_features in (0, sizes.get("p"))
         need(fits, "statistics_ do not fit the number of features.")
-
-
-def _check_among(found: NDArray[Any], known: NDArray[Any] | None) -> None:
-    """Raise for labels that were not announced."""
-    if known is None:
-        return
-    allowed = set(known.tolist())
-    strange = [label for label in found.tolist() if label not in allowed]
-    if strange:
-        raise ValueError(
-            f"y has the label {strange[0]!r}, which is not among classes={known.tolist()}. Name "
-            "all labels in the first batch, or give no classes."
-        )
-
-
-# Set by input checks or by accumulating, never by the solve.
-_NOT_LEARNED = frozenset({"statistics_", "n_features_in_", "feature_names_in_"})
-# Threads that share a learner must not solve at once; one lock for all keeps learners picklable.
-_SOLVING = RLock()

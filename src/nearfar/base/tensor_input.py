@@ -10,31 +10,19 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import row_blocks
+from nearfar.blocks import check_finite_samples
 from nearfar.parameters import Allowed, none
-from nearfar.state import State, Word, optional
+from nearfar.state import State, is_shape, optional, shape_word
 
-
-def _is_shape(value: Any) -> bool:
-    return (
-        isinstance(value, tuple | list)
-        and len(value) > 0
-        and all(isinstance(n, int | np.integer) and n >= 1 for n in value)
-    )
-
-
-_SHAPE = "a tuple of positive integers"
-#: What was learned about the shape of something, as a word of a state.
-shape_word = Word(lambda value, _: _is_shape(value), _SHAPE)
 #: What the parameter ``tensor_shape`` may be.
 TENSOR_PARAMETERS: dict[str, list[Allowed]] = {
-    "tensor_shape": [none, Allowed(_is_shape, _SHAPE)],
+    "tensor_shape": [none, Allowed(is_shape, shape_word.description)],
 }
 #: What the parameter ``n_components`` of a multilinear map may be.
 N_COMPONENTS_OF_MODES = [
     none,
-    Allowed(lambda value: _is_shape([value]) and not isinstance(value, bool), "an integer from 1"),
-    Allowed(_is_shape, f"{_SHAPE}, one for each mode"),
+    Allowed(lambda value: is_shape([value]) and not isinstance(value, bool), "an integer from 1"),
+    Allowed(is_shape, f"{shape_word.description}, one for each mode"),
 ]
 
 
@@ -68,7 +56,7 @@ class TensorInput(Estimator):
             )
         flat = given if shape is None else given.reshape(len(given), prod(shape))
         rows = self._check_X(flat, reset=reset, min_samples=min_samples, finite=False)
-        _check_finite(rows)
+        check_finite_samples(rows)
         if shape is None:
             shape = rows.shape[1:] if wanted is None else wanted
         shape = tuple(int(n) for n in shape)
@@ -104,18 +92,3 @@ def _as_array(X: ArrayLike, name: str) -> Any:
             f"{name}: samples of X are not of one shape: X[0] has {shapes[0]}, X[{other}] has "
             f"{shapes[other]}. Bring them to one shape first, by cutting, padding or resizing."
         ) from error
-
-
-def _check_finite(rows: Floats) -> None:
-    """Raise for NaN and infinity, and name the first sample that has one."""
-    for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=4096):
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(rows[block].sum()):
-                continue  # the usual case, in a fraction of the time
-        finite = np.isfinite(rows[block]).all(axis=1)
-        if not finite.all():
-            bad = int(np.argmin(finite))
-            found = "NaN" if np.isnan(rows[block][bad]).any() else "infinity"
-            raise ValueError(
-                f"Input X contains {found}: sample {block.start + bad}, counted from 0."
-            )

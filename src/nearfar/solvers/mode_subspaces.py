@@ -41,6 +41,8 @@ class ModeSubspaces:
         Since the start, after every sweep.
     converged : bool
         Whether the last change was small enough; True where no sweep was asked for.
+    interrupt : KeyboardInterrupt or None
+        What ended the loop before; factors are then those of the last step.
     """
 
     factors: list[Matrix]
@@ -48,6 +50,7 @@ class ModeSubspaces:
     change: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     converged: bool = True
+    interrupt: KeyboardInterrupt | None = None
 
     @property
     def n_iter(self) -> int:
@@ -63,6 +66,7 @@ def alternate_modes(
     max_iter: int,
     tol: float,
     by_magnitude: bool = False,
+    bases: Sequence[Matrix] | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> ModeSubspaces:
     r"""Take the leading eigenvectors of each mode's matrix in turn until projectors rest.
@@ -86,38 +90,47 @@ def alternate_modes(
         Largest change of projectors at which the loop ends.
     by_magnitude : bool, default=False
         Order eigenvalues by their absolute values.
+    bases : sequence of ndarray of shape (d_k, r_k), optional
+        Orthonormal bases of the directions that count; those off them come last.
     report : callable, optional
         Called after each sweep with what is known of it.
     """
     found = ModeSubspaces([np.asarray(U) for U in start], converged=max_iter == 0)
     begun = perf_counter()
-    for _ in range(max_iter):
-        before = list(found.factors)
-        for mode in range(len(before)):
-            values, vectors = ordered_eigh(matrix_of(mode, found.factors), by_magnitude)
-            n = kept(mode, values)
-            found.factors[mode] = signed_columns(vectors[:, :n])
-            found.objective.append(float(values[:n].sum()))
-        found.change.append(
-            sum(projector_change(U, V) for U, V in zip(before, found.factors, strict=True))
-        )
-        found.seconds.append(perf_counter() - begun)
-        if report is not None:
-            report(
-                {
-                    "objective": found.objective[-1],
-                    "step": found.change[-1],
-                    "seconds": found.seconds[-1],
-                }
-            )
-        if found.change[-1] <= tol:
-            found.converged = True
-            break
+    try:
+        while found.n_iter < max_iter and not found.converged:
+            before = list(found.factors)
+            for mode in range(len(before)):
+                M = matrix_of(mode, found.factors)
+                values, vectors = ordered_eigh(M, by_magnitude, bases[mode] if bases else None)
+                n = kept(mode, values)
+                found.factors[mode] = signed_columns(vectors[:, :n])
+                found.objective.append(float(values[:n].sum()))
+            pairs = zip(before, found.factors, strict=True)
+            found.change.append(sum(projector_change(U, V) for U, V in pairs))
+            found.seconds.append(perf_counter() - begun)
+            found.converged = found.change[-1] <= tol
+            if report is not None:
+                known = {"objective": found.objective, "step": found.change}
+                last = {name: values[-1] for name, values in known.items()}
+                report(last | {"seconds": found.seconds[-1]})
+    except KeyboardInterrupt as interrupt:
+        found.interrupt = interrupt  # for the caller to raise, with the best so far in its place
     return found
 
 
-def ordered_eigh(M: Matrix, by_magnitude: bool = False) -> tuple[Vector, Matrix]:
-    """Eigenvalues and vectors (columns) of a symmetric matrix, largest (in magnitude) first."""
+def ordered_eigh(
+    M: Matrix, by_magnitude: bool = False, basis: Matrix | None = None
+) -> tuple[Vector, Matrix]:
+    """Eigenvalues and vectors (columns) of a symmetric matrix, largest (in magnitude) first.
+
+    With an orthonormal basis (d, r) they are those within its span; then come directions off it,
+    with zeros.
+    """
+    if basis is not None and basis.shape[1] < len(M):
+        values, vectors = ordered_eigh(basis.T @ M @ basis, by_magnitude)
+        rest = linalg.qr(basis)[0][:, len(values) :]
+        return np.append(values, np.zeros(rest.shape[1])), np.hstack([basis @ vectors, rest])
     values, vectors = descending_eigh(M)
     if by_magnitude:
         order = np.argsort(-np.abs(values), kind="stable")

@@ -497,6 +497,45 @@ def mode_scatter(stack: Floats, mode: int, other: Floats | None = None) -> Matri
     return np.asarray(rows @ others.T, dtype=np.float64)
 
 
+def moment_mode_scatter(
+    moment: Floats,
+    shape: Sequence[int],
+    mode: int,
+    factors: Sequence[Floats | None] | None = None,
+) -> Matrix:
+    r""":math:`\sum_i T_{i(k)} T_{i(k)}^T` of projected tensors from the moment of ``vec(X)`` alone.
+
+    With :math:`T_i = X_i \times_{j \ne k} U_j^T`; the moment is projected on either side, by
+    products of matrices, and the traces over all modes but k are left.
+
+    Parameters
+    ----------
+    moment : ndarray of shape (p, p)
+        The symmetric matrix :math:`\sum_i \mathrm{vec}(X_i) \mathrm{vec}(X_i)^T`.
+    shape : sequence of int
+        Shape of a tensor, of p entries.
+    mode : int
+        From 0.
+    factors : sequence of ndarray of shape (d_k, q_k), optional
+        One for each mode, that of ``mode`` is not read; None leaves a mode as it is.
+
+    Returns
+    -------
+    ndarray of shape (d_mode, d_mode)
+    """
+    left = list(shape)
+    for k, U in enumerate(factors or ()):
+        if U is not None and k != mode:
+            left[k] = U.shape[1]
+    for _ in range(2 if factors else 0):
+        # Rows become tensors, projected as a stack; turned about, columns do.
+        stack = project_stack(moment.reshape(-1, *shape), factors or (), skip=mode)
+        moment = np.ascontiguousarray(stack.reshape(len(stack), -1).T)
+    before, d, after = prod(left[:mode]), left[mode], prod(left[mode + 1 :])
+    both = moment.reshape(before, d, after, before, d, after)
+    return np.einsum("iajibj->ab", both)
+
+
 def graph_mode_scatter(stack: Floats, mode: int, weights: Any) -> Matrix:
     r""":math:`\sum_{ij} L_{ij} X_{i(k)} X_{j(k)}^T` of a matrix L over the samples.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import blas_for, blas_threads, map_in_order
 from nearfar.labels import encode_labels, label_array
 from nearfar.state import (
@@ -29,7 +29,6 @@ from nearfar.state import (
 )
 from nearfar.summaries.row_moments import (
     Moments,
-    block_rows,
     mixed_moments,
     moments_about,
 )
@@ -207,7 +206,7 @@ class ClassStatistics:
         # The sums tell of NaN and infinity without a pass of their own if they are added only once
         # they are known to be finite; to hold them back is worth while for a state of modest size.
         n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
-        state = 8 * n_seconds * X.shape[1] ** 2
+        state = 8 * n_seconds * self._new_second(X.shape[1]).n_entries
         held_back = X.size >= _UNCHECKED_SIZE and state <= _HELD_BYTES
         if not held_back:
             _check_finite(X)
@@ -244,6 +243,9 @@ class ClassStatistics:
                 self._seconds[k].add_dense(second)
         return self
 
+    def _new_second(self, n_features: int) -> SecondMoment:
+        return SecondMoment(n_features, self.storage)
+
     def _without_sums(self) -> dict[str, Any]:
         """The state, to go back to; dense sums are shared."""
         return {
@@ -271,7 +273,7 @@ class ClassStatistics:
                 known[labels[k]] = len(self._labels)
                 self._labels.append(labels[k])
                 if not self.pooled or not self._seconds:
-                    self._seconds.append(SecondMoment(X.shape[1], self.storage))
+                    self._seconds.append(self._new_second(X.shape[1]))
         return [known[label] for label in labels]
 
     def _moments(
@@ -285,11 +287,12 @@ class ClassStatistics:
         edges = np.concatenate([[0], np.cumsum(sizes)])
         mixed = order[:0]
         own = sizes > 0
+        second = self._seconds[0]  # which all are like
         if self.pooled:
             if self._keep_rows(0, X, order, codes, root):
                 return
             # Classes of few rows share blocks; the others have blocks of their own.
-            own = sizes >= block_rows(X)
+            own = sizes >= second.block_rows(X)
             mixed = order[~own[codes[order]]]
         slots = np.flatnonzero(own).tolist()
         groups = [(slot, order[edges[slot] : edges[slot + 1]]) for slot in slots]
@@ -297,21 +300,20 @@ class ClassStatistics:
             kept = {s for s, rows in groups if self._keep_rows(s, X, rows, codes, root)}
             groups = [(slot, rows) for slot, rows in groups if slot not in kept]
 
+        how: Any = {"second": second, "exact": self.exact}
+
         def moments(
             tasks: list[tuple[int, NDArray[np.intp]]],
         ) -> list[tuple[NDArray[np.intp], Moments]]:
             return [
-                mixed_moments(X, rows, codes, self._shifts, root, exact=self.exact)
+                mixed_moments(X, rows, codes, self._shifts, root, **how)
                 if slot < 0
-                else (
-                    np.array([slot]),
-                    moments_about(X, rows, self._shifts[slot], root, exact=self.exact),
-                )
+                else (np.array([slot]), moments_about(X, rows, self._shifts[slot], root, **how))
                 for slot, rows in tasks
             ]
 
         # Enough tasks for some threads; how many there are decides on none of the sums.
-        size = min(max(block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
+        size = min(max(second.block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
         tasks = [(slot, part) for slot, rows in groups for part in _parts(rows, size)]
         tasks += [(-1, part) for part in _parts(mixed, size)]
         narrow = X.dtype == np.float32 and root is None and not self.exact
@@ -319,7 +321,7 @@ class ClassStatistics:
         lots = list(_lots(tasks, size))
         threads = _threads(X, len(lots))
         # Own threads limit BLAS themselves.
-        flops = np.inf if threads > 1 else 2.0 * block_rows(X) * X.shape[1] ** 2
+        flops = np.inf if threads > 1 else 2.0 * second.block_rows(X) * X.shape[1] ** 2
         with blas_for(flops):
             for found in map_in_order(moments, lots, threads):
                 yield from found
@@ -390,7 +392,7 @@ class ClassStatistics:
             moved = other._seconds[0].moved(delta, other._firsts, other._weights)
             merged._seconds[0].absorb(moved, slots)
         else:
-            merged._seconds += [SecondMoment(self.n_features, self.storage) for _ in fresh]
+            merged._seconds += [self._new_second(self.n_features) for _ in fresh]
             for k, slot in enumerate(slots):
                 rows = slice(k, k + 1)
                 moved = other._seconds[k].moved(
@@ -572,6 +574,27 @@ class ClassStatistics:
         for slot, second in enumerate(self._seconds):
             total += second.scatter(self._firsts[[slot]], self._weights[[slot]])
         return total
+
+    def read_within(
+        self, of_matrix: Callable[[Matrix], NDArray[Any]], of_rows: Callable[[Matrix], NDArray[Any]]
+    ) -> Matrix:
+        """A linear function of a pooled within scatter, which is not formed.
+
+        Parameters
+        ----------
+        of_matrix : callable
+            The function of a p×p matrix.
+        of_rows : callable
+            The function of ``H.T @ H``, for rows H.
+
+        Returns
+        -------
+        ndarray
+            What the function has of ``within_scatter()``.
+        """
+        self._need_rows()
+        (second,) = self._seconds
+        return second.read(of_matrix, of_rows, self._firsts, self._weights)
 
     def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
         """Within scatter times a thin matrix, without p×p where factored."""

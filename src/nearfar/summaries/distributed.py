@@ -1,23 +1,27 @@
-"""Class statistics of dask arrays and dataframes: block by block on the cluster, then merged.
+"""Summaries of dask arrays and dataframes: block by block on the cluster, then merged.
 
-Each block becomes its own :class:`ClassStatistics` where it lies, with the labels it holds; these
-are merged as a tree over the order of the blocks. Both are pure functions, so that a cluster which
-loses a worker computes anew what went with it, and every row counts once. The shape of the tree
-depends on the number of blocks alone: the same blocks give the same bits, on any cluster.
+Each block becomes a summary of its own where it lies, :class:`ClassStatistics` for one, with the
+labels it holds; these are merged as a tree over the order of the blocks. Both are pure functions,
+so that a cluster which loses a worker computes anew what went with it, and every row counts once.
+The shape of the tree depends on the number of blocks alone: the same blocks give the same bits, on
+any cluster.
 
 dask is imported when a dask collection turns up, not before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from nearfar.arrays import Floats
 from nearfar.blocks import one_blas_thread
 from nearfar.extras import require
 from nearfar.labels import encode_labels
@@ -27,6 +31,23 @@ from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 FAN_IN = 8
 
 Parts = list[Any]
+
+
+class Mergeable(Protocol):
+    """A summary that takes batches, and parts of which merge into one."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes seen; none where there was no row."""
+
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Any:
+        """Add rows; returns itself."""
+
+    def merge(self, other: Any) -> Any:
+        """Both together, as a new object."""
+
+
+Summary = TypeVar("Summary", bound=Mergeable)
 
 
 def is_dask(data: Any) -> bool:
@@ -52,42 +73,93 @@ def without_rows(X: Any) -> ArrayLike:
     return np.empty(shape, dtype=X.dtype)
 
 
+class Blocks:
+    """Blocks of rows of a dask collection, with the labels and weights of each.
+
+    Of unknown chunk sizes, block k of X belongs to block k of y; known ones need not be the same.
+
+    Parameters
+    ----------
+    X : dask array or dataframe
+        Rows; of an array, tensors too.
+    y, sample_weight : dask array or series, or array-like, optional
+        Labels and weights.
+    shape : tuple of int, optional
+        The shape that each row has, if it is not that of X.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        dask = require("dask", "dask")
+        X, y, sample_weight = map(_whole_rows, (X, y, sample_weight))
+        rows = _parts(X)
+        sizes = _sizes(X)
+        if sizes is None and any(_needs_sizes(data, len(rows)) for data in (y, sample_weight)):
+            sizes = dask.compute([dask.delayed(len)(part) for part in rows])[0]
+        labels = _beside(y, "y", rows, sizes)
+        weights = _beside(sample_weight, "sample_weight", rows, sizes)
+        self._parts = list(zip(rows, labels, weights, strict=True))
+        self._weighted = sample_weight is not None
+        self._shape = shape
+
+    def statistics(self, empty: Summary) -> Summary:
+        """What ``empty`` is after all blocks, computed where dask computes and brought here.
+
+        What is wrong with rows, labels or weights is said with the number of their block.
+        """
+        statistics = self.reduced(_of_block, merged, shape=self._shape, empty=empty)
+        if statistics.n_classes == 0 and not self._weighted:
+            raise ValueError("X has 0 sample(s): every block of it is empty.")
+        return statistics
+
+    def reduced(
+        self, of_block: Callable[..., Any], join: Callable[[list[Any]], Any], **options: Any
+    ) -> Any:
+        """A value for each block, ``of_block(number, rows, labels, weight, **options)``, joined.
+
+        Both must be pure functions. The tree of joins depends on the number of blocks alone.
+        """
+        dask = require("dask", "dask")
+        options = {name: dask.delayed(value, pure=True) for name, value in options.items()}
+        make, both = dask.delayed(of_block, pure=True), dask.delayed(join, pure=True)
+        level = [make(k, *parts, **options) for k, parts in enumerate(self._parts)]
+        while len(level) > 1:
+            level = [both(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
+        # Threads of dask in this process share its BLAS; workers elsewhere have one of their own.
+        with one_blas_thread():
+            (value,) = dask.compute(level[0])
+        return value
+
+
 def statistics_of_blocks(
     X: Any, y: Any = None, sample_weight: Any = None, *, pooled: bool = False
 ) -> ClassStatistics:
-    """The statistics of all blocks of X, computed where dask computes and brought here.
+    """The class statistics of all blocks of X, computed where dask computes and brought here.
 
-    Of unknown chunk sizes, block k of X belongs to block k of y; known ones need not be the same.
-    Without y all rows are of one class. What is wrong with rows, labels or weights is said with the
-    number of their block.
+    Without y all rows are of one class.
     """
-    dask = require("dask", "dask")
-    X, y, sample_weight = map(_whole_rows, (X, y, sample_weight))
-    rows = _parts(X)
-    sizes = _sizes(X)
-    if sizes is None and any(_needs_sizes(data, len(rows)) for data in (y, sample_weight)):
-        sizes = dask.compute([dask.delayed(len)(part) for part in rows])[0]
-    labels = _beside(y, "y", rows, sizes)
-    weights = _beside(sample_weight, "sample_weight", rows, sizes)
-    of_block = dask.delayed(_of_block, pure=True)
-    level = [
-        of_block(k, *parts, pooled=pooled)
-        for k, parts in enumerate(zip(rows, labels, weights, strict=True))
-    ]
-    join = dask.delayed(merged, pure=True)
-    while len(level) > 1:
-        level = [join(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
-    # Threads of dask in this process share its BLAS; workers elsewhere have one of their own.
-    with one_blas_thread():
-        (statistics,) = dask.compute(level[0])
-    if statistics.n_classes == 0 and sample_weight is None:
-        raise ValueError("X has 0 sample(s): every block of it is empty.")
-    return statistics
+    # The rows are seen once: exact.
+    empty = ClassStatistics(pooled=pooled, exact=True)
+    return Blocks(X, y, sample_weight).statistics(empty)
 
 
-def _of_block(number: int, rows: Any, labels: Any, weight: Any, *, pooled: bool) -> ClassStatistics:
+def _of_block(
+    number: int,
+    rows: Any,
+    labels: Any,
+    weight: Any,
+    *,
+    shape: tuple[int, ...] | None,
+    empty: Summary,
+) -> Summary:
     """The statistics of one block; runs on a worker."""
-    statistics = ClassStatistics(pooled=pooled, exact=True)  # the rows are seen once
+    statistics = deepcopy(empty)
     try:
         for name, beside in (("y", labels), ("sample_weight", weight)):
             if beside is not None and len(beside) != len(rows):
@@ -98,18 +170,28 @@ def _of_block(number: int, rows: Any, labels: Any, weight: Any, *, pooled: bool)
                 )
         if not len(rows):
             return statistics
-        X = check_array(
-            rows, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"
-        )
-        return statistics.partial_fit(X, labels, weight)
+        X = block_array(rows, shape)
+        return statistics.partial_fit(X, labels, *([] if weight is None else [weight]))
     except ValueError as error:
         raise ValueError(f"Block {number} of X: {error}") from error
 
 
-def merged(parts: list[ClassStatistics]) -> ClassStatistics:
+def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
+    """The rows of a block as floats, each of such a shape; for functions that run on a worker."""
+    X: Floats = check_array(
+        rows,
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,
+        allow_nd=True,
+        input_name="X",
+    )
+    return X if shape is None else X.reshape(len(X), *shape)
+
+
+def merged(parts: list[Summary]) -> Summary:
     """All of them as one, in their order; none is changed."""
     # So a part may be merged again when a worker was lost.
-    return reduce(ClassStatistics.merge, parts)
+    return reduce(lambda one, other: one.merge(other), parts)
 
 
 # ---------------------------------------------------------------------- blocks side by side

@@ -17,10 +17,36 @@ from nearfar.arrays import Floats, Indices
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+class Products:
+    """What is summed over rows beside the rows themselves: all products of two features."""
+
+    def products(self, rows: Floats) -> NDArray[Any]:
+        """Σ x xᵀ."""
+        return rows.T @ rows
+
+    def squares(self, products: Floats) -> Floats:
+        """Σ x² of each feature, as the products have it."""
+        return products.diagonal()
+
+    def block_rows(self, X: Floats) -> int:
+        """Rows at once: a megabyte, more where each p×p addition needs more work before it."""
+        in_cache = 2**20 // (X.shape[1] * X.itemsize)
+        return min(max(in_cache, X.shape[1], 1024), 4096)
+
+
+_ALL = Products()
+
+
 def moments_about(
-    X: Floats, rows: Indices, shift: Floats, root: Floats | None, *, exact: bool = False
+    X: Floats,
+    rows: Indices,
+    shift: Floats,
+    root: Floats | None,
+    *,
+    second: Products = _ALL,
+    exact: bool = False,
 ) -> Moments:
-    """Σ w (x-s), of shape (1, p), and Σ w (x-s)(x-s)ᵀ over some rows of X.
+    """Σ w (x-s), of shape (1, p), and products of w (x-s)(x-s)ᵀ over some rows of X.
 
     ``root`` is sqrt(w) of every row of X, None for weights of one; ``exact`` asks for float64
     products of float32 rows too.
@@ -28,19 +54,20 @@ def moments_about(
 
     def work(dtype: np.dtype[Any]) -> Moments:
         first: NDArray[np.float64] = np.zeros((1, X.shape[1]))
-        second: NDArray[np.float64] | None = None
-        ones = np.ones(block_rows(X), dtype)
-        for chosen, block in _centered(X, rows, shift[None].astype(dtype), None):
+        total: NDArray[np.float64] | None = None
+        size = second.block_rows(X)
+        ones = np.ones(size, dtype)
+        for chosen, block in _centered(X, rows, shift[None].astype(dtype), None, size):
             factor = ones[: len(block)]
             if root is not None:
                 factor = root[chosen]
                 block *= factor[:, None]
-            second = _sum(second, block.T @ block)
+            total = _sum(total, second.products(block))
             first += factor @ block
-        assert second is not None, "there are rows"
-        return first, second
+        assert total is not None, "there are rows"
+        return first, total
 
-    return _in_best_dtype(work, X, rows, shift[None], None, root, exact)
+    return _in_best_dtype(work, X, rows, shift[None], None, root, second, exact)
 
 
 def mixed_moments(
@@ -50,6 +77,7 @@ def mixed_moments(
     shifts: Floats,
     root: Floats | None,
     *,
+    second: Products = _ALL,
     exact: bool = False,
 ) -> tuple[Indices, Moments]:
     """The same for rows of many classes, sorted by class: the classes, and one second moment.
@@ -62,37 +90,31 @@ def mixed_moments(
 
     def work(dtype: np.dtype[Any]) -> Moments:
         first: NDArray[np.float64] = np.zeros((len(present), X.shape[1]))
-        second: NDArray[np.float64] | None = None
-        line = 0
-        for chosen, block in _centered(X, rows, shifts.astype(dtype, copy=False), slots):
+        total: NDArray[np.float64] | None = None
+        line, size = 0, second.block_rows(X)
+        for chosen, block in _centered(X, rows, shifts.astype(dtype, copy=False), slots, size):
             classes = slots[chosen]
             starts = np.flatnonzero(np.diff(classes, prepend=-1))
             if root is not None:
                 block *= root[chosen, None]
-            second = _sum(second, block.T @ block)
+            total = _sum(total, second.products(block))
             if root is not None:
                 block *= root[chosen, None]
             line += int(present[line] != classes[0])  # or the class went on from the last block
             first[line : line + len(starts)] += np.add.reduceat(block, starts)
             line += len(starts) - 1
-        assert second is not None, "there are rows"
-        return first, second
+        assert total is not None, "there are rows"
+        return first, total
 
-    return present, _in_best_dtype(work, X, rows, shifts, slots, root, exact)
-
-
-def block_rows(X: Floats) -> int:
-    """Rows at once: a megabyte, more where each p×p addition needs more work before it."""
-    in_cache = 2**20 // (X.shape[1] * X.itemsize)
-    return min(max(in_cache, X.shape[1], 1024), 4096)
+    return present, _in_best_dtype(work, X, rows, shifts, slots, root, second, exact)
 
 
 def _centered(
-    X: Floats, rows: Indices, shifts: NDArray[Any], slots: Indices | None
+    X: Floats, rows: Indices, shifts: NDArray[Any], slots: Indices | None, size: int
 ) -> Iterator[tuple[Indices, NDArray[Any]]]:
     """Row numbers, and the rows less their shifts, block by block in one buffer."""
     dtype = shifts.dtype
-    buffer = np.empty((min(block_rows(X), len(rows)), X.shape[1]), dtype)
+    buffer = np.empty((min(size, len(rows)), X.shape[1]), dtype)
     direct = X.flags.c_contiguous and X.dtype == dtype
     for start in range(0, len(rows), max(1, len(buffer))):
         chosen = rows[start : start + len(buffer)]
@@ -120,6 +142,7 @@ def _in_best_dtype(
     shifts: Floats,
     slots: Indices | None,
     root: Floats | None,
+    second: Products,
     exact: bool,
 ) -> Moments:
     """In float32 where rows, shifts and weights are float32 and their squares stay in its range."""
@@ -128,8 +151,8 @@ def _in_best_dtype(
     if exact or X.dtype == wide or root is not None or np.any(shifts.astype(X.dtype) != shifts):
         return work(wide)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        first, second = work(X.dtype)
-    squares = second.diagonal()
+        first, total = work(X.dtype)
+    squares = second.squares(total)
     limits = np.finfo(X.dtype)
     faint = squares <= limits.tiny / limits.eps
     if faint.any():
@@ -137,7 +160,7 @@ def _in_best_dtype(
         constant = bool((X[np.ix_(rows, faint)] == centers[:, faint]).all())
     else:
         constant = True
-    return (first, second) if np.isfinite(squares).all() and constant else work(wide)
+    return (first, total) if np.isfinite(squares).all() and constant else work(wide)
 
 
 def _sum(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from copy import copy
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Matrix
 from nearfar.state import Sizes, State, check_words, choice, floats, indices, none_or, whole
+from nearfar.summaries.row_moments import Products
 
 
-class SecondMoment:
+class SecondMoment(Products):
     """Σ w (x-s)(x-s)ᵀ of one class or of all: as rows while they are few, else as a matrix."""
 
     state: ClassVar = State(
@@ -35,6 +38,16 @@ class SecondMoment:
         for batch in zip(self.rows, self.roots, self.slots, strict=True):
             check_words(dict(zip(words, batch, strict=True)), words, dict(sizes))
 
+    def crossed(self, rows: Floats, others: Floats) -> Floats:
+        """Σ x zᵀ + z xᵀ over rows x and others z."""
+        cross = rows.T @ others
+        return cross + cross.T
+
+    @property
+    def n_entries(self) -> int:
+        """Numbers in the matrix."""
+        return self.n_features**2
+
     @property
     def n_rows(self) -> int:
         """Rows kept."""
@@ -53,16 +66,14 @@ class SecondMoment:
 
     def snapshot(self) -> SecondMoment:
         """What is kept now, to go back to. It shares the matrix, but not the lists of rows."""
-        image = SecondMoment(self.n_features, self.storage)
-        image.dense = self.dense
+        image = copy(self)
         image.rows, image.roots, image.slots = self.rows[:], self.roots[:], self.slots[:]
         return image
 
     def make_dense(self) -> None:
         """From rows to the matrix, for good."""
         if self.dense is None:
-            factor = self._weighted_rows()
-            self.dense = factor.T @ factor
+            self.dense = self.products(self.factor(np.zeros((1, self.n_features))))
             self.rows, self.roots, self.slots = [], [], []
 
     def add_dense(self, moment: Floats) -> None:
@@ -92,24 +103,33 @@ class SecondMoment:
 
     def moved(self, delta: Floats, first: Floats, weight: Floats) -> SecondMoment:
         """The moment about shifts that lie ``delta`` lower."""
-        image = SecondMoment(self.n_features, self.storage)
+        image = copy(self)
         if self.dense is None:
+            image.rows, image.roots, image.slots = [], [], []
             for rows, roots, slots in zip(self.rows, self.roots, self.slots, strict=True):
                 # One row of delta: this moment is of one class, whatever its slot.
                 offset = delta if len(delta) == 1 else delta[slots]
                 image.append(rows + offset, roots, slots)
         else:
-            cross = first.T @ delta
-            image.dense = self.dense + cross + cross.T + delta.T @ (weight[:, None] * delta)
+            image.dense = self.dense + self.crossed(first, delta)
+            image.dense += self.products(np.sqrt(weight)[:, None] * delta)
         return image
 
-    def scatter(self, first: Floats, weight: Floats) -> NDArray[np.float64]:
+    def scatter(self, first: Matrix, weight: Floats) -> NDArray[np.float64]:
         """Σ w (x-m)(x-m)ᵀ, given the first moments and weights of its classes."""
+        return self.read(lambda matrix: matrix, self.products, first, weight)
+
+    def read(
+        self,
+        of_matrix: Callable[[Matrix], NDArray[Any]],
+        of_rows: Callable[[Matrix], NDArray[Any]],
+        first: Matrix,
+        weight: Floats,
+    ) -> Matrix:
+        """A linear function of the scatter: of a matrix, and of HᵀH for rows H."""
         if self.dense is None:
-            factor = self.factor(first / weight[:, None])
-            return factor.T @ factor
-        correction = first / np.sqrt(weight)[:, None]
-        return self.dense - correction.T @ correction
+            return of_rows(self.factor(first / weight[:, None]))
+        return of_matrix(self.dense) - of_rows(first / np.sqrt(weight)[:, None])
 
     def dot(self, B: Floats, first: Floats, weight: Floats) -> NDArray[np.float64]:
         """The scatter times a thin matrix."""
@@ -122,7 +142,7 @@ class SecondMoment:
         """Diagonal of the scatter."""
         if self.dense is None:
             return (self.factor(first / weight[:, None]) ** 2).sum(axis=0)
-        return self.dense.diagonal() - (1 / weight) @ first**2
+        return self.squares(self.dense) - (1 / weight) @ first**2
 
     def trace(self, first: Floats, weight: Floats) -> float:
         """Trace of the scatter."""
@@ -136,9 +156,6 @@ class SecondMoment:
         slots = np.concatenate(self.slots)
         centers = means if len(means) == 1 else means[slots]
         return roots[:, None] * (rows - centers)
-
-    def _weighted_rows(self) -> NDArray[np.float64]:
-        return self.factor(np.zeros((1, self.n_features)))
 
     def project(self, B: Floats) -> SecondMoment:
         """The moment of the rows times B."""
