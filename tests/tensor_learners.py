@@ -28,18 +28,24 @@ class LeadingModes(MultilinearLearner):
         return self
 
 
-def stripes(n=60, shape=(6, 5), n_classes=3, seed=0, nuisance=0.0):
-    """Images with a pattern of rank one for each class, under noise; and their labels.
-
-    ``nuisance`` is the size of a pattern that all classes have more or less of.
-    """
+def stripes(n=60, shape=(6, 5), n_classes=3, seed=0):
+    """Images with a pattern of rank one for each class, under noise; and their labels."""
     random = np.random.default_rng(seed)
     patterns = random.normal(size=(n_classes, shape[0], 1)) * random.normal(
         size=(n_classes, 1, shape[1])
     )
     y = np.arange(n) % n_classes
     images = patterns[y] + 0.5 * random.normal(size=(n, *shape[:2]))
-    images += nuisance * random.normal(size=(n, 1, 1)) * random.normal(size=shape[:2])
     if len(shape) == 3:
         images = images[..., None] * np.linspace(0.5, 1, shape[2])
     return images, y
+
+
+def under_light(n=120, shape=(12, 10), seed=0):
+    """Images whose classes differ less than what light does to all of them, in the same modes."""
+    random = np.random.default_rng(seed)
+    rows, columns = (np.linalg.qr(random.normal(size=(d, 3)))[0] for d in shape)
+    y = np.arange(n) % 2
+    core = random.normal(size=(n, 3, 3)) * 8
+    core[:, 0, 0] = 2.0 * (2 * y - 1) + 0.3 * random.normal(size=n)
+    return rows @ core @ columns.T + 0.2 * random.normal(size=(n, *shape)), y

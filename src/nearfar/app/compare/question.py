@@ -35,8 +35,7 @@ class Question:
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
     themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
     file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id``,
-    ``min_vectors``, ``vector``, ``ids``, ``images``, ``then``, ``pairs`` and
-    ``conflicts``.
+    ``min_vectors``, ``vector``, ``ids``, ``images``, ``pairs`` and ``conflicts``.
     """
 
     X: Any
@@ -89,6 +88,8 @@ class Question:
         self._check_numbers()
         if self.tuning not in (None, *TUNINGS):
             raise ValueError(f"tuning={self.tuning!r} must be one of {', '.join(TUNINGS)}.")
+        if self.then not in ("auto", "lda", "none"):
+            raise ValueError(f"then={self.then!r} must be one of auto, lda, none.")
         if self.task not in (None, "classification", "regression"):
             raise ValueError(
                 f"task={self.task!r} must be 'classification' or 'regression'; None is the first."

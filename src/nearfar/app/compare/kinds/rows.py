@@ -26,7 +26,6 @@ from nearfar.app.compare.methods import (
     Method,
     baselines,
     context_methods,
-    known_estimators,
     learners,
     reduced,
     refuse_taken,
@@ -180,7 +179,7 @@ class RowKind(Kind):
     def defaults(self) -> tuple[tuple[str, ...], list[str]]:
         """Learners where none are named, and what is said of them."""
         shape = self.table.image_shape
-        if shape is None or self.tensor_shape is None or OF_IMAGES not in known_estimators():
+        if shape is None or self.tensor_shape is None:
             return DEFAULT, []
         sizes = " × ".join(map(str, shape))
         return (*DEFAULT, OF_IMAGES), [
