@@ -93,7 +93,8 @@ def compare(
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
         them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
         of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN, and of images GTDA
-        too. What cannot learn from the target is left out, and that is said. In regression learners of values, regressors and
+        too. What cannot learn from the target is left out, and that is said. In regression
+        learners of values, regressors and
         maps that read no target; None is MLKR. With pairs, learners that
         learn from them; None is MMC, LogisticMetric, ITML, and RCA where no pair contradicts that
         who is alike to one is alike to all that are alike to it. Without labels,

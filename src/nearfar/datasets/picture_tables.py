@@ -37,11 +37,13 @@ def from_pictures(
         warnings.simplefilter("always")
         images, y, names = load_images(path, shape, n_jobs=-1)
     own = images.shape[1:]
-    sizes = " × ".join(map(str, own))
-    text = f"{count(len(images), 'picture')} of {sizes} {'in colours' if len(own) == 3 else 'grey'}"
-    resized = "; resized to it, if they had another size" if shape is not None else ""
-    gray = "; three channels keep colours" if shape is not None and len(own) == 2 else ""
-    messages = [f"{text}{resized}{gray}.", *(str(one.message) for one in caught)]
+    sizes, color = " × ".join(map(str, own[:2])), "in colours" if len(own) == 3 else "in grey"
+    what = f"{count(len(images), 'picture')} of {sizes} pixels, {color}"
+    if shape is not None:
+        more = f" (--images {shape[0]}x{shape[1]}x3 keeps colours)" if len(own) == 2 else ""
+        what += f"{more}; those of another size are resized to it"
+    messages = [f"{what}. Labels are the sub-folders." if y is not None else f"{what}."]
+    messages += [str(one.message) for one in caught]
     return Table(
         path.resolve().name,
         images.reshape(len(images), -1).astype(np.float32),

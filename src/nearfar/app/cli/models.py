@@ -675,6 +675,8 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
         features = list(getattr(model, "feature_names_in_", ()))
     n_features = getattr(model, "n_features_in_", None) or len(features)
     named = f": {listed(features, 12, quoted=False)}" if features else ""
+    if "shape" in notes:  # names of pixels say nothing
+        named = f": {' × '.join(map(str, notes['shape']))}"
     yield "Features", f"{len(features) or n_features}{named}"
     threshold = getattr(last, "threshold_", None)
     classes = getattr(last, "classes_", None)

@@ -148,11 +148,13 @@ def versions() -> dict[str, str]:
 def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
     """Values, or pictures, of the rows that the report shows."""
     image_shape = table.image_shape
-    names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
         images = {str(row): image for row, image in zip(chosen, drawn, strict=False)}
-        return {"rows": {"columns": [], "values": {}}, "images": images}
+        ids = [] if table.ids is None else table.ids  # those of a test file are not read
+        names = {str(row): _text(ids[row]) for row in chosen if row < len(ids)}
+        return {"rows": {"columns": [], "values": {}, "names": names}, "images": images}
+    heads = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if hasattr(rows, "iloc"):
         cells = rows[list(columns.names[:_SHOWN_COLUMNS])].iloc[chosen].to_numpy(object)
     else:
@@ -162,10 +164,10 @@ def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -
         for row, line in zip(chosen, cells.tolist(), strict=True)
     }
     if table.ids is not None:  # those of a test file are not read
-        names = [str(table.id_name), *names]
+        heads = [str(table.id_name), *heads]
         ids = {str(row): _text(table.ids[row]) for row in chosen if row < len(table.ids)}
         values = {row: [ids.get(row, ""), *cells] for row, cells in values.items()}
-    return {"rows": {"columns": names, "values": values}, "images": None}
+    return {"rows": {"columns": heads, "values": values}, "images": None}
 
 
 def _text(value: Any) -> str:

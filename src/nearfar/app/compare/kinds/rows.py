@@ -263,6 +263,8 @@ class RowKind(Kind):
         texts = [str(name) for name in names]
         known = describe(self.table, self.test, self.columns, texts, self.problem.codes)
         known["messages"] += self.said
+        if self.table.tensor_shape is not None:
+            known["of"] = f" of {' × '.join(map(str, self.table.tensor_shape))}"
         return known | {"unit": self.problem.noun, "profile": self._profile()}
 
     def _profile(self) -> dict[str, Any] | None:
