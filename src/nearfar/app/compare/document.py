@@ -151,8 +151,8 @@ def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
         images = {str(row): image for row, image in zip(chosen, drawn, strict=False)}
-        ids = [] if table.ids is None else table.ids  # those of a test file are not read
-        names = {str(row): _text(ids[row]) for row in chosen if row < len(ids)}
+        named = [] if table.ids is None else table.ids.tolist()  # not those of a test file
+        names = {str(row): _text(named[row]) for row in chosen if row < len(named)}
         return {"rows": {"columns": [], "values": {}, "names": names}, "images": images}
     heads = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if hasattr(rows, "iloc"):
