@@ -29,9 +29,15 @@ OTHERWISE = {
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
     },
     "gamma": {"ITML": "of slacks, as in the paper"},
-    "metric": {"MDS": "as in scikit-learn: distances, or their order"},
+    "delta": {"GaborFeatures": "of waves in an image"},
+    "kind": {"GaborFeatures": "sums of kernels"},
+    "metric": {
+        "GaitRecognizer": "between cycles of a gait",
+        "MDS": "as in scikit-learn: distances, or their order",
+    },
     "n_basis": {"SCML": "directions of a metric"},
     "n_clusters": {"MODA": "parts of each class"},
+    "n_directions": {"GaborFeatures": "of waves in an image"},
     "n_landmarks": {"LandmarkIsomap": "rows of a graph", "LandmarkMVU": "rows of a graph"},
     "n_neighbors": {
         "EnergyClassifier": "points of each class that pull",

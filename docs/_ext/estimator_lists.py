@@ -46,6 +46,7 @@ PAGES = {
     "mahalanobis": "mahalanobis",
     "manifold": "embeddings",
     "neighbors": "classifiers",
+    "tensors": "tensors",
     "classifier": "classifiers",
 }
 #: Headings of the reference; maps of vectors stand under what their room says of itself.

@@ -11,14 +11,22 @@ from sklearn.preprocessing import StandardScaler
 
 if "--metric-learn" in sys.argv:
     from metric_learn import LFDA, NCA
+    from metric_learn import ITML_Supervised as ITML
+    from metric_learn import LSML_Supervised as LSML
 else:
-    from nearfar import LFDA, NCA
+    from nearfar import ITML, LFDA, LSML, NCA
 
 X, y = load_wine(return_X_y=True)
-for learner in (NCA(n_components=5, random_state=0), LFDA(n_components=2)):
+learners = {
+    "NCA": NCA(n_components=5, random_state=0),
+    "LFDA": LFDA(n_components=2),
+    "ITML": ITML(gamma=1.0, random_state=0),
+    "LSML": LSML(random_state=0),
+}
+for name, learner in learners.items():
     chain = make_pipeline(StandardScaler(), learner, KNeighborsClassifier(3))
     error = 1 - cross_val_score(chain, X, y, cv=5).mean()
-    print(f"{type(learner).__name__}: {error:.1%} errors")
+    print(f"{name}: {error:.1%} errors")
 
     fitted = learner.fit(X, y)
     metric, pairs = fitted.get_metric(), np.stack([X[:5], X[5:10]], axis=1)

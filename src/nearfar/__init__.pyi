@@ -7,6 +7,7 @@ from .contract import check_learner as check_learner
 from .discriminant.apac import APAC as APAC
 from .discriminant.dlda import DLDA as DLDA
 from .discriminant.dsdc import DSDC as DSDC
+from .discriminant.fda import FDA as FDA
 from .discriminant.fractional_step_lda import FractionalStepLDA as FractionalStepLDA
 from .discriminant.gada import GADA as GADA
 from .discriminant.hda import HDA as HDA
@@ -17,6 +18,7 @@ from .discriminant.lda import LDA as LDA
 from .discriminant.mgmd import MGMD as MGMD
 from .discriminant.mgmkld import MGMKLD as MGMKLD
 from .discriminant.moda import MODA as MODA
+from .discriminant.mpm import MPM as MPM
 from .discriminant.multimodal_kernel_mgmkld import MultimodalKernelMGMKLD as MultimodalKernelMGMKLD
 from .discriminant.multimodal_mgmkld import MultimodalMGMKLD as MultimodalMGMKLD
 from .discriminant.oda import ODA as ODA
@@ -89,7 +91,11 @@ from .summaries.supervision.chunklets import Chunklets as Chunklets
 from .summaries.supervision.pairs import Pairs as Pairs
 from .summaries.supervision.quadruplets import Quadruplets as Quadruplets
 from .summaries.supervision.triplets import Triplets as Triplets
+from .tensors.attention_roi import AttentionROI as AttentionROI
+from .tensors.gabor_features import GaborFeatures as GaborFeatures
+from .tensors.gait_recognizer import GaitRecognizer as GaitRecognizer
 from .tensors.gta import GTA as GTA
 from .tensors.gtda import GTDA as GTDA
+from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardizer
 
 __version__: str

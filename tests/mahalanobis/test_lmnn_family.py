@@ -117,7 +117,7 @@ def test_triplets_and_what_does_not_go_with_them():
         LMNN().fit(X, supervision=Triplets(np.empty((0, 3), int), n_samples=36))
     with pytest.raises(ValueError, match="no target_neighbors"):
         LMNN(validation_fraction=0.3).fit(X, supervision=triplets)
-    with pytest.raises(TypeError, match="labels or Triplets"):
+    with pytest.raises(ValueError, match="supervision must be Triplets; got"):
         LMNN().fit(X, supervision=[[0, 1, 2]])
     with pytest.raises(ValueError, match="36"):
         LMNN().fit(X[:-1], supervision=triplets)

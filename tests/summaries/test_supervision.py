@@ -337,9 +337,10 @@ def test_points_said_both_ways_raise_are_dropped_or_kept():
     ],
 )
 def test_bad_chunklet_labels_raise_with_argument_and_row(labels, message):
-    for make in (Chunklets, as_chunklets):
-        with pytest.raises(ValueError, match=message):
-            make(labels)
+    with pytest.raises(ValueError, match=message):
+        Chunklets(labels)
+    with pytest.raises(ValueError, match=message.replace("labels", "supervision")):
+        as_chunklets(labels)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 An estimator derives from one of
 
 * :class:`StatisticsLearner`: a linear map that solves from ``ClassStatistics`` alone; write
-  ``solve``;
+  ``solve``. A :class:`StatisticsEstimator` is anything else that does; write ``_learn_from``;
 * :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
   ``components_``;
 * :class:`MultilinearLearner`: one matrix for each mode of a tensor; write ``fit``, which calls
   ``_keep_factors``. :class:`AlternatingLearner` finds them in turn: ``_learn_modes``;
+  :class:`ModeStatisticsLearner` does so from scatters of the modes alone, and takes batches and
+  dask arrays: write ``_learn``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
   ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
@@ -28,9 +30,11 @@ from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinat
 from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.mapping import ThroughLearner
+from nearfar.base.mode_statistics_learner import ModeStatisticsLearner
 from nearfar.base.multilinear import AlternatingLearner, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.registry import all_estimators, all_learners
+from nearfar.base.statistics_estimator import StatisticsEstimator
 from nearfar.base.statistics_learner import StatisticsLearner
 from nearfar.base.tags import LearnerTags
 from nearfar.base.tensor_input import TensorInput
@@ -47,10 +51,12 @@ __all__ = [
     "Learner",
     "LearnerTags",
     "LinearLearner",
+    "ModeStatisticsLearner",
     "MultilinearLearner",
     "NearestObjects",
     "NeighborVoter",
     "PairLearner",
+    "StatisticsEstimator",
     "StatisticsLearner",
     "TensorInput",
     "ThroughLearner",

@@ -18,9 +18,9 @@ from nearfar.state import Sizes, State, float_type, labels, list_of, need, optio
 class Accumulating(Estimator, ABC):
     """A learner with a summary in ``statistics_``, to which batches are added.
 
-    Subclasses add to it in ``partial_fit``, by :meth:`_keep`, and write :meth:`_learn`. The solve
-    runs once, when something learned is first asked for. Where what was seen so far cannot be
-    solved, asking raises the solve's error (``hasattr`` too).
+    Subclasses add to it in ``partial_fit``, by :meth:`_keep`, and write :meth:`_solve_statistics`,
+    which runs once, when something learned is first asked for. Where what was seen so far cannot
+    be solved, asking raises the solve's error (``hasattr`` too).
     """
 
     state = State(
@@ -34,7 +34,7 @@ class Accumulating(Estimator, ABC):
     _dtype: np.dtype[Any]
 
     @abstractmethod
-    def _learn(self) -> None:
+    def _solve_statistics(self) -> None:
         """Solve from ``statistics_``, and set what was learned in attributes.
 
         On Ctrl-C it may raise :class:`~nearfar.solvers.subspaces.Interrupted` with the best
@@ -85,9 +85,9 @@ class Accumulating(Estimator, ABC):
         before = set(vars(self))
         interrupt = None
         try:
-            self._learn()
+            self._solve_statistics()
         except BaseException as error:
-            if not left_a_solution(error):
+            if not self._left_a_solution(error):
                 for name in set(vars(self)) - before:  # half a solution must not look like one
                     del self.__dict__[name]
                 raise
@@ -96,6 +96,10 @@ class Accumulating(Estimator, ABC):
         if interrupt is not None:
             raise interrupt  # Ctrl-C as usual, after the best so far was left on the learner
         return self
+
+    def _left_a_solution(self, error: BaseException) -> bool:
+        """Whether it is an interrupt, after which the best so far was set."""
+        return isinstance(error, Interrupted) and error.components is not None
 
     def __getattr__(self, name: str) -> Any:
         # Reached only when the attribute is missing: solve if that could bring it.
@@ -117,11 +121,6 @@ class Accumulating(Estimator, ABC):
         super()._check_state(sizes)
         need({*vars(self).get("_learned", ())} <= vars(self).keys(), "what it learned is missing.")
         need(not self._has_statistics or "_dtype" in vars(self), "_dtype is missing.")
-
-
-def left_a_solution(error: BaseException) -> bool:
-    """Whether it is an interrupt that left the best so far on the learner."""
-    return isinstance(error, Interrupted) and error.components is not None
 
 
 def check_among(found: NDArray[Any], known: NDArray[Any] | None) -> None:

@@ -148,14 +148,14 @@ class PairLearner(GuidedLearner):
         if not len(alike) + len(unlike):
             raise ValueError(f"{name} learns from pairs; supervision has no pair at all.")
         for kind, given, other in (
-            ("similar", alike, "a class of two points or more"),
-            ("dissimilar", unlike, "two classes"),
+            ("similar", alike, "a class has two points or more"),
+            ("dissimilar", unlike, "there are two classes"),
         ):
             if self.needs_both and not len(given):
                 raise ValueError(
                     f"{name} needs similar and dissimilar pairs; supervision has no {kind} pair "
                     f"({len(alike)} similar, {len(unlike)} dissimilar). Labels give some where "
-                    f"there is {other}."
+                    f"{other}."
                 )
         if len(alike) and not differ(points, alike, rounding).any():
             raise ValueError(

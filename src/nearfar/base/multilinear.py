@@ -33,7 +33,8 @@ from nearfar.state import (
 # Rows at once: what stays in cache while it is centred and multiplied.
 _BLOCK_BYTES = 2**21
 
-_factor = Word(
+#: The factor of a mode.
+factor_word = Word(
     lambda value, _: (
         isinstance(value, np.ndarray)
         and value.ndim == 2
@@ -55,7 +56,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
     """
 
     state = State(
-        {"factors_": list_of(_factor, "modes"), "n_components_": optional(shape_word)},
+        {"factors_": list_of(factor_word, "modes"), "n_components_": optional(shape_word)},
         fitted="factors_",
     )
     factors_: list[Floats]

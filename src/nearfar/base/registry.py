@@ -30,7 +30,7 @@ def all_estimators(
     Examples
     --------
     >>> sorted(all_estimators(role="classifier", input="sets"))
-    ['SetKNeighborsClassifier']
+    ['GaitRecognizer', 'SetKNeighborsClassifier']
     """
     return {
         name: kind

@@ -32,6 +32,7 @@ from nearfar.base import Estimator, NeighborVoter
 from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
 from nearfar.contract.pairs import PAIRS
 from nearfar.contract.sets import SETS
+from nearfar.contract.supervision import check_bad_supervision, supervision_cases
 from nearfar.contract.tensors import TENSORS
 from nearfar.contract.vectors import VECTORS
 
@@ -106,6 +107,8 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
         yield check.__name__.removeprefix("check_"), check
     for case in _cases(kind):
         yield f"bad_input-{case}", partial(check_bad_input, case=case, kind=kind)
+    for case in supervision_cases(estimator):
+        yield f"bad_supervision-{case}", partial(check_bad_supervision, case=case)
 
 
 def _cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:

@@ -329,8 +329,9 @@ class LMNN(LinearLearner):
         if supervision is None:
             return
         if not isinstance(supervision, Triplets):
-            raise TypeError(
-                f"LMNN learns from labels or Triplets; got {type(supervision).__name__}."
+            raise ValueError(
+                "LMNN learns from labels or triplets: supervision must be Triplets; got "
+                f"{type(supervision).__name__}."
             )
         if target_neighbors is not None or self.validation_fraction > 0:
             raise ValueError("With triplets there are no target_neighbors and nothing is held out.")

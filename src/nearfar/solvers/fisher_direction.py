@@ -29,7 +29,7 @@ def fisher_direction(d: Vector, scatter: Matrix) -> tuple[Vector, float]:
     -------
     ndarray of shape (L,), float
     """
-    w = linalg.solve(scatter, d, assume_a="pos", check_finite=False)
+    w = linalg.cho_solve(linalg.cho_factor(scatter, check_finite=False), d, check_finite=False)
     return w, float(w @ d)
 
 

@@ -39,11 +39,16 @@ def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None
     if n >= L:
         K = rows.T @ rows
         K.flat[:: L + 1] += 1 / gamma
-        w = linalg.solve(K, rows.T @ target, assume_a="pos", check_finite=False)
+        w = _solved(K, rows.T @ target)
     else:
         K = rows @ rows.T
         K.flat[:: n + 1] += 1 / gamma
-        w = rows.T @ linalg.solve(K, target, assume_a="pos", check_finite=False)
+        w = rows.T @ _solved(K, target)
     errors = target - rows @ w
     objective = 0.5 * float(w @ w) + 0.5 * gamma * float(errors @ errors)
     return Hyperplane(w, level - float(mean @ w), objective)
+
+
+def _solved(K: Matrix, right: Vector) -> Vector:
+    factor = linalg.cho_factor(K, overwrite_a=True, check_finite=False)
+    return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

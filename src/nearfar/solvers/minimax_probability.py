@@ -63,3 +63,8 @@ def minimax_direction(d: Vector, positive: Matrix, negative: Matrix) -> MinimaxD
     u /= float(u @ g)
     deviations = float(np.sqrt(spread @ u**2)), float(np.sqrt(rest @ u**2))
     return MinimaxDirection(V @ u, 1 / sum(deviations), deviations)
+
+
+def worst_case_accuracy(kappa: float) -> float:
+    r"""The accuracy :math:`\kappa^2/(1+\kappa^2)` that no law of these moments falls below."""
+    return float(1 - 1 / (1 + kappa**2))

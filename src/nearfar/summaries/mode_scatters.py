@@ -1,7 +1,8 @@
 """Scatters of each mode of tensors: what the multilinear subspaces ask of their data.
 
 Whoever can answer is a :class:`ModeScatters`: an array, read in blocks at every question
-(:class:`StackScatters`), or statistics that were accumulated before.
+(:class:`StackScatters`), statistics that were accumulated before
+(:class:`~nearfar.ModeStatistics`), or a cluster.
 """
 
 from __future__ import annotations
@@ -133,3 +134,29 @@ class StackScatters:
                 np.take(centers, self._codes[rows], axis=0, out=block, mode="clip")
                 np.subtract(X[rows], block, out=block)
             yield rows, block
+
+
+class UncenteredScatters:
+    """Mode scatters of tensors counted from zero, from those about the mean.
+
+    Parameters
+    ----------
+    centered : ModeScatters
+        Scatters of all tensors in one class.
+    n_samples : float
+        The number of tensors.
+    """
+
+    def __init__(self, centered: ModeScatters, n_samples: float) -> None:
+        self._centered = centered
+        self._offset = np.sqrt(n_samples) * centered.mean[None]
+        self.mean: Matrix = np.zeros_like(centered.mean)
+
+    def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
+        """Sum over all tensors: that about the mean, and that of the mean."""
+        offset = project_stack(self._offset, factors or [], skip=mode)
+        return self._centered.within_scatter(mode, factors) + mode_scatter(offset, mode)
+
+    def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
+        """Zero: there is one class, whose mean is taken to be zero."""
+        return np.zeros((self.mean.shape[mode],) * 2)

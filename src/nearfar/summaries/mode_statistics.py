@@ -14,7 +14,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import check_finite_samples
 from nearfar.labels import encode_labels
 from nearfar.solvers.tensor_algebra import mode_scatter, moment_mode_scatter, project_stack
-from nearfar.state import Sizes, State, choice, need, none_or, object_of, shape_word
+from nearfar.state import Sizes, State, choice, flag, need, none_or, object_of, shape_word
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.mode_sums import ModeSums
 
@@ -52,6 +52,9 @@ class ModeStatistics:
     storage : {"auto", "full", "modes"}, default="auto"
         Keep the full second moment, or scatters of the modes alone; "auto" decides by the number
         of entries of a tensor.
+    exact : bool, default=False
+        Multiply float32 samples in float64 too: slower, and right to the last digit of the samples
+        also where entries are nearly collinear.
 
     Attributes
     ----------
@@ -89,16 +92,18 @@ class ModeStatistics:
     state: ClassVar = State(
         {
             "storage": choice("auto", "full", "modes"),
+            "exact": flag,
             "tensor_shape": none_or(shape_word),
             "_rows": none_or(object_of(ClassStatistics, ModeSums)),
         },
         rows=0,
     )
 
-    def __init__(self, *, storage: str = "auto") -> None:
+    def __init__(self, *, storage: str = "auto", exact: bool = False) -> None:
         if storage not in ("auto", "full", "modes"):
             raise ValueError(f"storage must be 'auto', 'full' or 'modes'; got {storage!r}.")
         self.storage = storage
+        self.exact = exact
         self.tensor_shape: tuple[int, ...] | None = None
         self._rows: ClassStatistics | None = None  # of vec(X)
 
@@ -157,7 +162,9 @@ class ModeStatistics:
 
     def _new_rows(self, shape: tuple[int, ...]) -> ClassStatistics:
         full = prod(shape) <= FULL_SIZE if self.storage == "auto" else self.storage == "full"
-        return ClassStatistics(pooled=True) if full else ModeSums(shape)
+        if full:
+            return ClassStatistics(pooled=True, exact=self.exact)
+        return ModeSums(shape, exact=self.exact)
 
     def merge(self, other: ModeStatistics) -> ModeStatistics:
         """The statistics of both samples together, as a new object.
@@ -184,7 +191,7 @@ class ModeStatistics:
                     "alone; make both with the same storage."
                 )
         one, two = (part._rows or ClassStatistics(pooled=True) for part in (self, other))
-        merged = ModeStatistics(storage=self.storage)
+        merged = ModeStatistics(storage=self.storage, exact=self.exact)
         if self._rows is not None or other._rows is not None:
             merged._rows = one.merge(two)
             merged.tensor_shape = self.tensor_shape or other.tensor_shape

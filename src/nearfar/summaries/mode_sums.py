@@ -74,8 +74,8 @@ class ModeSums(ClassStatistics):
         }
     )
 
-    def __init__(self, tensor_shape: tuple[int, ...]) -> None:
-        super().__init__(pooled=True, storage="dense")
+    def __init__(self, tensor_shape: tuple[int, ...], *, exact: bool = False) -> None:
+        super().__init__(pooled=True, storage="dense", exact=exact)
         self.tensor_shape = tensor_shape
 
     def _new_second(self, n_features: int) -> ModeMoments:

@@ -51,8 +51,6 @@ def total_range(
     if not used.any():
         raise ValueError("Every feature of X is constant: there is no distance to learn.")
     unit = 1.0 / deviation[used] if standardize else np.ones(int(used.sum()))
-    B = np.zeros((statistics.n_features, len(unit)))
-    B[used, np.arange(len(unit))] = unit
     if statistics.is_factored:
         _, singular, axes = linalg.svd(
             statistics.total_factor()[:, used] * unit, full_matrices=False
@@ -60,7 +58,10 @@ def total_range(
         kept = axes[singular**2 > rank_tolerance(statistics) * singular[0] ** 2]
         B = np.zeros((statistics.n_features, len(kept)))
         B[used] = unit[:, None] * kept.T
-    elif not standardize and used.all():
+        return B, statistics.project(B)
+    B = np.zeros((statistics.n_features, len(unit)))
+    B[used, np.arange(len(unit))] = unit
+    if not standardize and used.all():
         return B, statistics
     return B, statistics.project(B)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from nearfar.base import AlternatingLearner, LearnerTags
+from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.mode_subspaces import (
@@ -17,10 +17,10 @@ from nearfar.solvers.mode_subspaces import (
     random_factors,
     signed_columns,
 )
-from nearfar.summaries.mode_scatters import ModeScatters, StackScatters
+from nearfar.summaries.mode_scatters import ModeScatters
 
 
-class GTA(AlternatingLearner):
+class GTA(ModeStatisticsLearner):
     r"""General tensor analysis: principal components of tensors, one subspace for each mode.
 
     .. math:: \max_{U_k^T U_k = I}\;
@@ -144,26 +144,7 @@ class GTA(AlternatingLearner):
         self.flatten = flatten
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from tensors.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
-        y : ignored
-            There for pipelines.
-
-        Returns
-        -------
-        object
-            The learner itself.
-        """
-        self._check_parameters()
-        T = self._check_tensors(X, reset=True, min_samples=2 if self.center else 1)
-        return self._learn(StackScatters(T, center=self.center), T.dtype)
-
-    def _learn(self, scatters: ModeScatters, dtype: np.dtype[Any]) -> Self:
+    def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn from whatever knows the scatters of each mode, all in one class."""
         shape = scatters.mean.shape
         wanted = self._wanted_components(shape)
@@ -180,4 +161,3 @@ class GTA(AlternatingLearner):
         self.total_energy_ = total
         mean = scatters.mean if self.center else None
         self._learn_modes(scatters.within_scatter, start, lambda mode, _: kept[mode], mean, dtype)
-        return self

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.base import AlternatingLearner, LearnerTags
+from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -21,11 +21,11 @@ from nearfar.solvers.mode_subspaces import (
     random_factors,
     signed_columns,
 )
-from nearfar.state import State, floats, labels
-from nearfar.summaries.mode_scatters import ModeScatters, StackScatters
+from nearfar.state import State, floats, labels, optional
+from nearfar.summaries.mode_scatters import ModeScatters
 
 
-class GTDA(AlternatingLearner):
+class GTDA(ModeStatisticsLearner):
     r"""General tensor discriminant analysis: class means apart, less what classes scatter.
 
     .. math:: \max_{U_k^T U_k = I}\;
@@ -151,7 +151,7 @@ class GTDA(AlternatingLearner):
         "random_state": [random_state],
     }
     zeta_: Vector
-    state = State({"zeta_": floats("modes"), "classes_": labels("c")})
+    state = State({"zeta_": optional(floats("modes")), "classes_": optional(labels("c"))})
 
     def __init__(
         self,
@@ -184,31 +184,11 @@ class GTDA(AlternatingLearner):
         self.flatten = flatten
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from tensors and labels.
+    def _needs_digits(self) -> bool:
+        # Rules divide by the scatter within classes.
+        return isinstance(self.zeta, str)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        object
-            The learner itself.
-        """
-        self._check_parameters()
-        T = self._check_tensors(X, reset=True, min_samples=2)
-        classes, codes = self._check_labels(y, len(T))
-        # Rules divide by the scatter within classes, which takes more digits.
-        scatters = StackScatters(T, codes, exact=isinstance(self.zeta, str))
-        return self._learn(scatters, classes, T.dtype)
-
-    def _learn(
-        self, scatters: ModeScatters, classes: np.ndarray[Any, Any], dtype: np.dtype[Any]
-    ) -> Self:
+    def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn from whatever knows the scatters of each mode."""
         self._check_dimension_rule()
         shape = scatters.mean.shape
@@ -259,7 +239,6 @@ class GTDA(AlternatingLearner):
             bases=bases,
             history={"zeta": noted},
         )
-        return self
 
     def _check_dimension_rule(self) -> None:
         if self.dim_rule is None and self.delta is not None:

@@ -58,13 +58,7 @@ class Chunklets(Supervision):
     labels: Indices
 
     def __init__(self, labels: ArrayLike) -> None:
-        numbers = check_integers(labels, "labels")
-        refuse(
-            numbers < -1,
-            numbers,
-            "labels",
-            "{} is below -1; chunklets are numbered from 0, -1 marks a row in no chunklet.",
-        )
+        numbers = _numbers(labels, "labels")
         self._set(labels=numbers, n_samples=numbers.size)
 
     def _check_state(self, _: Sizes) -> None:
@@ -140,7 +134,7 @@ class Chunklets(Supervision):
         unknown : label, optional
             The label of rows of which nothing is known, such as -1; they are in no chunklet.
         random_state : int, RandomState or None, default=None
-            DrawSeed of the draw.
+            Seed of the draw.
 
         Returns
         -------
@@ -279,7 +273,19 @@ def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
         raise ValueError(
             f"supervision should be Chunklets or an integer vector; got {supervision!r}."
         )
-    return Chunklets(supervision)
+    return Chunklets(_numbers(supervision, "supervision"))
+
+
+def _numbers(labels: ArrayLike, name: str) -> Indices:
+    """Numbers of chunklets, and -1."""
+    numbers = check_integers(labels, name)
+    refuse(
+        numbers < -1,
+        numbers,
+        name,
+        "{} is below -1; chunklets are numbered from 0, -1 marks a row in no chunklet.",
+    )
+    return numbers
 
 
 def _refuse_empty(sizes: list[int], name: str) -> None:

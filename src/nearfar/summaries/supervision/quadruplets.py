@@ -109,7 +109,7 @@ class Quadruplets(Supervision):
         unknown : label, optional
             The label of rows of which nothing is known, such as -1; they are in no quadruplet.
         random_state : int, RandomState or None, default=None
-            DrawSeed of the draw.
+            Seed of the draw.
 
         Returns
         -------

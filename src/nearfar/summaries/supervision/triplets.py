@@ -107,7 +107,7 @@ class Triplets(Supervision):
         unknown : label, optional
             The label of rows of which nothing is known, such as -1; they are in no triplet.
         random_state : int, RandomState or None, default=None
-            DrawSeed of the draw.
+            Seed of the draw.
 
         Returns
         -------

@@ -1,0 +1,160 @@
+"""Silhouettes of walkers in a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.datasets.clips import IMAGES
+from nearfar.datasets.folders import in_order
+from nearfar.extras import require
+from nearfar.words import listed
+
+Walk = NDArray[Any]
+
+
+def load_gait(folder: str | os.PathLike[str]) -> tuple[list[Walk], NDArray[Any]]:
+    """Silhouettes of a folder, each walk an array of frames, and whose walk it is.
+
+    Either images ``subject/sequence/frame.png`` (read by Pillow, ``pip install nearfar[image]``;
+    what is brighter than half is walker), or ``.mat`` files with ``fea3D``, of shape (height,
+    width, n_frames, n_walks), and ``gnd``, the subject of each walk: the form in which the USF
+    HumanID silhouettes are passed round, half a cycle a walk. Subjects, sequences and frames come
+    in the order of their names, with numbers by value (frame9 before frame10); hidden files are
+    passed over.
+
+    Parameters
+    ----------
+    folder : path
+        Of the subjects, or of ``.mat`` files; or one such file.
+
+    Returns
+    -------
+    sequences : list of ndarrays of shape (n_frames_i, height, width)
+        From images uint8, 0 or 1; from ``.mat`` files the numbers in them.
+    ids : ndarray of shape (n_sequences,)
+        Names of the sub-folders, or ``gnd``.
+
+    Raises
+    ------
+    ValueError
+        Naming the file that cannot be read, or that has another size than the first of its walk.
+
+    See Also
+    --------
+    nearfar.GaitRecognizer : Tells walkers apart.
+    nearfar.datasets.make_walkers : Draws such sequences.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from scipy.io import savemat
+    >>> from nearfar.datasets import load_gait, make_walkers
+    >>> walks, ids, _ = make_walkers(2, 3, n_frames=12)
+    >>> file = Path(tempfile.mkdtemp()) / "walks.mat"
+    >>> savemat(file, {"fea3D": np.moveaxis(walks, (0, 1), (3, 2)), "gnd": ids[:, None]})
+    >>> sequences, found = load_gait(file)
+    >>> len(sequences), sequences[0].shape, found.tolist()
+    (6, (12, 64, 44), [0, 0, 0, 1, 1, 1])
+    """
+    root = Path(folder)
+    if root.is_file() and root.suffix.lower() == ".mat":
+        return _of_mat(root)
+    if not root.is_dir():
+        kind = "no folder and no .mat file" if root.exists() else "not there"
+        raise ValueError(f"{str(root)!r} is {kind}.")
+    files = in_order(path for path in root.iterdir() if path.suffix.lower() == ".mat")
+    if files:
+        parts = [_of_mat(file) for file in files]
+        walks = [walk for found, _ in parts for walk in found]
+        return walks, np.concatenate([ids for _, ids in parts])
+    return _of_images(root)
+
+
+def _of_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
+    image = require("PIL.Image", "image")
+    walks, ids = [], []
+    for subject in _folders(root):
+        stray = _images(subject)
+        if stray:
+            raise ValueError(
+                f"{stray[0].relative_to(root).as_posix()!r} lies beside sequences: frames are "
+                "subject/sequence/frame.png."
+            )
+        for sequence in _folders(subject):
+            files = _images(sequence)
+            if not files:
+                raise ValueError(
+                    f"{sequence.relative_to(root).as_posix()!r} has no frames. Files may be "
+                    f"{listed(IMAGES, quoted=False)}."
+                )
+            walks.append(np.stack(_frames(files, root, image)))
+            ids.append(subject.name)
+    if not walks:
+        raise ValueError(
+            f"There are no silhouettes in {str(root)!r}: frames are subject/sequence/frame.png, or "
+            "there are .mat files with fea3D and gnd."
+        )
+    return walks, np.array(ids)
+
+
+def _frames(files: list[Path], root: Path, image: Any) -> list[Walk]:
+    frames: list[Walk] = []
+    for file in files:
+        name = file.relative_to(root).as_posix()
+        try:
+            with image.open(file) as opened:
+                pixels = np.asarray(opened.convert("L"))
+        except Exception as error:
+            raise ValueError(f"{name!r} cannot be read as an image: {error}") from error
+        if frames and pixels.shape != frames[0].shape:
+            raise ValueError(
+                f"{name!r} has {pixels.shape[0]}×{pixels.shape[1]} pixels, but the first frame of "
+                f"its sequence has {frames[0].shape[0]}×{frames[0].shape[1]}."
+            )
+        frames.append((pixels > 127).astype(np.uint8))
+    return frames
+
+
+def _of_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
+    from scipy.io import loadmat
+
+    try:
+        held = loadmat(file, variable_names=["fea3D", "gnd"])
+    except NotImplementedError as error:
+        raise ValueError(
+            f"{file.name!r} is a .mat file of version 7.3, which SciPy cannot read: save it with "
+            "-v7 in MATLAB."
+        ) from error
+    except Exception as error:
+        raise ValueError(f"{file.name!r} cannot be read as a .mat file: {error}") from error
+    missing = [name for name in ("fea3D", "gnd") if name not in held]
+    if missing:
+        raise ValueError(f"{file.name!r} has no {listed(missing, quoted=False)}.")
+    tensors, ids = held["fea3D"], held["gnd"].ravel()
+    if tensors.ndim != 4 or tensors.dtype.kind not in "biuf" or tensors.shape[3] != len(ids):
+        raise ValueError(
+            f"{file.name!r}: fea3D must be numbers of shape (height, width, n_frames, n_walks), "
+            f"and gnd have a subject for each walk; they are {tensors.dtype} of shape "
+            f"{tensors.shape} and of shape {held['gnd'].shape}."
+        )
+    walks = np.ascontiguousarray(np.moveaxis(tensors, (3, 2), (0, 1)))
+    return list(walks), ids
+
+
+def _folders(place: Path) -> list[Path]:
+    return in_order(p for p in place.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _images(place: Path) -> list[Path]:
+    return in_order(
+        path
+        for path in place.iterdir()
+        if path.suffix.lower() in IMAGES and path.is_file() and not path.name.startswith(".")
+    )

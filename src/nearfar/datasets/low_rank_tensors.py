@@ -1,0 +1,92 @@
+"""Classes of matrices of low rank, drawn at random."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from nearfar.arrays import Matrix
+from nearfar.datasets.generators import Labels, Seed
+
+
+def make_low_rank_tensors(
+    n_classes: int = 20,
+    n_train: int = 6,
+    n_test: int = 6,
+    *,
+    shape: tuple[int, ...] = (24, 18),
+    core: tuple[int, ...] = (4, 3),
+    nuisance: float = 0.0,
+    noise: float = 0.3,
+    random_state: Seed = None,
+) -> tuple[Matrix, Labels, Matrix, Labels]:
+    r"""Classes whose means are tensors of low rank in one small space, under noise.
+
+    .. math:: X = C_c \times_1 Q_1 \cdots \times_k Q_k
+        + \nu \sum_{l=1}^3 g_l\; u_l^{(1)} \circ \cdots \circ u_l^{(k)} + \sigma E,
+
+    with a core :math:`C_c` of standard normal numbers for each class, orthonormal
+    :math:`Q_j` common to all, three rank-one tensors of random unit vectors that each sample has
+    to a degree g of its own (normal), and white noise E.
+
+    With few samples of a class a subspace of modes finds :math:`Q_j` where one of vectors, with
+    :math:`\prod_j d_j` directions to choose from, finds noise.
+
+    Parameters
+    ----------
+    n_classes : int, default=20
+        How many.
+    n_train, n_test : int, default=6
+        Samples of each class.
+    shape, core : tuple of int, default=(24, 18) and (4, 3)
+        Shape of a sample, and of the cores: as many numbers, none larger.
+    nuisance : float, default=0
+        The factor :math:`\nu`; 2 is strong.
+    noise : float, default=0.3
+        The standard deviation :math:`\sigma`.
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    X, y, X_test, y_test : ndarrays
+        Tensors ordered by class, labels from 0.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_low_rank_tensors
+    >>> X, y, X_test, y_test = make_low_rank_tensors(random_state=0)
+    >>> X.shape, X_test.shape
+    ((120, 24, 18), (120, 24, 18))
+    """
+    if min(n_classes, n_train) < 1 or n_test < 0:
+        raise ValueError(
+            f"n_classes={n_classes} and n_train={n_train} must be at least 1, n_test={n_test} at "
+            "least 0."
+        )
+    if (
+        not shape
+        or len(shape) != len(core)
+        or any(not 1 <= q <= d for q, d in zip(core, shape, strict=True))
+    ):
+        raise ValueError(f"core={core} must have a number from 1 up to each of shape={shape}.")
+    if not min(nuisance, noise) >= 0:
+        raise ValueError(f"nuisance={nuisance} and noise={noise} must be at least 0.")
+    random = np.random.default_rng(random_state)
+    means = random.normal(size=(n_classes, *core))
+    rank_one = np.ones((3, 1))
+    for d, q in zip(shape, core, strict=True):
+        Q, _ = linalg.qr(random.normal(size=(d, q)), mode="economic")
+        # The first mode of what is left becomes the last: after all of them they stand as before.
+        means = np.tensordot(means, Q, axes=(1, 1))
+        u = random.normal(size=(3, d))
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        rank_one = (rank_one[:, :, None] * u[:, None]).reshape(3, -1)
+    n = n_train + n_test
+    samples = np.repeat(means[:, None], n, axis=1)
+    degrees = nuisance * random.normal(size=(n_classes, n, 3))
+    samples += (degrees @ rank_one).reshape(samples.shape)
+    samples += noise * random.normal(size=samples.shape)
+    train, test = (part.reshape(-1, *shape) for part in np.split(samples, [n_train], axis=1))
+    labels = np.arange(n_classes)
+    return train, np.repeat(labels, n_train), test, np.repeat(labels, n_test)

@@ -1,0 +1,284 @@
+"""Silhouettes of walkers, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.datasets.generators import Seed
+from nearfar.words import did_you_mean, listed
+
+#: What may be otherwise in a sequence.
+CONDITIONS = ("view", "shoe", "surface", "briefcase", "clothing")
+
+
+class Body(NamedTuple):
+    """Lengths and half widths in heights of the walker, angles in radians, a period in frames."""
+
+    thigh: float
+    shank: float
+    foot: float
+    torso: float
+    head: float
+    arm: float
+    chest: float
+    belly: float
+    hip: float
+    calf: float
+    limb: float
+    sole: float
+    stride: float
+    knee: float
+    knee_late: float
+    swing: float
+    elbow: float
+    lean: float
+    period: float
+
+
+# Middle of each, and its standard deviation over subjects.
+_BODIES = {
+    "thigh": (0.245, 0.008),
+    "shank": (0.235, 0.008),
+    "foot": (0.115, 0.008),
+    "torso": (0.295, 0.010),
+    "head": (0.062, 0.004),
+    "arm": (0.165, 0.007),
+    "chest": (0.070, 0.008),
+    "belly": (0.068, 0.011),
+    "hip": (0.055, 0.006),
+    "calf": (0.034, 0.004),
+    "limb": (0.024, 0.003),
+    "sole": (0.020, 0.002),
+    "stride": (0.42, 0.045),
+    "knee": (0.85, 0.12),
+    "knee_late": (0.0, 0.15),
+    "swing": (0.35, 0.13),
+    "elbow": (0.45, 0.16),
+    "lean": (0.05, 0.04),
+    "period": (27.0, 2.5),
+}
+# Share of these deviations by which walks of one subject differ.
+_WITHIN = 0.15
+# What the conditions do: factors of what a body has.
+_CHANGES: dict[str, dict[str, float]] = {
+    "view": {"chest": 1.6, "belly": 1.5, "hip": 1.45, "head": 1.35, "calf": 1.35, "limb": 1.35},
+    "shoe": {"foot": 1.15, "sole": 1.6, "knee": 0.95},
+    "surface": {"stride": 0.92, "knee": 1.08, "period": 1.04},
+    "briefcase": {},
+    "clothing": {},
+}
+
+
+def make_walkers(
+    n_subjects: int = 20,
+    n_sequences: int = 2,
+    n_frames: int = 70,
+    shape: tuple[int, int] = (64, 44),
+    random_state: Seed = 0,
+    *,
+    conditions: Sequence[str] | None = None,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Silhouettes of walkers seen from the side, each leg two pendulums.
+
+    A thigh swings from the hip and a shank from the knee, which bends while the leg comes forward;
+    arms swing against the legs. The foot that is lower stands on the ground, so that the body
+    rises and sinks. Subjects differ in the lengths and widths of their limbs, in how far legs and
+    arms swing, how much knees and elbows bend, how they lean and how fast they walk; walks of one
+    subject a little in the same. Each walk begins anywhere in a cycle, and outlines are ragged.
+    All walkers fill the frame from top to bottom.
+
+    They stand in for the USF HumanID data, which may not be passed on, and are far easier.
+
+    Parameters
+    ----------
+    n_subjects, n_sequences : int, default=20 and 2
+        How many walkers, and walks of each.
+    n_frames : int, default=70
+        Frames of a walk.
+    shape : (int, int), default=(64, 44)
+        Height and width of a frame.
+    random_state : int, Generator or None, default=0
+        For the draws.
+    conditions : sequence of str, optional
+        For each of the n_sequences walks what is otherwise in it: "" for nothing, or some of
+        "view" (half from the front), "shoe", "surface" (soft, and feet that sink into it),
+        "briefcase" and "clothing" (a coat, at another time), joined by "+".
+
+    Returns
+    -------
+    sequences : ndarray of uint8, shape (n_subjects * n_sequences, n_frames, height, width)
+        1 where there is a walker, else 0; ordered by subject.
+    ids : ndarray of shape (n_subjects * n_sequences,)
+        The subject of each walk, from 0.
+    periods : ndarray of int, same shape
+        Frames of a gait cycle, two steps.
+
+    See Also
+    --------
+    nearfar.GaitRecognizer : Tells them apart.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_walkers
+    >>> sequences, ids, periods = make_walkers(2, 2, random_state=0)
+    >>> sequences.shape, ids.tolist()
+    ((4, 70, 64, 44), [0, 0, 1, 1])
+    """
+    if min(n_subjects, n_sequences, n_frames) < 1 or len(shape) != 2 or min(shape) < 8:
+        raise ValueError(
+            f"n_subjects={n_subjects}, n_sequences={n_sequences} and n_frames={n_frames} must be "
+            f"at least 1, and shape={shape} two numbers of at least 8."
+        )
+    kinds = [()] * n_sequences if conditions is None else [_parts(one) for one in conditions]
+    if len(kinds) != n_sequences:
+        raise ValueError(
+            f"conditions must have one entry for each of n_sequences={n_sequences} walks; got "
+            f"{len(kinds)}."
+        )
+    random = np.random.default_rng(random_state)
+    middles, deviations = np.array(list(_BODIES.values())).T
+    walks = np.empty((n_subjects, n_sequences, n_frames, *shape), dtype=np.uint8)
+    periods = np.empty((n_subjects, n_sequences), dtype=np.int64)
+    for subject in range(n_subjects):
+        typical = middles + deviations * _bounded(random, len(middles))
+        # What a coat hides and time changes is another matter for each subject.
+        aged = typical + 0.5 * deviations * _bounded(random, len(middles))
+        for k, parts in enumerate(kinds):
+            own = aged if "clothing" in parts else typical
+            drawn = own + _WITHIN * deviations * _bounded(random, len(middles))
+            body = Body(*drawn.tolist())
+            for part in parts:
+                factors = _CHANGES[part].items()
+                body = body._replace(**{name: by * getattr(body, name) for name, by in factors})
+            body = body._replace(period=float(max(2, round(body.period))))
+            periods[subject, k] = int(body.period)
+            walks[subject, k] = _walk(body, parts, n_frames, shape, random)
+    ids = np.repeat(np.arange(n_subjects), n_sequences)
+    return walks.reshape(-1, n_frames, *shape), ids, periods.ravel()
+
+
+def _bounded(random: np.random.Generator, n: int) -> Vector:
+    """Normal numbers, none beyond two: no walker is a monster."""
+    return np.clip(random.normal(size=n), -2, 2)
+
+
+def _parts(condition: str) -> tuple[str, ...]:
+    parts = tuple(part for part in condition.split("+") if part)
+    for part in parts:
+        if part not in CONDITIONS:
+            raise ValueError(
+                f"conditions must be made of {listed(CONDITIONS)}; got {part!r}."
+                f"{did_you_mean(part, CONDITIONS)}"
+            )
+    return parts
+
+
+def _walk(
+    body: Body,
+    parts: tuple[str, ...],
+    n_frames: int,
+    shape: tuple[int, int],
+    random: np.random.Generator,
+) -> NDArray[np.bool_]:
+    # Periods are whole numbers: one cycle of frames is all there is.
+    n_cycle = int(body.period)
+    phase = 2 * np.pi * (np.arange(min(n_cycle, n_frames)) / n_cycle + random.uniform())
+    height, width = shape
+    # In heights of the walker: the ground near the last row, the top of the head near the first.
+    unit = 0.94 * height
+    y = ((0.97 * height - np.arange(height)) / unit).astype(np.float32)[:, None]
+    x = ((np.arange(width) - (width - 1) / 2) / unit).astype(np.float32)
+    if "view" in parts:
+        x = x / np.float32(0.72)  # half from the front, steps look shorter
+    cycle = np.full((len(phase), height, width), np.inf, dtype=np.float32)
+    for limb in _limbs(body, phase, parts):
+        np.minimum(cycle, _beyond(x, y, *limb), out=cycle)
+    outside = cycle[np.arange(n_frames) % n_cycle]
+    # Ragged: what a segmentation makes of an outline.
+    grain = random.standard_normal(outside.shape, dtype=np.float32)
+    outside += 0.025 * ndimage.gaussian_filter(grain, (0, 1, 1), mode="nearest")
+    if "surface" in parts:
+        sunk = random.uniform(0.0, 0.03, size=n_frames)[:, None, None]
+        outside = np.where(y < sunk, np.float32(np.inf), outside)
+    return np.asarray(outside < 0)
+
+
+Limb = tuple[Matrix, Matrix, float, float]
+
+
+def _limbs(body: Body, phase: Vector, parts: tuple[str, ...]) -> list[Limb]:
+    """Ends of all limbs in each frame, (n_frames, 2) of x forward and y up, and half widths."""
+    zero = np.zeros_like(phase)
+    legs = [_leg(body, phase + late) for late in (0.0, np.pi)]
+    # The lowest sole stands on the ground.
+    lowest = np.minimum.reduce([np.minimum(ankle[:, 1], toe[:, 1]) for _, ankle, toe in legs])
+    hip = np.stack([zero, body.sole - lowest], axis=1)
+    neck = hip + body.torso * np.array([np.sin(body.lean), np.cos(body.lean)])
+    waist = hip + 0.35 * (neck - hip)
+    head = neck + (0.045 + body.head) * np.array([np.sin(body.lean / 2), np.cos(body.lean / 2)])
+    limbs: list[Limb] = [
+        (waist, neck - [0, body.chest], body.belly, body.chest),
+        (hip, waist, 1.15 * body.hip, body.belly),
+        (neck - [0, 0.02], head, 0.6 * body.head, 0.6 * body.head),
+        (head - [0, 0.02], head + [0, 0.02], 0.9 * body.head, body.head),
+    ]
+    for knee, ankle, toe in legs:
+        knee, ankle, toe = (hip + part for part in (knee, ankle, toe))
+        limbs += [
+            (hip, knee, body.hip, 1.05 * body.calf),
+            (knee, ankle, 1.05 * body.calf, 0.7 * body.calf),
+            (ankle, toe, body.sole, 0.8 * body.sole),
+        ]
+    carries = "briefcase" in parts
+    shoulder = neck - [0, 0.3 * body.chest]
+    for side, late in enumerate((np.pi, 0.0)):
+        # Who carries something swings that arm hardly at all.
+        still = carries and side == 0
+        swing = (0.12 if still else 1) * body.swing * np.sin(phase + late)
+        bend = np.full_like(phase, 0.1 * body.elbow if still else body.elbow)
+        elbow = shoulder + body.arm * _hanging(swing - 0.15)
+        hand = elbow + 0.95 * body.arm * _hanging(swing - 0.15 + bend)
+        limbs += [
+            (shoulder, elbow, 1.3 * body.limb, body.limb),
+            (elbow, hand, body.limb, body.limb),
+        ]
+        if still:
+            for down in np.linspace(0.05, 0.15, 4):
+                left, right = (hand + [side, -down] for side in (-0.085, 0.085))
+                limbs.append((left, right, 0.02, 0.02))
+    if "clothing" in parts:
+        limbs.append((hip - [0, 0.55 * body.thigh], waist, 1.7 * body.hip, 1.15 * body.belly))
+    return limbs
+
+
+def _leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
+    """Knee, ankle and toe from the hip: the thigh swings, the knee bends as it comes forward."""
+    thigh = body.stride * np.sin(phase) + 0.08
+    # The thigh is fastest forward at phase zero.
+    bend = 0.1 + body.knee * np.maximum(np.cos(phase + 0.35 + body.knee_late), 0) ** 2
+    knee = body.thigh * _hanging(thigh)
+    ankle = knee + body.shank * _hanging(thigh - bend)
+    # The heel rises behind, and the toe before the foot comes down.
+    pitch = np.pi / 2 + 0.6 * (thigh - bend) + 0.25 * np.sin(phase)
+    toe = ankle + body.foot * _hanging(pitch)
+    return knee, ankle, toe
+
+
+def _hanging(angle: Vector) -> Matrix:
+    """Unit vectors turned forward from straight down."""
+    return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
+
+
+def _beyond(x: Floats, y: Floats, start: Matrix, end: Matrix, first: float, last: float) -> Floats:
+    """How far pixels are outside a limb that narrows from its first to its last half width."""
+    x0, y0, dx, dy = (v.astype(np.float32)[:, None, None] for v in (*start.T, *(end - start).T))
+    along = ((x - x0) * dx + (y - y0) * dy) / np.maximum(dx**2 + dy**2, 1e-9)
+    along = np.clip(along, 0, 1)
+    away = np.sqrt((x - x0 - along * dx) ** 2 + (y - y0 - along * dy) ** 2)
+    return np.asarray(away - (first + along * (last - first)).astype(np.float32))

@@ -1,0 +1,140 @@
+"""Hyperplanes from the means and covariances of two sides, one problem of two classes at a time."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.base import StatisticsEstimator
+from nearfar.base.linear_classifier import (
+    LinearClassifier,
+    TwoClassProblem,
+    for_each_problem,
+    one_or_list,
+    two_class_problems,
+)
+from nearfar.discriminant.checks import check_classes
+from nearfar.notices import warn
+from nearfar.solvers.hyperplanes import Hyperplane
+from nearfar.state import State, number
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import total_range
+
+RidgeMode = Literal["relative", "absolute"]
+
+
+class Side(NamedTuple):
+    """Weight, mean and covariance (divisor: the weight) of the classes on one side."""
+
+    weight: float
+    mean: Vector
+    covariance: Matrix
+
+
+class Sides(NamedTuple):
+    """Both sides of a problem, in coordinates in which the samples vary."""
+
+    negative: Side
+    positive: Side
+    n_features: int
+
+    @property
+    def difference(self) -> Vector:
+        """Of the means, zero where they are equal but for rounding."""
+        d = self.positive.mean - self.negative.mean
+        level = max(np.abs(self.positive.mean).max(), np.abs(self.negative.mean).max())
+        return d if np.abs(d).max() > 16 * np.finfo(float).eps * level else np.zeros_like(d)
+
+    def ridge(self, ridge: float, mode: RidgeMode) -> float:
+        """What to add to variances, in their unit or relative to that within classes."""
+        if mode == "absolute":
+            return ridge
+        sides = self.negative, self.positive
+        total = sum(side.weight for side in sides)
+        inner = sum(side.weight * float(np.trace(side.covariance)) for side in sides) / total
+        gap = float(self.difference @ self.difference)
+        outer = sides[0].weight * sides[1].weight / total**2 * gap
+        # Classes of one sample each have nothing within: then relative to what is between.
+        level = inner if inner > 1e-14 * outer else outer
+        return ridge * level / self.n_features
+
+
+class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
+    """Hyperplanes that each depend on the means and covariances of two sides alone.
+
+    With fewer samples than features all happens in the span of the samples, where the optimum of
+    whatever has a ridge lies.
+    """
+
+    state = State({"objective_": for_each_problem(number())})
+    pooled_statistics = False
+    ridge: float
+    objective_: float | list[float]
+
+    @abstractmethod
+    def _between(self, sides: Sides) -> Hyperplane:
+        """The hyperplane between two sides whose means differ."""
+
+    def _learn_from(self, statistics: ClassStatistics) -> None:
+        check_classes(type(self).__name__, statistics.classes)
+        problems = two_class_problems(statistics.n_classes, self.multi_class)
+        planes = [self._solve_problem(statistics, problem) for problem in problems]
+        self.classes_ = statistics.classes
+        self.coef_ = np.array([plane.w for plane in planes])
+        self.intercept_ = np.array([plane.b for plane in planes])
+        self.objective_ = one_or_list([plane.objective for plane in planes])
+
+    def _solve_problem(self, statistics: ClassStatistics, problem: TwoClassProblem) -> Hyperplane:
+        part = np.isin(np.arange(statistics.n_classes), problem.negative + problem.positive)
+        chosen = statistics if part.all() else statistics.select(part)
+        place = np.cumsum(part) - 1
+        if not chosen.varying_features().any():
+            return self._majority(chosen, problem, place)
+        B, image = total_range(chosen, standardize=False)
+        negative, positive = (_side(image, place[list(codes)].tolist()) for codes in problem)
+        sides = Sides(negative, positive, int(chosen.varying_features().sum()))
+        if not sides.difference.any():
+            return self._majority(chosen, problem, place)
+        try:
+            plane = self._between(sides)
+        except linalg.LinAlgError as error:
+            raise ValueError(
+                f"{type(self).__name__}: with ridge={self.ridge:g} the covariances are singular: "
+                "X has too few rows for its features, or features that depend on one another. "
+                "Use a larger ridge."
+            ) from error
+        return plane._replace(w=B @ plane.w)
+
+    def _majority(
+        self, statistics: ClassStatistics, problem: TwoClassProblem, place: Indices
+    ) -> Hyperplane:
+        """All samples to the heavier side, of equals the negative one."""
+        warn(
+            f"{type(self).__name__}: two classes have the same mean, and nothing that tells them "
+            "apart is known here; all samples go to the larger one."
+        )
+        negative, positive = (statistics.weights[place[list(codes)]].sum() for codes in problem)
+        b = 1.0 if positive > negative else -1.0
+        return Hyperplane(np.zeros(statistics.n_features), b, 0.0)
+
+    def _check_rows_of(self, X: ArrayLike) -> Matrix:
+        return np.asarray(self._check_X(X, reset=False), dtype=np.float64)
+
+
+def _side(statistics: ClassStatistics, codes: list[int]) -> Side:
+    """Classes taken together: their scatters, and that of their means."""
+    weights, means, labels = statistics.weights, statistics.means, statistics.classes.tolist()
+    weight = float(weights[codes].sum())
+    # About one of them, so that a large common offset costs no digits.
+    offsets = means[codes] - means[codes[0]]
+    mean = weights[codes] @ offsets / weight
+    rows = np.sqrt(weights[codes])[:, None] * (offsets - mean)
+    scatter = rows.T @ rows
+    for k in codes:
+        scatter += statistics.scatter(labels[k])
+    return Side(weight, means[codes[0]] + mean, scatter / weight)

@@ -1,0 +1,114 @@
+"""Mode scatters of a dask array: each question about projected tensors is one reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from nearfar.arrays import Matrix
+from nearfar.blocks import row_blocks
+from nearfar.labels import encode_labels
+from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
+from nearfar.summaries.distributed import Blocks, block_array
+from nearfar.summaries.mode_statistics import ModeStatistics
+
+# What is centred and multiplied while it is in cache.
+_AT_ONCE = 2**21
+
+
+class BlockScatters:
+    """A :class:`~nearfar.summaries.mode_scatters.ModeScatters` of the blocks of a dask collection.
+
+    The first reduction finds class means and the scatters of modes as they are; then each mode
+    step is one reduction, in which the blocks are computed anew (``X.persist()`` keeps them). What
+    goes to the workers are the factors, the mean and projected class means; what comes back is one
+    matrix of the size of the mode. float32 is multiplied in float64.
+
+    Parameters
+    ----------
+    X : dask array or dataframe of shape (n, d1, ..., dk) or (n, d)
+        Tensors, or flat rows.
+    y : dask array or series, or array-like of shape (n,), optional
+        Labels; None for one class.
+    shape : tuple of int
+        Shape of a tensor.
+    """
+
+    def __init__(self, X: Any, y: Any = None, *, shape: tuple[int, ...]) -> None:
+        self._blocks = Blocks(X, y, shape=shape)
+        self._shape = shape
+        #: What is known without further questions.
+        self.statistics = self._blocks.statistics(ModeStatistics(storage="modes", exact=True))
+
+    @property
+    def mean(self) -> Matrix:
+        """The mean tensor."""
+        return self.statistics.mean
+
+    @property
+    def total_weight(self) -> float:
+        """Number of all samples."""
+        return self.statistics.total_weight
+
+    def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
+        """Sum over the class means, less the mean, weighted by their counts: nothing is read."""
+        return self.statistics.between_scatter(mode, factors)
+
+    def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
+        """Sum over all tensors, less the mean of their class: one reduction after factors."""
+        others = [None if k == mode else U for k, U in enumerate(factors or ())]
+        if all(U is None for U in others):
+            return self.statistics.within_scatter(mode)
+        spread = project_stack(self.statistics.means - self.mean, others)
+        return self._blocks.reduced(
+            _within_of_block,
+            _sum,
+            shape=self._shape,
+            mode=mode,
+            factors=others,
+            mean=self.mean,
+            spread=dict(zip(self.statistics.classes.tolist(), spread, strict=True)),
+        )
+
+
+def _within_of_block(
+    number: int,
+    rows: Any,
+    labels: Any,
+    weight: None,
+    *,
+    shape: tuple[int, ...],
+    mode: int,
+    factors: list[Matrix | None],
+    mean: Matrix,
+    spread: dict[Any, Matrix],
+) -> Matrix:
+    """The scatter of one block about class means that are known; runs on a worker."""
+    total = np.zeros((shape[mode], shape[mode]))
+    if not len(rows):
+        return total
+    X = block_array(rows, shape)
+    classes, codes = encode_labels(np.zeros(len(X), int) if labels is None else labels)
+    centers = np.array([_of_class(spread, label, number) for label in classes.tolist()])
+    for block in row_blocks(len(X), 8 * mean.size, at_most=max(1, _AT_ONCE // (8 * mean.size))):
+        # Class means are taken off after the projection, where they are small.
+        T = project_stack(X[block] - mean, factors) - centers[codes[block]]
+        total += mode_scatter(T, mode)
+    return total
+
+
+def _of_class(spread: dict[Any, Matrix], label: Any, number: int) -> Matrix:
+    try:
+        return spread[label]
+    except KeyError as error:
+        raise ValueError(
+            f"Block {number} of X: the label {label!r} was not there when the blocks were read "
+            "before. Blocks must be the same whenever they are computed; X.persist() keeps them."
+        ) from error
+
+
+def _sum(parts: list[Matrix]) -> Matrix:
+    return reduce(np.add, parts)

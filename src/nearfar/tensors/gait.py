@@ -1,0 +1,323 @@
+"""Gait: cycles of silhouettes, distances between sequences, rates of recognition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import fft
+from scipy.spatial.distance import cdist
+
+from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.labels import encode_labels
+from nearfar.parameters import check_parameter, integer, none
+from nearfar.words import listed
+
+# Least share of its variance that a signal must repeat after a period.
+_REPEATED = 0.2
+
+
+def gait_period(silhouettes: ArrayLike) -> int:
+    r"""Frames of one gait cycle, two steps, as the area of the legs tells.
+
+    Legs apart cover more pixels than legs together, so that the foreground of the lower half of
+    the frames rises and falls with each step. Its autocorrelation
+
+    .. math:: r(l) = \frac{\sum_t s_t s_{t+l}}{\sqrt{\sum_t s_t^2 \sum_t s_{t+l}^2}}
+
+    (s about its line of least squares) has its first high peak at one step; a cycle is two.
+
+    Parameters
+    ----------
+    silhouettes : array-like of shape (n_frames, height, width)
+        In the order of time; foreground has the larger numbers.
+
+    Returns
+    -------
+    int
+        From 2 to n_frames; n_frames where nothing repeats, so that all frames are one cycle.
+
+    References
+    ----------
+    .. [1] S. Sarkar et al., "The HumanID Gait Challenge Problem", PAMI 2005, section 3.2 (legs
+       in the lower half); here by autocorrelation instead of the distances of minima.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_walkers
+    >>> from nearfar.tensors import gait_period
+    >>> sequences, _, periods = make_walkers(3, 1, random_state=0)
+    >>> [gait_period(frames) for frames in sequences], periods.tolist()
+    ([28, 28, 29], [28, 28, 29])
+    """
+    frames = _checked_frames(silhouettes, "silhouettes")
+    n = len(frames)
+    legs = frames[:, frames.shape[1] // 2 :].reshape(n, -1).mean(axis=1, dtype=np.float64)
+    time = np.arange(n) - (n - 1) / 2
+    signal = legs - legs.mean()
+    signal -= time * (time @ signal) / max(time @ time, 1.0)
+    energy = signal @ signal
+    if n < 4 or energy <= 1e-20 * n * np.square(legs).max():
+        return n
+    # Half of the frames at least must have a partner a step later.
+    longest = n // 2
+    padded = fft.rfft(signal, 2 * n)
+    products = fft.irfft(padded * padded.conj(), 2 * n)[: longest + 2]
+    before, after = np.cumsum(signal**2), np.cumsum(signal[::-1] ** 2)
+    lags = np.arange(len(products))
+    overlap = np.sqrt(before[n - 1 - lags] * after[n - 1 - lags])
+    repeats = products / np.maximum(overlap, 1e-300)
+    peaks = [
+        lag
+        for lag in range(2, longest + 1)
+        if repeats[lag - 1] <= repeats[lag] >= repeats[lag + 1] and repeats[lag] > _REPEATED
+    ]
+    if not peaks:
+        return n
+    # The first that is half as high as any: multiples of a step repeat as well, and whole cycles
+    # better than single steps where left and right differ.
+    step = next(lag for lag in peaks if repeats[lag] >= 0.5 * repeats[peaks].max())
+    # Two steps differ a little from twice one: where a cycle repeats best is asked nearby.
+    cycle = 2 * step + _top(repeats, step)
+    near = np.arange(max(2, round(cycle) - 2), round(cycle) + 3)
+    near = near[near < len(repeats)]
+    if len(near) == 5:
+        return int(min(near[np.argmax(repeats[near])], n))
+    return int(np.clip(round(cycle), 2, n))
+
+
+def averaged_gait_images(silhouettes: ArrayLike, period: int | None = None) -> Floats:
+    r"""The mean of the frames of each gait cycle.
+
+    .. math:: A_i = \frac1N \sum_{t = iN}^{(i+1)N - 1} S_t, \qquad i = 0, …, \lfloor T/N\rfloor - 1
+
+    for T frames S and a period N. Frames after the last whole cycle are left out.
+
+    Parameters
+    ----------
+    silhouettes : array-like of shape (n_frames, height, width)
+        In the order of time.
+    period : int or None, default=None
+        Frames of a cycle; None asks :func:`gait_period`.
+
+    Returns
+    -------
+    ndarray of shape (n_frames // period, height, width)
+        float64, or float32 if silhouettes are.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, (3.47), where
+       i begins at 1: that would leave out the first cycle and run over the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar.tensors import averaged_gait_images
+    >>> averaged_gait_images(np.ones((10, 4, 3)), period=4).shape
+    (2, 4, 3)
+    """
+    frames = _checked_frames(silhouettes, "silhouettes")
+    check_parameter("averaged_gait_images", "period", period, [none, integer(1)])
+    length = gait_period(frames) if period is None else int(period)
+    n_cycles = len(frames) // length
+    if n_cycles < 1:
+        raise ValueError(
+            f"silhouettes has {len(frames)} frames, fewer than a period of {length}: there is no "
+            "whole cycle. Give a smaller period, or None."
+        )
+    dtype = frames.dtype if frames.dtype == np.float32 else np.dtype(np.float64)
+    cycles = frames[: n_cycles * length].reshape(n_cycles, length, *frames.shape[1:])
+    return np.asarray(cycles.mean(axis=1, dtype=np.float64).astype(dtype, copy=False))
+
+
+def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
+    r"""How far the cycles of a probe are from those of a gallery: the median of the nearest.
+
+    .. math:: d(P, G) = \mathrm{median}_i \min_j \|P_i - G_j\|
+
+    It is no metric: :math:`d(P, G) \ne d(G, P)` in general.
+
+    Parameters
+    ----------
+    P : array-like of shape (n_cycles, ...)
+        Features of the cycles of a probe, of any order.
+    G : array-like of shape (n_gallery_cycles, ...)
+        Those of one subject of the gallery.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, (3.48).
+
+    Examples
+    --------
+    >>> from nearfar.tensors import sequence_distance
+    >>> sequence_distance([[0.0], [1.0], [5.0]], [[0.0], [2.0]])
+    1.0
+    >>> sequence_distance([[0.0], [2.0]], [[0.0], [1.0], [5.0]])
+    0.5
+    """
+    rows = []
+    for name, given in (("P", P), ("G", G)):
+        features = np.asarray(given, dtype=np.float64)
+        if features.ndim < 2 or not features.size:
+            raise ValueError(
+                f"{name} must have shape (n_cycles, ...), a row or tensor for each cycle; got "
+                f"shape {features.shape}."
+            )
+        if not np.isfinite(features).all():
+            raise ValueError(f"{name} holds NaN or infinity.")
+        rows.append(features.reshape(len(features), -1))
+    if rows[0].shape[1] != rows[1].shape[1]:
+        raise ValueError(
+            f"P has {rows[0].shape[1]} features a cycle, but G has {rows[1].shape[1]}; they must "
+            "come from the same map."
+        )
+    whole = [np.array([0, len(part)]) for part in rows]
+    return float(median_of_nearest(cdist(*rows), *whole)[0, 0])
+
+
+def median_of_nearest(
+    D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Distances between sequences from those of all their cycles.
+
+    Probe i has the rows ``probes[i]`` to ``probes[i + 1]`` of D, subject j of the gallery such
+    columns.
+    """
+    nearest = np.minimum.reduceat(D, gallery[:-1], axis=1)
+    parts = pairwise(probes)
+    return np.array([np.median(nearest[start:stop], axis=0) for start, stop in parts])
+
+
+def mean_of_nearest(
+    D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """The same in both directions: half the mean from probe to gallery and half that back."""
+    there = np.minimum.reduceat(D, gallery[:-1], axis=1)
+    back = np.minimum.reduceat(D, probes[:-1], axis=0)
+    there = np.add.reduceat(there, probes[:-1], axis=0) / np.diff(probes)[:, None]
+    back = np.add.reduceat(back, gallery[:-1], axis=1) / np.diff(gallery)
+    return np.asarray((there + back) / 2)
+
+
+def rank_k_rates(
+    distances: ArrayLike,
+    probe_ids: ArrayLike,
+    gallery_ids: ArrayLike,
+    ranks: Sequence[int] = (1, 5),
+) -> Vector:
+    """Shares of the probes whose subject is among the k nearest of the gallery.
+
+    A subject with several columns is as far as the nearest of them. Where others are as far as
+    the right subject they come first: who says the same of all has found nobody.
+
+    Parameters
+    ----------
+    distances : array-like of shape (n_probes, n_gallery)
+        From probes to the gallery.
+    probe_ids : array-like of shape (n_probes,)
+        The subject of each probe, who must be in the gallery.
+    gallery_ids : array-like of shape (n_gallery,)
+        The subject of each column.
+    ranks : sequence of int, default=(1, 5)
+        The numbers k.
+
+    Returns
+    -------
+    ndarray of shape (n_ranks,)
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> from nearfar.tensors import rank_k_rates
+    >>> D = [[0.1, 0.5, 0.9], [0.3, 0.2, 0.4], [0.2, 0.1, 0.3]]
+    >>> rank_k_rates(D, ["ann", "bob", "ann"], ["ann", "bob", "eve"], ranks=(1, 2)).round(2)
+    array([0.67, 1.  ])
+    """
+    D = np.asarray(distances, dtype=np.float64)
+    subjects, gallery = encode_labels(gallery_ids)
+    probes = np.asarray(probe_ids)
+    if D.ndim != 2 or D.shape != (len(probes), len(gallery)) or not len(probes):
+        raise ValueError(
+            f"distances must have a row for each of {len(probes)} probe_ids and a column for each "
+            f"of {len(gallery)} gallery_ids; got shape {D.shape}."
+        )
+    if np.isnan(D).any():
+        raise ValueError("distances holds NaN.")
+    for k in ranks:
+        check_parameter("rank_k_rates", "ranks", k, [integer(1)])
+    codes = {subject: code for code, subject in enumerate(subjects.tolist())}
+    strangers = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
+    if strangers:
+        raise ValueError(
+            f"probe_ids has {listed(strangers, 3)}, not in gallery_ids: nobody can find them. "
+            "Leave out those probes."
+        )
+    order = np.argsort(gallery, kind="stable")
+    starts = np.searchsorted(gallery[order], np.arange(len(subjects)))
+    nearest = np.minimum.reduceat(D[:, order], starts, axis=1)
+    own = np.array([codes[probe] for probe in probes.tolist()])
+    theirs = nearest[np.arange(len(own)), own]
+    places = (nearest <= theirs[:, None]).sum(axis=1)
+    return np.array([np.mean(places <= k) for k in ranks])
+
+
+def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
+    """The mean of rates of several probe sets, each with the weight of its size.
+
+    Parameters
+    ----------
+    rates : array-like of shape (..., n_sets)
+        Of one method, or a row for each method; in any unit.
+    sizes : array-like of shape (n_sets,)
+        How many probes each set has.
+
+    Returns
+    -------
+    float, or ndarray of shape (...)
+
+    Examples
+    --------
+    >>> from nearfar.tensors import weighted_average_rate
+    >>> weighted_average_rate([100.0, 50.0], [10, 30])
+    62.5
+    """
+    shares, weights = np.asarray(rates, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    if weights.ndim != 1 or not shares.ndim or shares.shape[-1] != len(weights):
+        raise ValueError(
+            f"rates must have one entry for each of sizes; got shapes {shares.shape} and "
+            f"{weights.shape}."
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise ValueError("sizes must be numbers of probes: none below 0, and one above.")
+    if not np.isfinite(shares).all():
+        raise ValueError("rates holds NaN or infinity: leave out sets without a rate.")
+    averages = shares @ weights / weights.sum()
+    return float(averages) if averages.ndim == 0 else averages
+
+
+def _top(values: Vector, at: int) -> float:
+    """Twice the way from a peak to the top of the parabola through it and its neighbours."""
+    left, middle, right = values[at - 1 : at + 2]
+    bend = left - 2 * middle + right
+    return float((left - right) / bend) if bend < 0 else 0.0
+
+
+def _checked_frames(silhouettes: ArrayLike, name: str) -> NDArray[Any]:
+    frames = np.asarray(silhouettes)
+    if frames.dtype.kind not in "biuf" or frames.ndim < 2 or not frames.size:
+        raise ValueError(
+            f"{name} must be numbers of shape (n_frames, height, width); got {frames.dtype} of "
+            f"shape {frames.shape}."
+        )
+    if frames.dtype.kind == "f" and not np.isfinite(frames).all():
+        raise ValueError(f"{name} holds NaN or infinity.")
+    return frames
