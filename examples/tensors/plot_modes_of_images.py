@@ -2,15 +2,15 @@
 The modes of an image
 =====================
 
-A map of tensors has one small matrix for the rows of an image and one for its columns. It has little to
-learn, and so needs few images; it also can do less than a map of all pixels, and so is overtaken where
-there are many. Both are seen here on digits of 8 × 8 pixels.
+A map of tensors has one small matrix for the rows of an image and one for its columns. It has
+little to learn, and so needs few images; it also can do less than a map of all pixels, and so is
+overtaken where there are many. Both are seen here on digits of 8 × 8 pixels.
 """
 
 # %%
 # Each column of a factor is a curve along its mode. The product of two, one from each mode, is an
-# eigen-tensor: what an image has of it is one of the numbers that :class:`~nearfar.GTA` keeps. On the
-# right images that took no part in learning, and what sixteen numbers keep of them.
+# eigen-tensor: what an image has of it is one of the numbers that :class:`~nearfar.GTA` keeps. On
+# the right images that took no part in learning, and what sixteen numbers keep of them.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,9 +41,9 @@ plt.show()
 
 # %%
 # How much of new images is lost with sixteen numbers, by how many images there were to learn from?
-# PCA looks for sixteen directions among 64 pixels, GTA for four among eight rows and four among eight
-# columns. With twenty images GTA loses less. From thirty on it is overtaken: sixteen free pictures hold more
-# of a digit than sixteen products do.
+# PCA looks for sixteen directions among 64 pixels, GTA for four among eight rows and four among
+# eight columns. With twenty images GTA loses less. From thirty on it is overtaken: sixteen free
+# pictures hold more of a digit than sixteen products do.
 
 sizes, lost = [15, 20, 30, 40, 60, 100, 200], {"PCA(16)": [], "GTA(4)": []}
 flat = images.reshape(len(images), -1)
