@@ -90,7 +90,7 @@ def test_a_folder_is_compared_and_what_was_found_is_said(faces, capsys):
     words = ["compare", "faces", "--images", "8x6", "--methods", "gtda,lda", *QUICK]
     assert run(*words, "--json", "a.json", "--save", "m.nf") == 0
     said = capsys.readouterr().out
-    assert "faces: 36 rows of 8 × 6, 48 features, 3 classes (12 to 12 rows each)." in said
+    assert "faces: 36 rows of 8 × 6, 48 features, 3 classes (12 rows each)." in said
     assert "36 pictures of 8 × 6 pixels, in grey (--images 8x6x3 keeps colours)" in said
     assert "1 file of 'faces' is of no known kind and passed over: 'ann/notes.txt'" in said
     assert "'dan' in 'faces' has no pictures and is no class." in said
