@@ -209,9 +209,9 @@ silhouettes to rates is run. **The rates are those of drawings, and none of them
 the thesis**, whose averages stand beside them only to show its order of methods. {N_DRAWS} draws of
 {N_SUBJECTS} subjects, a gallery and one walk for each probe set, {N_FRAMES} frames a walk; a cell
 is the mean over draws, the average has the standard deviation over draws. Nothing is chosen: GTDA
-has its defaults (zeta 0.1, energy 0.97), so has 2DLDA, LDA is shrunk by 0.1; the thesis reports the best of many
-settings on the probes themselves. (H) is 64×44 pixels, else 128×88; LDA and 2DLDA are run on 64×44.
-Periods are estimated. What is unlike the gallery:
+has its defaults (zeta 0.1, energy 0.97), so has 2DLDA, LDA is shrunk by 0.1; the thesis reports
+the best of many settings on the probes themselves. (H) is 64×44 pixels, else 128×88; LDA and
+2DLDA are run on 64×44. Periods are estimated. What is unlike the gallery:
 """
 OWN = """\
 Rates on a folder of silhouettes, in the layout of tables 3.9 and 3.10; probes of people who are not
