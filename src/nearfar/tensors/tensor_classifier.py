@@ -180,6 +180,8 @@ class TensorClassifier(TensorInput, LinearClassifier):
         weight = np.ones(len(T))
         if sample_weight is not None:
             weight = check_weight(sample_weight, len(T))
+            if not weight.any():
+                raise ValueError(f"{type(self).__name__}: every sample_weight is zero.")
             present = np.unique(codes[weight > 0])
             if len(present) < 2:
                 raise ValueError(
