@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
 
 from nearfar import LSSTM, STM, TFDA, TMPM, NuSTM, load, save
 from nearfar.tensors import margin_error_bound
@@ -84,6 +85,18 @@ def test_class_weights_and_support():
     assert (margins[plain.support_] < 1 + 1e-4).all()
     with pytest.raises(ValueError, match=r"class_weight must give .* found 5: 1"):
         STM(class_weight={5: 1}).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [LSSTM, TMPM, TFDA])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_finds_nothing_amiss_with_order_one(kind, monkeypatch):
+    def takes_rows(self, said=kind.__sklearn_tags__):
+        tags = said(self)
+        tags.input_tags.two_d_array = True
+        return tags
+
+    monkeypatch.setattr(kind, "__sklearn_tags__", takes_rows)
+    check_estimator(kind(), on_skip=None)
 
 
 # ---------------------------------------------------------------------- difficult input
