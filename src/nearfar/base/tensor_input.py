@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
@@ -42,11 +43,13 @@ class TensorInput(Estimator):
         if reset:
             self._forget()
         name = type(self).__name__
-        given: Any = X if hasattr(X, "iloc") else _as_array(X, name)
+        as_it_is = hasattr(X, "iloc") or sparse.issparse(X)  # sparse rows are refused below
+        given: Any = X if as_it_is else _as_array(X, name)
         if given.ndim < 2:
             raise ValueError(
                 f"{name}: X has shape {given.shape}. Give tensors of shape "
-                "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk)."
+                "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk). Reshape "
+                "your data, X[None], if it is one sample."
             )
         shape = given.shape[1:] if given.ndim > 2 else None
         wanted = self.tensor_shape if reset else self.tensor_shape_
