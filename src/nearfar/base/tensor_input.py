@@ -43,13 +43,13 @@ class TensorInput(Estimator):
         if reset:
             self._forget()
         name = type(self).__name__
-        as_it_is = hasattr(X, "iloc") or sparse.issparse(X)  # sparse rows are refused below
-        given: Any = X if as_it_is else _as_array(X, name)
+        if sparse.issparse(X):
+            self._check_X(X, reset=reset)  # which says what to do with it
+        given: Any = X if hasattr(X, "iloc") else _as_array(X, name)
         if given.ndim < 2:
             raise ValueError(
-                f"{name}: X has shape {given.shape}. Give tensors of shape "
-                "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk). Reshape "
-                "your data, X[None], if it is one sample."
+                f"{name}: X has shape {given.shape}. Reshape your data: give tensors of shape "
+                "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk)."
             )
         shape = given.shape[1:] if given.ndim > 2 else None
         wanted = self.tensor_shape if reset else self.tensor_shape_
