@@ -175,6 +175,18 @@ def measure(
     return row | {"error": error_over_folds(X, y, lambda number: maps[f"L{number}"])}
 
 
+def too_slow_before(results: list[dict[str, Any]], name: str, method: str, who: str) -> str | None:
+    """A smaller set that a contender was not done with in time: it is not tried on larger ones."""
+    late = {
+        row["set"]
+        for row in results
+        if (row["method"], row["who"]) == (method, who)
+        and row.get("remark", "").startswith("not done after")
+    }
+    smaller = list(SETS)[: list(SETS).index(name)]
+    return next((SETS[one][0] for one in smaller if one in late), None)
+
+
 def error_over_folds(X: Matrix, y: NDArray[Any], map_of: Callable[[int], Matrix]) -> float:
     regression = y.dtype.kind == "f"
     wrong = []
@@ -240,7 +252,8 @@ def write(results: list[dict[str, Any]], limit: float) -> None:
         "standardised (over all rows), for all alike. CPU seconds are those of one fit, the mean "
         f"over folds; one thread; the fits of all folds in a process of their own that ends after "
         f"{limit:g} CPU s; loading and imports not counted. All learn from labels with their "
-        "defaults, but for the limits on iterations of mlpack, which has none. Where a peer raises "
+        "defaults, but for the limits on iterations of mlpack, which has none. Who was not done "
+        "with a set in time is not tried on larger ones. Where a peer raises "
         "or gives NaN in one fold, the row says so and has no error. "
         f"letter is {LETTERS:,} random rows of 20,000. Made by "
         "`python benchmarks/peers.py --peers DIR --data DIR`.\n\n" + "\n".join(calls)
@@ -298,6 +311,10 @@ def main() -> None:
                     continue
                 row = {"set": name, "method": method, "who": who, "order": order}
                 row["settings"] = settings
+                smaller = too_slow_before(results, *key)
+                if smaller is not None:
+                    keep(row | {"remark": f"not tried: not done in time on {smaller}"})
+                    continue
                 keep(row | measure(who, python, settings, X, y, options.limit))
     write(results, options.limit)
 

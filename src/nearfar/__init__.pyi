@@ -96,6 +96,9 @@ from .tensors.gabor_features import GaborFeatures as GaborFeatures
 from .tensors.gait_recognizer import GaitRecognizer as GaitRecognizer
 from .tensors.gta import GTA as GTA
 from .tensors.gtda import GTDA as GTDA
+from .tensors.tensor_graph_embedding import TensorGraphEmbedding as TensorGraphEmbedding
 from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardizer
+from .tensors.tr1a import TR1A as TR1A
+from .tensors.two_d_lda import TwoDLDA as TwoDLDA
 
 __version__: str

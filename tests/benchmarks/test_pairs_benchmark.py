@@ -63,3 +63,15 @@ def test_the_row_that_names_an_error_is_found(script):
     assert contenders.fault_of(np.array([[1j]])) == "the map is complex"
     assert contenders.fault_of(np.array([[np.nan]])) == "the map has NaN"
     assert contenders.fault_of(np.eye(2)) == ""
+
+
+def test_who_was_late_on_a_smaller_set_is_not_tried_on_larger_ones(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    peers = importlib.import_module("peers")
+    late = {"set": "wine", "method": "NCA", "who": "pyDML", "remark": "not done after 30 CPU s"}
+    raised = late | {"method": "RCA", "remark": "ValueError: no"}
+    results = [late, raised]
+    assert peers.too_slow_before(results, "digits", "NCA", "pyDML") == "wine 178×13"
+    assert peers.too_slow_before(results, "wine", "NCA", "pyDML") is None
+    assert peers.too_slow_before(results, "digits", "NCA", "mlpack") is None
+    assert peers.too_slow_before(results, "digits", "RCA", "pyDML") is None

@@ -101,6 +101,25 @@ def test_the_linear_kernel_is_linear_rca_with_the_ridge(ridge, offset):
     np.testing.assert_allclose(found, wanted, rtol=1e-8 if offset == 0 else 1e-6)
 
 
+def test_without_the_ridge_as_printed_it_is_another_kernel():
+    # Fix 13 of the survey: "the inverse of C" is that of C with the ridge; C itself may have none,
+    # and k on the right is the kernel before learning. The bracket is the projection that it is.
+    X, groups = known_groups()
+    known = groups >= 0
+    H = centering(groups[known])
+    X[:, 2] = X[:, 0]  # C is singular
+    C = X[known].T @ H @ X[known] / known.sum()
+    assert np.linalg.matrix_rank(C) < 3
+    rca = KernelRCA("linear", ridge=0.5).fit(X, supervision=groups)
+    wanted = X @ np.linalg.inv(C + 0.5 / known.sum() * np.eye(3)) @ X.T
+    np.testing.assert_allclose(rca.learned_kernel(X), wanted, rtol=1e-7, atol=1e-8)
+    for printed in (X @ np.linalg.pinv(C) @ X.T, X @ X.T):
+        assert np.abs(printed - wanted).max() > 1e-2 * np.abs(wanted).max()
+    sizes = (groups[known][:, None] == groups[known]).sum(axis=1)
+    same = (groups[known][:, None] == groups[known]) / sizes
+    np.testing.assert_allclose(np.eye(len(same)) - 2 * same + same, H, atol=1e-12)
+
+
 def test_a_small_ridge_and_the_linear_kernel_give_rca():
     X, groups = known_groups()
     Z = KernelRCA("linear", ridge=1e-9).fit(X, supervision=groups).transform(X)

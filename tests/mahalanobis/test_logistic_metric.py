@@ -96,6 +96,19 @@ def test_the_optimum_along_axes(seed, scales):
     assert (metric.gamma_ >= 0).all()
 
 
+def test_features_with_the_metric_in_the_middle_as_printed_are_others():
+    # Fix 4 of the survey: printed, all axes have one feature, d'Md, and M is on both sides.
+    X, pairs = problem(0)
+    metric = LogisticMetric("eigenspace").fit(X, supervision=pairs)
+    d = np.diff(pairs.to_arrays(X)[0], axis=1)[:, 0]
+    squared = metric.pair_distance(pairs.to_arrays(X)[0]) ** 2
+    right = (d @ axes_of(X)) ** 2
+    np.testing.assert_allclose(right @ metric.gamma_, squared, rtol=1e-8)
+    M = metric.get_mahalanobis_matrix()
+    printed = np.einsum("ij,jk,ik->i", d, M, d)[:, None].repeat(4, axis=1)
+    assert np.abs(printed @ metric.gamma_ - squared).max() > 0.1 * squared.max()
+
+
 @pytest.mark.parametrize("structure", ["full", "eigenspace"])
 def test_a_stronger_penalty(structure):
     X, pairs = problem(1)

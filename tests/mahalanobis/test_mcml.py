@@ -41,7 +41,7 @@ def problem(seed):
 def test_objective_is_the_optimum_of_the_convex_program(seed):
     X, y = problem(seed)
     best = conic_optimum(X, y)
-    for scales in (np.ones(3), np.array([1.0, 10.0, 30.0])):
+    for scales in map(np.array, ([1.0, 1.0, 1.0], [1.0, 3.0, 30.0], [10.0, 1.0, 30.0])):
         model = MCML().fit(X * scales, y)
         assert model.objective_ == pytest.approx(best, rel=1e-4)
         assert model.optimality_ < 1e-4

@@ -19,7 +19,7 @@ class DSDC(StatisticsLearner):
     .. math:: \max_{U^T U = I}\; \mathrm{tr}(U^T S_b U) - \zeta\,\mathrm{tr}(U^T S_w U),
 
     solved by the leading eigenvectors of :math:`S_b - \zeta S_w`: the criterion J3 of
-    :class:`LDA`. Nothing is inverted while
+    :class:`LDA`, and what :class:`GTDA` does to each mode of a tensor. Nothing is inverted while
     :math:`\zeta` is a number, so that fewer rows than features are no special case.
 
     Use it in place of LDA where :math:`S_w` is poorly known, features share a unit, and a rotation
@@ -63,7 +63,7 @@ class DSDC(StatisticsLearner):
 
     See Also
     --------
-    LDA
+    GTDA, LDA
 
     References
     ----------

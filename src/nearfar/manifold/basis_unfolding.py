@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base.progress import report_of
 from nearfar.manifold.cliques import clique_pairs, squared_lengths
-from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, neighbor_graph
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import PLACING, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
@@ -37,6 +37,7 @@ from nearfar.solvers.variational_program import (
     unfold_with_slack,
 )
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph, part_of_graph
+from nearfar.summaries.weighted_graph import neighbor_graph
 
 BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     **GRAPH_PARAMETERS,

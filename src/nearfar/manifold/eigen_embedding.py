@@ -15,8 +15,6 @@ from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     _GraphEmbedding,
-    affinities,
-    edge_scale,
     interpolated,
     reach,
 )
@@ -39,6 +37,7 @@ from nearfar.solvers.spectral_step import (
 )
 from nearfar.state import Sizes, State, floats, need, none_or, number, object_of, optional
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
+from nearfar.summaries.weighted_graph import affinities, edge_scale
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
 

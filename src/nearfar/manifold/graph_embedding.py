@@ -1,4 +1,4 @@
-"""What the embeddings share: parameters, identical rows, the graph, and barycentric new points."""
+"""What the embeddings share: parameters, the graph, and barycentric new points."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,14 +16,10 @@ from nearfar.notices import warn
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import interpolating_weights
-from nearfar.solvers.spectral_step import check_spread, check_squares, smallest_eigenpairs
+from nearfar.solvers.spectral_step import smallest_eigenpairs
 from nearfar.state import State, floats, optional, table, whole
-from nearfar.summaries.neighbor_graph import (
-    Disconnected,
-    NeighborGraph,
-    distinct_rows,
-    linked_graph,
-)
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
+from nearfar.summaries.weighted_graph import distinct, neighbor_graph
 
 #: What the parameters of every graph embedding may be.
 GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
@@ -38,8 +34,6 @@ AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
 }
 # Eigenvalues below this, relative to the largest on the diagonal, are zero but for rounding.
 _ZERO = 1e-16
-# No weight of an edge is less: the graph would fall apart where exp(-d²/width) underflows.
-_LEAST_WEIGHT = 1e-6
 
 
 class _Embedding(Embedding):
@@ -157,48 +151,9 @@ def interpolated(
     return np.einsum("ij,ijk->ik", weights, places[indices])
 
 
-def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
-    """Rows without repetition, and which of them each row is; raises if they are too few."""
-    rows = np.ascontiguousarray(rows)  # equal rows in another order of memory give equal bits
-    check_squares(rows)
-    check_spread(rows)
-    kept, where = distinct_rows(rows)
-    if n_components >= len(kept):
-        raise ValueError(
-            f"n_components={n_components} must be less than the number of distinct rows of X, "
-            f"{len(kept)} of n_samples={len(rows)}."
-        )
-    return rows[kept], where
-
-
-def neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
-    """The graph of distinct rows; raises if they are too few."""
-    if n_neighbors >= len(points):
-        raise ValueError(
-            f"n_neighbors={n_neighbors} must be less than the number of distinct rows of X, "
-            f"{len(points)}."
-        )
-    return NeighborGraph.from_points(points, n_neighbors=n_neighbors)
-
-
 def reach(graph: NeighborGraph, n_neighbors: int) -> Matrix:
     """The distance of the last neighbour of each row, links not counted."""
     return graph.distances[graph.indptr[:-1] + n_neighbors - 1]
-
-
-def edge_scale(lengths: sparse.csr_array) -> float:
-    """The median squared length of an edge."""
-    return max(float(np.median(lengths.data**2)), 1e-290)
-
-
-def affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
-    r"""Weights of edges from their lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
-    W = distances.copy()
-    if weights == "uniform":
-        W.data = np.ones_like(W.data)
-    else:
-        W.data = np.maximum(np.exp(-(W.data**2) / width), _LEAST_WEIGHT)
-    return W
 
 
 def normalized_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:

@@ -15,14 +15,13 @@ from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     _GraphEmbedding,
-    affinities,
-    edge_scale,
     normalized_affinity,
     reach,
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
 from nearfar.state import State, floats, number
 from nearfar.summaries.neighbor_graph import Disconnected, joined_rows
+from nearfar.summaries.weighted_graph import affinities, edge_scale
 
 
 class LaplacianEigenmaps(_GraphEmbedding):

@@ -11,10 +11,10 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LinearLearner
-from nearfar.manifold.graph_embedding import distinct, neighbor_graph
 from nearfar.parameters import Allowed, none, one_of, real
 from nearfar.solvers.spectral_step import principal_axes, smallest_directions
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
+from nearfar.summaries.weighted_graph import distinct, neighbor_graph
 
 #: What the parameter for a first reduction may be.
 PCA_PARAMETER: dict[str, list[Allowed]] = {

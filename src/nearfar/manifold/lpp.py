@@ -9,14 +9,10 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.manifold.graph_embedding import (
-    AFFINITY_PARAMETERS,
-    GRAPH_PARAMETERS,
-    affinities,
-    edge_scale,
-)
+from nearfar.manifold.graph_embedding import AFFINITY_PARAMETERS, GRAPH_PARAMETERS
 from nearfar.manifold.linear_embedding import PCA_PARAMETER, _LinearEmbedding
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
+from nearfar.summaries.weighted_graph import affinities, edge_scale
 
 
 class LPP(_LinearEmbedding):

@@ -14,7 +14,7 @@ from nearfar.base.progress import report_of
 from nearfar.manifold.bad_edges import pruned_graph
 from nearfar.manifold.basis_unfolding import gathered, unit_edges
 from nearfar.manifold.cliques import clique_pairs
-from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, neighbor_graph
+from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import PLACING, Placing, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, one_of, real
@@ -33,6 +33,7 @@ from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
+from nearfar.summaries.weighted_graph import neighbor_graph
 
 # Up to so many edges the Gram matrix of all points is solved for. The factor of few columns is
 # quick for inequalities; other constraints may need many columns, and then steps are dear.

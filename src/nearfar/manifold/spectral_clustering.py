@@ -15,14 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.graph_embedding import (
-    AFFINITY_PARAMETERS,
-    affinities,
-    edge_scale,
-    neighbor_graph,
-    normalized_affinity,
-    reach,
-)
+from nearfar.manifold.graph_embedding import AFFINITY_PARAMETERS, normalized_affinity, reach
 from nearfar.parameters import integer, one_of, random_state
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.spectral_step import (
@@ -39,6 +32,7 @@ from nearfar.summaries.neighbor_graph import (
     joined_rows,
     linked_graph,
 )
+from nearfar.summaries.weighted_graph import affinities, edge_scale, neighbor_graph
 
 
 class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):

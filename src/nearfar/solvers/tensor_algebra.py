@@ -25,6 +25,8 @@ from nearfar.solvers.mode_subspaces import alternate_modes, random_factors, sign
 # Mode products by a Kronecker product with the identity up to this many trailing entries: so many
 # times the operations, but in one product of matrices instead of very many small ones.
 _FEW_TRAILING = 8
+# Of a stack, for a graph of its samples, at once.
+_GRAPH_BYTES = 2**25
 
 
 # ---------------------------------------------------------------------- one tensor
@@ -536,8 +538,10 @@ def moment_mode_scatter(
     return np.einsum("iajibj->ab", both)
 
 
-def graph_mode_scatter(stack: Floats, mode: int, weights: Any) -> Matrix:
+def graph_mode_scatter(stack: Floats, mode: int, laplacian: Any) -> Matrix:
     r""":math:`\sum_{ij} L_{ij} X_{i(k)} X_{j(k)}^T` of a matrix L over the samples.
+
+    Computed in float64 of some entries of the other modes at a time: there is no copy of the stack.
 
     Parameters
     ----------
@@ -545,14 +549,27 @@ def graph_mode_scatter(stack: Floats, mode: int, weights: Any) -> Matrix:
         Tensors.
     mode : int
         From 0, without the axis of samples.
-    weights : ndarray or sparse array of shape (n, n)
-        L, symmetric.
+    laplacian : ndarray, sparse array or linear operator of shape (n, n)
+        L, symmetric; its rows sum to zero, so that a constant added to all tensors changes nothing.
 
     Returns
     -------
     ndarray of shape (d_k, d_k)
     """
-    return mode_scatter(stack, mode, (weights @ stack.reshape(len(stack), -1)).reshape(stack.shape))
+    n, shape = len(stack), stack.shape[1:]
+    before, d, after = prod(shape[:mode]), shape[mode], prod(shape[mode + 1 :])
+    T = stack.reshape(n, before, d, after)
+    at_once = max(1, _GRAPH_BYTES // (8 * n * d))
+    columns = min(after, at_once)
+    rows = max(1, at_once // columns)
+    total = np.zeros((d, d))
+    for i in range(0, before, rows):
+        for j in range(0, after, columns):
+            part = T[:, i : i + rows, :, j : j + columns].astype(np.float64)
+            part -= part.mean(axis=0)
+            other = (laplacian @ part.reshape(n, -1)).reshape(part.shape)
+            total += mode_scatter(part, 1, other)
+    return total
 
 
 def _mode_columns(stack: Floats, mode: int) -> Floats:

@@ -1,0 +1,348 @@
+"""Tensorised graph embedding: subspaces of the modes that keep a graph of the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.base import AlternatingLearner, LearnerTags
+from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
+from nearfar.blocks import row_blocks
+from nearfar.parameters import boolean, integer, one_of, real
+from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
+from nearfar.solvers.mode_subspaces import n_for_share, ordered_eigh, signed_columns
+from nearfar.solvers.shortest_paths import all_shortest_paths
+from nearfar.solvers.spectral_step import check_spread, check_squares, double_centered
+from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
+from nearfar.summaries.mode_scatters import StackScatters
+from nearfar.summaries.neighbor_graph import distinct_rows, linked_graph
+from nearfar.summaries.weighted_graph import (
+    affinities,
+    class_graphs,
+    edge_scale,
+    neighbor_graph,
+)
+
+# What each mode keeps of the energy on its own where n_components is None, as in GTA.
+_SHARE = 0.97
+
+
+class TensorGraphEmbedding(AlternatingLearner):
+    r"""Tensorised graph embedding: a graph of the samples kept by one subspace for each mode.
+
+    .. math:: \max_{U_k^T U_k = I}\; \sum_{ij} (b_{ij} - \zeta s_{ij})\,
+        \|(X_i - X_j) \times_1 U_1^T \dots \times_K U_K^T\|^2 ,
+
+    where s says which samples belong together, and b which do not. Given the other modes,
+    :math:`U_k` are the leading eigenvectors of
+    :math:`2 \sum_{ij} L_{ij} T_{i(k)} T_{j(k)}^T`, where :math:`T_i` is :math:`X_i` projected in
+    all modes but k and L the Laplacian of :math:`b - \zeta s`: one mode after another is solved,
+    and no step lowers the objective.
+
+    ========  ===========================================  ======================================
+    graph     s                                            b
+    ========  ===========================================  ======================================
+    lpp       heat kernel of neighbours, as in LPP         degrees, :math:`d_i d_j / \sum_l d_l`
+    npe       :math:`W + W^T - W^T W`, W the weights that  1/n: the variance
+              rebuild a sample from its neighbours
+    isomap    :math:`-\frac12 H D_G^{(2)} H` of the        1/n: the variance
+              lengths of paths, its mean diagonal 1
+    mfa       1 for neighbours of the same class           1 for neighbours of another class
+    lda       :math:`1/n_c` within class c                 1/n, less :math:`1/n_c` within class c
+    given     yours                                        yours
+    ========  ===========================================  ======================================
+
+    The weights of "lda" make it :class:`GTDA`. Neighbours are those of the flat tensors; samples
+    are joined if either is among the nearest of the other.
+
+    Use it on images or clips where neighbours mean something: poses, frames, shapes that change
+    little by little; with "mfa" where classes are no single cluster. It is linear, and unfolds
+    nothing. A small :math:`\zeta` keeps what varies most, like :class:`GTA`; a large one what
+    varies least between neighbours. The work that proposes it does not try it on data.
+
+    Cost: O(n² p) for the neighbours of n samples with p entries; for each sweep over the modes
+    O(n p q) with the most components q of a mode, and O(n k d q) for the k neighbours of the
+    graph. "isomap" holds an array of n×n numbers, the others none.
+
+    Parameters
+    ----------
+    n_components : int, tuple of int or None, default=None
+        Dimension of the output, of each mode: an integer is the most in any mode, a tuple has one
+        number for each. None is what keeps 97 % of the energy in each mode on its own.
+    graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
+        Which weights, as in the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
+    zeta : float, default=0.1
+        Weight of s.
+    n_neighbors : int, default=5
+        Neighbours of each row; with "mfa" in its own class, and as many in all others.
+    max_iter : int, default=50
+        Steps at most: sweeps over all modes. 0 leaves the start, each mode alone.
+    tol : float, default=1e-6
+        Stops when a sweep changes the projectors of all modes by less in sum.
+    tensor_shape : tuple of int or None, default=None
+        Shape of a sample, where X comes as flat rows, the last mode fastest.
+    flatten : bool, default=True
+        Whether ``transform`` returns rows; False returns tensors.
+
+    Attributes
+    ----------
+    factors_ : list of ndarray of shape (d_k, q_k)
+        Orthonormal columns for each mode.
+    components_ : ndarray of shape (n_features_out, n_features)
+        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training tensors, flat. Identical ones count as one in a graph of neighbours.
+    n_components_ : tuple of int
+        Length of each mode after the map.
+    tensor_shape_ : tuple of int
+        Shape of a sample.
+    history_ : dict
+        "objective", after every step of a mode; "step", the change of projectors, and "seconds",
+        after every sweep.
+    n_iter_ : int
+        Sweeps.
+    converged_ : bool
+        Whether the last sweep changed projectors by less than ``tol``.
+
+    See Also
+    --------
+    GTDA, LPP, NPE
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.7.
+    .. [2] Yan, S., D. Xu, B. Zhang, H.-J. Zhang, Q. Yang, S. Lin, "Graph embedding and extensions:
+       a general framework for dimensionality reduction", IEEE Transactions on Pattern Analysis and
+       Machine Intelligence 29, 2007 (marginal Fisher analysis).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from nearfar import TensorGraphEmbedding
+    >>> images, y = load_digits(return_X_y=True)
+    >>> images = images.reshape(-1, 8, 8)
+    >>> lpp = TensorGraphEmbedding(n_components=4).fit(images[:300])
+    >>> lpp.transform(images).shape
+    (1797, 16)
+    >>> mfa = TensorGraphEmbedding(n_components=4, graph="mfa").fit(images[:300], y[:300])
+    >>> [U.shape for U in mfa.factors_]
+    [(8, 4), (8, 4)]
+    """
+
+    learner_tags = LearnerTags(reads="graph", input="tensors", supervised=False)
+    settings = ({"zeta": 1.0}, {"graph": "npe"})
+    parameters: ClassVar = {
+        "n_components": N_COMPONENTS_OF_MODES,
+        "graph": [one_of("lpp", "npe", "isomap", "mfa", "lda", "given")],
+        "zeta": [real()],
+        "n_neighbors": [integer(1)],
+        "max_iter": [integer(0)],
+        "tol": [real(0)],
+        **TENSOR_PARAMETERS,
+        "flatten": [boolean],
+    }
+
+    def __init__(
+        self,
+        n_components: int | tuple[int, ...] | None = None,
+        *,
+        graph: Literal["lpp", "npe", "isomap", "mfa", "lda", "given"] = "lpp",
+        zeta: float = 0.1,
+        n_neighbors: int = 5,
+        max_iter: int = 50,
+        tol: float = 1e-6,
+        tensor_shape: tuple[int, ...] | None = None,
+        flatten: bool = True,
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.zeta = zeta
+        self.n_neighbors = n_neighbors
+        self.max_iter = max_iter
+        self.tol = tol
+        self.tensor_shape = tensor_shape
+        self.flatten = flatten
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, graphs: tuple[Any, Any] | None = None
+    ) -> Self:
+        """Learn from tensors, and labels or graphs if they are asked for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
+            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+        y : array-like of shape (n_samples,), optional
+            Labels, for the graphs "mfa" and "lda"; not read by others.
+        graphs : tuple of two arrays or sparse arrays of shape (n_samples, n_samples), optional
+            The weights (b, s), for ``graph="given"``. Of weights that are not symmetric the mean of
+            both directions counts, and none of a sample with itself.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        self._check_parameters()
+        # Equal tensors in another order of memory give equal bits.
+        T = np.ascontiguousarray(self._check_tensors(X, reset=True, min_samples=2))
+        if (graphs is not None) != (self.graph == "given"):
+            raise ValueError(
+                "graph='given' needs graphs=(b, s), two arrays of shape (n_samples, n_samples)."
+                if graphs is None
+                else f"graphs were given, but graph is {self.graph!r}: set graph='given'."
+            )
+        codes = None
+        if self.graph in ("mfa", "lda"):
+            _, codes = self._check_labels(y, len(T))
+        T, codes = self._distinct(T, codes)
+        between, within = self._laplacians(T.reshape(len(T), -1), codes, graphs)
+        return self._learn(T, between + (-float(self.zeta)) * within)
+
+    def _distinct(self, T: Floats, codes: Indices | None) -> tuple[Floats, Indices | None]:
+        """Samples without repetition, where neighbours are sought."""
+        if self.graph in ("lda", "given"):
+            return T, codes
+        rows = T.reshape(len(T), -1)
+        check_squares(rows)
+        check_spread(rows)
+        if codes is not None:  # two classes may share a sample
+            rows = np.column_stack([rows, codes])
+        kept, _ = distinct_rows(rows)
+        if len(kept) == len(T):
+            return T, codes
+        return T[kept], None if codes is None else codes[kept]
+
+    def _learn(self, T: Floats, laplacian: LinearOperator) -> Self:
+        scatters = StackScatters(T)
+        shape = T.shape[1:]
+        wanted = self._wanted_components(shape)
+        spread = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
+        if not spread[0][0][0] > 0:
+            raise ValueError(
+                "TensorGraphEmbedding: all samples are equal in X, so that there is nothing to "
+                "learn."
+            )
+        kept = wanted or [n_for_share(values, _SHARE) for values, _ in spread]
+        # Where nothing varies no neighbours differ: that comes last.
+        empty = 1e-12 if T.dtype == np.float64 else 1e-6
+        bases = [V[:, values > empty * values[0]] for values, V in spread]
+
+        def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
+            projected = _projected(T, scatters.mean, factors, mode)
+            return 2 * graph_mode_scatter(projected, mode, laplacian)
+
+        start = []
+        for mode, q in enumerate(kept):
+            _, V = ordered_eigh(matrix_of(mode, None), basis=bases[mode])
+            start.append(signed_columns(V[:, :q]))
+        self._learn_modes(
+            matrix_of, start, lambda mode, _: kept[mode], scatters.mean, T.dtype, bases=bases
+        )
+        return self
+
+    # ------------------------------------------------------------------ graphs
+
+    def _laplacians(
+        self, rows: Floats, codes: Indices | None, graphs: tuple[Any, Any] | None
+    ) -> tuple[LinearOperator, LinearOperator]:
+        """Those of b and of s, as operators: no n×n array of weights that have a structure."""
+        n = len(rows)
+        if self.graph == "given":
+            b, s = _checked_graphs(graphs, n)
+            return _laplacian(b), _laplacian(s)
+        if codes is not None and self.graph == "lda":
+            indicator = sparse.csr_array((np.ones(n), (np.arange(n), codes)))
+            classes = _outer(indicator @ sparse.diags_array(np.bincount(codes) ** -0.5))
+            return classes + (-1.0) * _mean(n), _identity(n) + (-1.0) * classes
+        if codes is not None:
+            alike, different = class_graphs(rows, codes, self.n_neighbors)
+            edges = [affinities(g.symmetrized(), "uniform", 1.0) for g in (different, alike)]
+            return _laplacian(edges[0]), _laplacian(edges[1])
+        graph = neighbor_graph(rows, self.n_neighbors)
+        if self.graph == "lpp":
+            lengths = graph.symmetrized()
+            s = affinities(lengths, "heat", edge_scale(lengths))
+            degrees = np.asarray(s.sum(axis=1)).reshape(-1)
+            shares = (degrees / np.sqrt(degrees.sum()))[:, None]
+            spread = aslinearoperator(sparse.diags_array(degrees)) + (-1.0) * _outer(shares)
+            return spread, _laplacian(s)
+        variance = _identity(n) + (-1.0) * _mean(n)
+        if self.graph == "npe":
+            weights = weight_matrix(rows, graph.indptr, graph.indices)
+            return variance, aslinearoperator(reconstruction_matrix(weights))
+        graph = linked_graph(graph, rows)
+        paths, order = all_shortest_paths(graph.symmetrized())
+        place = np.argsort(order)
+        inner = double_centered(paths[place][:, place] ** 2, in_place=True)
+        # Products grow with the square of the unit of X, and the variance of numbers does not.
+        return variance, (-n / np.trace(inner)) * aslinearoperator(inner)
+
+
+def _projected(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: int) -> Floats:
+    """Tensors less the mean, projected in all modes but one; as they are without factors."""
+    if factors is None:
+        return T
+    blocks = [
+        project_stack(T[block].astype(np.float64) - mean, factors, skip=mode)
+        for block in row_blocks(len(T), 16 * T[0].size, at_most=1024)
+    ]
+    return np.concatenate(blocks)
+
+
+def _laplacian(weights: Any) -> LinearOperator:
+    """Degrees on the diagonal, less the weights."""
+    symmetric = (weights + weights.T) / 2
+    degrees = np.asarray(symmetric.sum(axis=1)).reshape(-1)
+    if sparse.issparse(symmetric):
+        return aslinearoperator(sparse.csr_array(sparse.diags_array(degrees) - symmetric))
+    symmetric *= -1
+    symmetric.flat[:: len(degrees) + 1] += degrees
+    return aslinearoperator(symmetric)
+
+
+def _outer(F: Any) -> LinearOperator:
+    """F F', of few columns."""
+    return aslinearoperator(F) @ aslinearoperator(F.T)
+
+
+def _identity(n: int) -> LinearOperator:
+    return aslinearoperator(sparse.eye_array(n, format="csr"))
+
+
+def _mean(n: int) -> LinearOperator:
+    """What puts the mean in place of every number."""
+    return _outer(np.full((n, 1), n**-0.5))
+
+
+def _checked_graphs(graphs: Any, n: int) -> tuple[Any, Any]:
+    if not isinstance(graphs, tuple | list) or len(graphs) != 2:
+        raise ValueError(
+            "graphs must be a pair (b, s) of arrays of shape (n_samples, n_samples); got "
+            f"{type(graphs).__name__}."
+        )
+    checked = []
+    for name, given in zip("bs", graphs, strict=True):
+        if sparse.issparse(given):
+            W: Any = sparse.csr_array(given, dtype=np.float64)
+            values = W.data
+        else:
+            try:
+                W = values = np.array(given, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"graphs: {name} holds no numbers: {error}") from error
+        if W.shape != (n, n):
+            raise ValueError(
+                f"graphs: {name} has shape {W.shape}; X has {n} samples, so that it must have "
+                f"shape {(n, n)}."
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"graphs: {name} holds NaN or infinity.")
+        checked.append(W)
+    return checked[0], checked[1]

@@ -1,0 +1,385 @@
+"""Tensor rank-one analysis: tensors as sums of few rank-one tensors, found one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+from sklearn.utils import check_random_state
+
+from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.base import LearnerTags, MultilinearLearner
+from nearfar.base.tensor_input import TENSOR_PARAMETERS
+from nearfar.blocks import row_blocks
+from nearfar.notices import warn_of_limit
+from nearfar.parameters import boolean, integer, one_of, random_state, real
+from nearfar.solvers.eigen import descending_eigh
+from nearfar.solvers.mode_subspaces import random_factors, signed_columns
+from nearfar.solvers.spectral_step import check_squares
+from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
+from nearfar.state import Sizes, State, agrees, floats, need
+
+
+class TR1A(MultilinearLearner):
+    r"""Tensor rank-one analysis: every tensor a sum of the same few rank-one tensors.
+
+    Atoms :math:`A_r = u_{1r} \otimes \dots \otimes u_{Mr}` are found one after another, each from
+    what those before it left over of all tensors:
+
+    .. math:: \max_{\|u_{kr}\| = 1} \sum_i \lambda_{ir}^2, \qquad
+        \lambda_{ir} = \langle X_i^{(r)}, A_r \rangle, \qquad
+        X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r .
+
+    One vector at a time is replaced by the best one, given the others, which never lowers the sum.
+    A tensor is mapped to its numbers :math:`\lambda_r`, and
+
+    .. math:: \|X_i\|^2 = \sum_r \lambda_{ir}^2 + \|X_i - \sum_r \lambda_{ir} A_r\|^2 .
+
+    Atoms are not orthogonal: the inner products :math:`b_r = \langle X, A_r \rangle` are not the
+    numbers of a new tensor. Those solve the triangle :math:`\mathrm{tril}(G) \lambda = b` with
+    :math:`G_{rs} = \langle A_r, A_s \rangle`, which is what taking atoms away in turn comes to.
+
+    Use it for a short code of images, as many numbers as atoms, and with few samples: an atom of a
+    32×32 image has 64 numbers where an eigenvector has 1,024. It knows no labels; for classes have
+    LDA follow. No atom is found again in the light of later ones, so that
+    :class:`GTA` of as many numbers mostly keeps more. For one matrix it is the singular value
+    decomposition, for vectors uncentred PCA.
+
+    Cost: O(n d M) for a sweep over M modes, with d numbers in a tensor; some ten to a hundred
+    sweeps an atom. What is left of the tensors is never formed: memory is O(n R) beyond X.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Dimension of the output: the number of atoms R. There are fewer, see ``n_components_``, when
+        nothing is left for more.
+    center : bool, default=False
+        Whether the axes are those of the rows about their mean; False counts from zero, and there
+        is no ``mean_``.
+    init : {"random", "hosvd"}, default="random"
+        Where to start: at random vectors for each atom, or at the leading eigenvector of each mode
+        alone, of what is left. Further starts are random.
+    n_init : int, default=1
+        Number of starts: for each atom; the best is kept.
+    max_iter : int, default=200
+        Steps at most: sweeps over all modes, for one start.
+    tol : float, default=1e-6
+        Stops when of each vector and the one before, :math:`1 - |u^T v|` is at most this.
+    tensor_shape : tuple of int or None, default=None
+        Shape of a sample, where X comes as flat rows, the last mode fastest.
+    random_state : int, RandomState or None, default=0
+        The seed of what is drawn: the random starts.
+
+    Attributes
+    ----------
+    factors_ : list of ndarray of shape (d_k, n_components)
+        The vectors :math:`u_{kr}` as columns, for each mode.
+    components_ : ndarray of shape (n_components, n_features)
+        The map of flat rows: the inverse triangle times the flat atoms, built when it is asked for.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training tensors, flat; only with ``center``.
+    energies_ : ndarray of shape (n_components,)
+        The share of the squared norms of all training tensors that each atom takes.
+    n_components_ : tuple of int
+        The number of atoms found, (R,).
+    tensor_shape_ : tuple of int
+        Shape of a sample.
+    history_ : dict
+        "objective", the squared norm taken by all atoms so far, after every step of a mode;
+        "sweeps", those of each atom. Of the best start of each atom.
+    n_iter_ : int
+        Sweeps, of all atoms.
+
+    See Also
+    --------
+    GTA, nearfar.tensors.best_rank_one
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.3,
+       table 3.3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from nearfar import TR1A
+    >>> X = load_digits().images
+    >>> tr1a = TR1A(16).fit(X)
+    >>> tr1a.transform(X).shape, [U.shape for U in tr1a.factors_]
+    ((1797, 16), [(8, 16), (8, 16)])
+    >>> round(float(tr1a.energies_.sum()), 2)
+    0.93
+    """
+
+    learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
+    state = State({"energies_": floats("q")}, rows=0)
+    settings = ({"n_components": 30},)
+    parameters: ClassVar = {
+        "n_components": [integer(1)],
+        "center": [boolean],
+        "init": [one_of("random", "hosvd")],
+        "n_init": [integer(1)],
+        "max_iter": [integer(1)],
+        "tol": [real(0)],
+        "random_state": [random_state],
+        **TENSOR_PARAMETERS,
+    }
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        center: bool = False,
+        init: Literal["random", "hosvd"] = "random",
+        n_init: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        tensor_shape: tuple[int, ...] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.center = center
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Find the atoms.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
+            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+        y : ignored
+            There for pipelines.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        self._check_parameters()
+        T = self._check_tensors(X, reset=True, min_samples=2 if self.center else 1)
+        random = check_random_state(self.random_state)
+        check_squares(T)
+        left = _LeftOver(T, T.mean(axis=0, dtype=np.float64) if self.center else None)
+        if not left.total > left.least:
+            found = "all samples are equal" if self.center else "all entries are zero"
+            raise ValueError(f"TR1A: {found} in X, so that there is nothing to learn.")
+        atoms: list[_Atom] = []
+        for _ in range(self.n_components):
+            atom = self._next_atom(left, random)
+            if atom.energy <= left.least:
+                break
+            left.take(atom.vectors)
+            atoms.append(atom)
+        self._keep_factors(left.factors, left.mean, T.dtype)
+        self.n_components_ = (len(atoms),)
+        energies = np.array([atom.energy for atom in atoms])
+        self.energies_ = energies / left.total
+        before = np.append(0.0, np.cumsum(energies[:-1]))
+        self.history_ = {
+            "objective": [
+                float(start + energy)
+                for start, atom in zip(before, atoms, strict=True)
+                for energy in atom.energies
+            ],
+            "sweeps": [atom.n_sweeps for atom in atoms],
+        }
+        self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
+        late = sum(not atom.converged for atom in atoms)
+        if late:
+            warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
+        return self
+
+    def _next_atom(self, left: _LeftOver, random: np.random.RandomState) -> _Atom:
+        """The best atom of all starts."""
+        best: _Atom | None = None
+        for start in range(self.n_init):
+            vectors = (
+                left.leading_vectors()
+                if start == 0 and self.init == "hosvd"
+                else [U[:, 0] for U in random_factors(left.shape, [1] * len(left.shape), random)]
+            )
+            atom = _climb(left, vectors, self.max_iter, self.tol)
+            if atom.energy <= left.least:
+                # Leading vectors of modes may belong to different tensors, and meet none together.
+                vectors = [U[:, 0] for U in random_factors(left.shape, [1] * len(vectors), random)]
+                atom = _climb(left, vectors, self.max_iter, self.tol)
+            if best is None or atom.energy > best.energy:
+                best = atom
+        assert best is not None
+        return best
+
+    def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
+        atoms, triangle = flat_atoms(self.factors_).astype(dtype), _triangle(self.factors_)
+        return lambda rows: _solved(triangle, (rows @ atoms).T).T.astype(dtype)
+
+    def _components(self) -> Floats:
+        rows = _solved(_triangle(self.factors_), flat_atoms(self.factors_).T)
+        return np.ascontiguousarray(rows, self.factors_[0].dtype)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        r"""The tensors that the atoms make up: :math:`\sum_r \lambda_r A_r`, and the mean if any.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Mapped tensors.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, d1, ..., dk)
+            In the dtype of X.
+        """
+        return super().inverse_transform(X)
+
+    def _rebuilt(self, rows: Floats) -> Floats:
+        return np.asarray(rows @ flat_atoms(self.factors_).T.astype(rows.dtype))
+
+    def _check_kept(self, sizes: Sizes) -> None:
+        kept = {U.shape[1] for U in self.factors_}
+        need(kept == {*self.n_components_} and len(self.n_components_) == 1, "atoms are missing.")
+        need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")
+
+
+# ---------------------------------------------------------------------- the map
+
+
+def flat_atoms(factors: Sequence[Floats]) -> Matrix:
+    """Flat rank-one tensors as columns, (d, R)."""
+    return np.asarray(reduce(linalg.khatri_rao, [U.astype(np.float64) for U in factors]))
+
+
+def _triangle(factors: Sequence[Floats]) -> Matrix:
+    """Inner products of atoms with those before them; each has length one."""
+    exact = [U.astype(np.float64) for U in factors]
+    return np.tril(rank_one_gram(exact, exact))
+
+
+def _solved(triangle: Matrix, right: Floats) -> Matrix:
+    """What taking atoms away in turn gives: that the diagonal is one is known, up to rounding."""
+    return np.asarray(linalg.solve_triangular(triangle, right, lower=True, unit_diagonal=True))
+
+
+# ---------------------------------------------------------------------- one atom after another
+
+
+class _Atom(NamedTuple):
+    """A rank-one tensor of norm one: its vectors, and the squared norms that it takes."""
+
+    vectors: list[Vector]
+    energies: list[float]  # after every mode step
+    n_sweeps: int
+    converged: bool
+
+    @property
+    def energy(self) -> float:
+        return self.energies[-1]
+
+
+def _climb(left: _LeftOver, vectors: list[Vector], max_iter: int, tol: float) -> _Atom:
+    """Each vector in turn replaced by the best one, until they rest."""
+    vectors, energies = list(vectors), []
+    for sweep in range(1, max_iter + 1):
+        turned = 0.0
+        for mode in range(len(vectors)):
+            energy, u = _leading(left.contract(vectors, mode))
+            energies.append(energy)
+            if energy <= left.least:
+                return _Atom(vectors, energies, sweep, True)
+            turned = max(turned, 1 - abs(float(u @ vectors[mode])))
+            vectors[mode] = u
+        # With one mode there is nothing that a second sweep could change.
+        if turned <= tol or len(vectors) == 1:
+            break
+    else:
+        return _Atom(_signed(vectors), energies, max_iter, False)
+    return _Atom(_signed(vectors), energies, sweep, True)
+
+
+def _signed(vectors: list[Vector]) -> list[Vector]:
+    return [signed_columns(u[:, None])[:, 0] for u in vectors]
+
+
+def _leading(rows: Matrix) -> tuple[float, Vector]:
+    """The largest eigenvalue of ``rows.T @ rows`` and its vector, by the smaller product."""
+    n, d = rows.shape
+    if d <= n:
+        values, vectors = descending_eigh(rows.T @ rows, 1)
+        return float(values[0]), vectors[:, 0]
+    values, vectors = descending_eigh(rows @ rows.T, 1)
+    u = rows.T @ vectors[:, 0]
+    length = float(linalg.norm(u))
+    return float(values[0]), u / length if length > 0 else np.eye(d)[0]
+
+
+class _LeftOver:
+    """What is left of a stack of tensors after a mean and atoms were taken away; never formed.
+
+    Of its contractions with vectors, those of the mean and the atoms are taken away instead.
+    """
+
+    def __init__(self, stack: Floats, mean: Floats | None) -> None:
+        self.stack, self.mean = np.ascontiguousarray(stack), mean
+        self.shape = stack.shape[1:]
+        self.factors = [np.zeros((d, 0)) for d in self.shape]
+        self.scores = np.zeros((len(stack), 0))
+        self._scatters: list[Matrix] | None = None
+        norms = [0.0, 0.0]
+        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=4096):
+            rows = stack[block].astype(np.float64)
+            norms[0] += float(np.sum(rows**2))
+            norms[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
+        #: The squared norm of all tensors, less the mean.
+        self.total = norms[0] if mean is None else norms[1]
+        #: What rounding leaves of it.
+        self.least = norms[0] * (100 * float(np.finfo(stack.dtype).eps)) ** 2
+
+    def contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
+        """Contractions (n, d_mode) with all vectors but one."""
+        cast = [u.astype(self.stack.dtype) for u in vectors]
+        rows = contract_except(self.stack, cast, mode).astype(np.float64)
+        if self.mean is not None:
+            rows -= contract_except(self.mean[None], vectors, mode)
+        if self.scores.size:
+            rows -= (self.scores * self._meeting(vectors, mode)) @ self.factors[mode].T
+        return rows
+
+    def _meeting(self, vectors: Sequence[Vector], mode: int) -> Vector:
+        """Products of the atoms' vectors with these, over all modes but one."""
+        atoms: list[Any] = list(self.factors)
+        others: list[Any] = list(vectors)
+        atoms[mode], others[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)
+        return np.asarray(rank_one_gram(atoms, others)[:, 0], np.float64)
+
+    def take(self, vectors: list[Vector]) -> None:
+        """Take an atom away."""
+        parts = [self.contract(vectors, mode) for mode in range(len(vectors))]
+        score = parts[-1] @ vectors[-1]
+        if self._scatters is not None:
+            for S, part, u in zip(self._scatters, parts, vectors, strict=True):
+                cross = np.outer(score @ part, u)
+                S += float(score @ score) * np.outer(u, u) - cross - cross.T
+        self.scores = np.column_stack([self.scores, score])
+        self.factors = [np.column_stack([U, u]) for U, u in zip(self.factors, vectors, strict=True)]
+
+    def leading_vectors(self) -> list[Vector]:
+        """The leading vector of each mode; its scatters are computed once, and then kept up."""
+        if self._scatters is None:
+            self._scatters = [self._scatter(mode) for mode in range(len(self.shape))]
+        return [descending_eigh(S, 1)[1][:, 0] for S in self._scatters]
+
+    def _scatter(self, mode: int) -> Matrix:
+        total = np.zeros((self.shape[mode],) * 2)
+        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=4096):
+            rows = self.stack[block].astype(np.float64)
+            total += mode_scatter(rows if self.mean is None else rows - self.mean, mode)
+        return total
