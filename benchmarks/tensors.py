@@ -3,7 +3,7 @@
 ``python benchmarks/tensors.py`` runs everything; ``--cases gta-2000,gtda-20000`` some of it. Every
 contender is a process of its own on one thread. Rows of cases that were not run stay as they were
 in ``results/tensors.json``, from which ``results/tensors.md`` is made. TensorLy's rows need
-``pip install tensorly``.
+``pip install tensorly``. Gabor features have ``gabor.py``.
 
 A case is a name with a target and its contenders: functions of nothing that prepare data and return
 the work to be measured, and what is to be noted of its result.
