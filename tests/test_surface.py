@@ -79,6 +79,7 @@ OTHERWISE = {
         "POLA": "of the loss of a pair",
         "SCML": "of a gap",
         "SDML": "of an objective, and of a gap",
+        "TR1DA": "of vectors, over their length",
     },
     "weights": {"PARDA": "of objectives instead of edges"},
 }

@@ -99,6 +99,7 @@ from .tensors.gtda import GTDA as GTDA
 from .tensors.tensor_graph_embedding import TensorGraphEmbedding as TensorGraphEmbedding
 from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardizer
 from .tensors.tr1a import TR1A as TR1A
+from .tensors.tr1da import TR1DA as TR1DA
 from .tensors.two_d_lda import TwoDLDA as TwoDLDA
 
 __version__: str
