@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 
 def did_you_mean(name: object, names: Iterable[object]) -> str:
@@ -40,11 +40,18 @@ def bare(name: str) -> str:
 def nearest_names(name: str, names: Iterable[str]) -> str:
     """`` Did you mean a, b or c?`` with a space before it: the three nearest of many names.
 
-    >>> nearest_names("lmn", ["lda", "lmnn", "rca", "multi-pass-lmnn"])
-    ' Did you mean lmnn, multi-pass-lmnn or lda?'
+    Who mistypes a name rarely mistypes how it begins.
+
+    >>> nearest_names("lmm", ["lda", "mmc", "mcml", "lmnn", "rca"])
+    ' Did you mean lmnn, mmc or mcml?'
     """
-    by_bare = {bare(known): known for known in names}
-    close = [by_bare[key] for key in get_close_matches(bare(name), by_bare, n=3, cutoff=0.0)]
+    asked, by_bare = bare(name), {bare(known): known for known in names}
+
+    def likeness(key: str) -> float:
+        begin = next((i for i in range(4) if key[: i + 1] != asked[: i + 1]), 4)
+        return SequenceMatcher(None, key, asked).ratio() + 0.1 * begin
+
+    close = [by_bare[key] for key in sorted(by_bare, key=likeness, reverse=True)[:3]]
     if not close:
         return ""
     return f" Did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?"

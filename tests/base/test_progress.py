@@ -15,6 +15,10 @@ ITERATIVE = [name for name, kind in all_estimators().items() if "history_" in (k
 X, Y = KINDS["vectors"].data()
 
 
+def data(name):
+    return KINDS[all_estimators()[name].learner_tags.input].data()
+
+
 def listening(learner, stop_at=None):
     heard = []
 
@@ -36,6 +40,7 @@ def test_there_are_iterative_estimators():
 def test_the_callback_hears_of_every_iteration(name, capsys):
     learner = quick(name)
     heard = listening(learner)
+    X, Y = data(name)
     learner.fit(X, Y)
     numbers = [iteration for iteration, _ in heard]
     assert numbers == list(range(1, len(heard) + 1)) and len(heard) >= max(1, learner.n_iter_)
@@ -43,14 +48,18 @@ def test_the_callback_hears_of_every_iteration(name, capsys):
     assert not capsys.readouterr().out
     again = learner.fit(X, Y)  # counts from 1 again
     assert [iteration for iteration, _ in heard[len(numbers) :]] == numbers
-    assert again.n_iter_ == len(next(iter(again.history_.values()))) or name == "MVU"
+    # Tensors note the objective at each step of a mode, of which an iteration has several.
+    noted = {len(values) for values in again.history_.values()}
+    assert again.n_iter_ in noted or name == "MVU"
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
 @pytest.mark.filterwarnings("ignore")
 def test_ctrl_c_from_a_callback_leaves_the_best_so_far(name):
     learner = quick(name)
-    listening(learner, stop_at=3)
+    X, Y = data(name)
+    # Small tensors are done in two or three sweeps.
+    listening(learner, stop_at=1 if learner.learner_tags.input == "tensors" else 3)
     with pytest.raises(KeyboardInterrupt):
         learner.fit(X, Y)
     found = learner.transform(X) if hasattr(learner, "transform") else learner.predict(X)
@@ -64,7 +73,7 @@ def test_a_line_is_printed_for_each_iteration(name, capsys):
     learner = quick(name)
     if "verbose" in learner.get_params():
         heard = listening(learner.set_params(verbose=1))
-        learner.fit(X, Y)
+        learner.fit(*data(name))
         lines = capsys.readouterr().out.splitlines()
         assert len(lines) == len(heard) and lines[0].startswith(f"{name}: iteration 1, ")
 

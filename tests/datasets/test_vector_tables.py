@@ -333,3 +333,17 @@ def test_embedded_sets_have_neither(tmp_path):
         read_table("wine", ids="a")
     with pytest.raises(ValueError, match="--vector a: the embedded set 'wine' has plain columns"):
         read_table("wine", vector="a")
+
+
+def test_text_in_brackets_is_never_copied_many_times(tmp_path):
+    import tracemalloc
+
+    path, rng = tmp_path / "a.csv", np.random.default_rng(0)
+    lines = [f'"{rng.normal(size=100).tolist()}",{i % 3}\n' for i in range(300)]
+    path.write_text("emb,kind\n" + "".join(lines))
+    read_table(path, target="kind")  # imports are not counted
+    tracemalloc.start()
+    read_table(path, target="kind")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4.5 * path.stat().st_size  # 6.3 with all lines at once, as wide characters

@@ -218,6 +218,7 @@ class AlternatingLearner(MultilinearLearner):
             tol=self.tol,
             by_magnitude=by_magnitude,
             bases=bases,
+            precision=float(np.finfo(dtype).eps),
             report=report_of(self),
         )
         self.n_iter_, self.converged_ = found.n_iter, found.converged

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
+from nearfar.base import MultilinearLearner
 from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
 
 # The third order has a mode of its own length, and no two modes are alike.
@@ -47,8 +48,12 @@ def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of tensors."""
-    own: list[Check] = [check_flat_rows, check_shapes, check_one_sample]
-    return own + [check_dtypes_of_tensors] if estimator.learner_tags.role == "map" else own
+    own: list[Check] = [check_flat_rows, check_shapes, check_one_sample, check_order_of_samples]
+    if estimator.learner_tags.role == "map":
+        own.append(check_dtypes_of_tensors)
+    if isinstance(estimator, MultilinearLearner):
+        own += [check_map_of_rows, check_distances_of_tensors]
+    return own
 
 
 def check_flat_rows(estimator: Any) -> None:
@@ -107,6 +112,62 @@ def check_one_sample(estimator: Any) -> None:
     assert len(used(clone(estimator).fit(X, y), X[:1])) == 1
 
 
+def check_order_of_samples(estimator: Any) -> None:
+    """What is learned does not depend on the order in which samples come."""
+    X, y = _data()
+    order = np.random.RandomState(0).permutation(len(X))
+    first = used(clone(estimator).fit(X, y), X)
+    second = used(clone(estimator).fit(X[order], y[order]), X)
+    if estimator.learner_tags.role == "map":  # free up to a rotation
+        wanted = _distances(first)
+        np.testing.assert_allclose(_distances(second), wanted, atol=1e-4 * wanted.max())
+    else:
+        np.testing.assert_allclose(second, first, atol=1e-4)
+
+
+def check_map_of_rows(learner: Any) -> None:
+    """``components_`` map flat rows as ``transform`` maps tensors; ``flatten=False`` gives tensors.
+
+    Components are built when they are asked for, and not kept.
+    """
+    X, y = _data()
+    flat = X.reshape(len(X), -1)
+    fitted = clone(learner).fit(X, y)
+    rows = flat - fitted.mean_ if hasattr(fitted, "mean_") else flat
+    mapped = fitted.transform(X)
+    near = 1e-10 * np.abs(mapped).max()
+    np.testing.assert_allclose(rows @ fitted.components_.T, mapped, atol=near)
+    assert "components_" not in vars(fitted), "components are kept beside the factors"
+    assert [len(U) for U in fitted.factors_] == list(_SHAPE)
+    if "flatten" in learner.get_params():
+        kept = clone(learner).set_params(flatten=False).fit(X, y)
+        tensors = kept.transform(X)
+        assert tensors.shape == (len(X), *kept.n_components_), "flatten=False must give tensors"
+        np.testing.assert_array_equal(tensors.reshape(mapped.shape), mapped)
+        assert len(kept.get_feature_names_out()) == mapped.shape[1]
+
+
+def check_distances_of_tensors(learner: Any) -> None:
+    """Distances of pairs and of the metric are Euclidean after the map, of tensors and of rows."""
+    X, y = _data()
+    fitted = clone(learner).fit(X, y)
+    mapped = fitted.transform(X)
+    wanted = np.linalg.norm(mapped[:30] - mapped[30:], axis=1)
+    pairs = np.stack([X[:30], X[30:]], axis=1)
+    near = 1e-8 * wanted.max()
+    for form in (pairs, pairs.reshape(30, 2, -1)):
+        np.testing.assert_allclose(fitted.pair_distance(form), wanted, atol=near)
+        np.testing.assert_allclose(fitted.pair_score(form), -wanted, atol=near)
+        np.testing.assert_allclose(fitted.get_metric()(*form[0]), wanted[0], atol=near)
+    for wrong in (X, pairs[:, :1], pairs[..., :-1]):
+        try:
+            fitted.pair_distance(wrong)
+        except ValueError as error:
+            assert "pairs must have shape" in str(error), f"unclear: {error}"
+            continue
+        raise AssertionError(f"pairs of shape {wrong.shape} were accepted")
+
+
 def check_dtypes_of_tensors(learner: Any) -> None:
     """``transform`` returns the dtype of its tensors; float32 is accurate under an offset."""
     X, y = _data()
@@ -138,6 +199,18 @@ def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2], [0.0, 12.5], axis=2)
 
 
+def _with_blank_borders(X: NDArray[Any]) -> NDArray[Any]:
+    return np.pad(X, ((0, 0), (1, 2), (1, 0)))
+
+
+def _as_bytes(X: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.rint(20 * X + 128).clip(0, 255).astype(np.uint8)
+
+
+def _ragged(X: NDArray[Any]) -> list[NDArray[Any]]:
+    return [sample[:-1] if i == 5 else sample for i, sample in enumerate(X)]
+
+
 def _third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
@@ -151,6 +224,14 @@ _CASES: dict[str, tuple[Change, bool]] = {
     "one_row": (lambda X, y, Q: (X[:, 0, 0], y, Q), False),
     "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
     "third_order": (lambda X, y, Q: (_third_order(X), y, _third_order(Q)), False),
+    "blank_borders": (
+        lambda X, y, Q: (_with_blank_borders(X), y, _with_blank_borders(Q)),
+        False,
+    ),
+    "mode_of_length_one": (lambda X, y, Q: (X.reshape(-1, 1, 24), y, Q.reshape(-1, 1, 24)), False),
+    "bytes": (lambda X, y, Q: (_as_bytes(X), y, _as_bytes(Q)), False),
+    "lists": (lambda X, y, Q: (X.tolist(), y, Q.tolist()), True),
+    "ragged": (lambda X, y, Q: (_ragged(X), y, Q), False),
     "constant_entries": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), False),
     "duplicate_rows": (lambda X, y, Q: (np.concatenate([X, X]), np.append(y, y), Q), True),
     "integers": (lambda X, y, Q: (np.rint(9 * X).astype(int), y, np.rint(9 * Q)), False),

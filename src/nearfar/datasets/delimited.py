@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nearfar.datasets.vector_columns import are_vectors
 from nearfar.extras import require
 from nearfar.words import count
 
@@ -58,9 +59,11 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     comma = separator != "," and _has_decimal_commas(rows[1:])
     if comma:
         messages.append("Numbers are read with decimal commas.")
+    data = io.BytesIO(text.encode())
+    del text  # as long as the file
     try:
         frame = pd.read_csv(
-            io.BytesIO(text.encode()),
+            data,
             sep=separator,
             header=None if headerless else 0,
             names=names,
@@ -71,6 +74,7 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
             skipinitialspace=True,
             low_memory=False,
         )
+        del data
     except ValueError as error:  # pandas' ParserError is one
         hint = " Is a quotation mark left open?" if "inside string" in str(error) else ""
         raise ValueError(f"{path.name} cannot be read as a table: {error}.{hint}") from error
@@ -189,11 +193,11 @@ def _check_widths(
         names = [*names, ""] if behind else ["", *names]
         width += 1
     if '"' in text:
-        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+        reader = csv.reader(_lines(text), delimiter=separator, skipinitialspace=True)
         widths = [(reader.line_num, len(row)) for row in reader if row]
     else:
-        lines = enumerate(text.split("\n"), start=1)
-        widths = [(number, line.count(separator) + 1) for number, line in lines if line]
+        lines = enumerate(_lines(text), start=1)
+        widths = [(number, line.count(separator) + 1) for number, line in lines if line != "\n"]
     short = []
     for line, found in widths[0 if headerless else 1 :]:
         if found > width:
@@ -210,6 +214,15 @@ def _check_widths(
             "the rest of them counts as missing."
         )
     return names
+
+
+def _lines(text: str) -> Iterator[str]:
+    """One line after the other: a copy of all of a large file would be too much."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 def _unique_names(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
@@ -244,6 +257,8 @@ def _tidy_text(pd: Any, frame: Any, comma: bool, messages: list[str]) -> None:
     for name in frame.columns:
         if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":
             continue
+        if are_vectors(frame[name]):
+            continue  # they make most of a file, and are read as what they are
         column = frame[name].str.strip()
         unknown = column == "?"
         marks += int(unknown.sum())

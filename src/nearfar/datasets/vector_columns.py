@@ -27,7 +27,7 @@ def vector_columns(frame: Any) -> list[str]:
     return [
         str(name)
         for i, name in enumerate(frame.columns)
-        if frame.dtypes.iloc[i].kind == "O" and _are_vectors(frame.iloc[:, i])
+        if frame.dtypes.iloc[i].kind == "O" and are_vectors(frame.iloc[:, i])
     ]
 
 
@@ -152,7 +152,8 @@ def arrow_vectors(table: Any) -> dict[str, Any]:
     return {one.name: table[one.name] for one in table.schema if is_list_of_numbers(one.type)}
 
 
-def _are_vectors(column: Any) -> bool:
+def are_vectors(column: Any) -> bool:
+    """Whether the first cells of a column are lists of numbers, or such as text in brackets."""
     cells = column.dropna().iloc[:_LOOKED_AT].tolist()
     if not cells:
         return False
@@ -249,9 +250,14 @@ def _of_arrow(column: Any, size: int) -> NDArray[Any]:
 
 def _of_text(cells: NDArray[Any], size: int, name: str, where: str) -> NDArray[np.float64]:
     found = np.empty((len(cells), size))
-    quick = [_parsed_at_once(cells[start : start + 256]) for start in range(0, len(cells), 256)]
-    if sum(map(len, quick)) == found.size:
-        return np.concatenate(quick).reshape(found.shape)
+    for start in range(0, len(cells), 256):
+        block = found[start : start + 256]
+        quick = _parsed_at_once(cells[start : start + 256])
+        if len(quick) != block.size:
+            break
+        block[:] = quick.reshape(block.shape)
+    else:
+        return found
     for row, cell in enumerate(cells):
         numbers = _parsed(cell)
         if len(numbers) != size:

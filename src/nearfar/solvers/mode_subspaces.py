@@ -67,6 +67,7 @@ def alternate_modes(
     tol: float,
     by_magnitude: bool = False,
     bases: Sequence[Matrix] | None = None,
+    precision: float = float(np.finfo(np.float64).eps),
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> ModeSubspaces:
     r"""Take the leading eigenvectors of each mode's matrix in turn until projectors rest.
@@ -92,6 +93,9 @@ def alternate_modes(
         Order eigenvalues by their absolute values.
     bases : sequence of ndarray of shape (d_k, r_k), optional
         Orthonormal bases of the directions that count; those off them come last.
+    precision : float, default=2.2e-16
+        Relative rounding of the matrices. A projector that moves by no more than they determine it
+        is at rest, whatever ``tol``.
     report : callable, optional
         Called after each sweep with what is known of it.
     """
@@ -100,16 +104,19 @@ def alternate_modes(
     try:
         while found.n_iter < max_iter and not found.converged:
             before = list(found.factors)
+            still = True
             for mode in range(len(before)):
                 M = matrix_of(mode, found.factors)
                 values, vectors = ordered_eigh(M, by_magnitude, bases[mode] if bases else None)
                 n = kept(mode, values)
                 found.factors[mode] = signed_columns(vectors[:, :n])
+                moved = projector_change(before[mode], found.factors[mode])
+                still = still and moved <= _rounding(values, n, precision)
                 found.objective.append(float(values[:n].sum()))
             pairs = zip(before, found.factors, strict=True)
             found.change.append(sum(projector_change(U, V) for U, V in pairs))
             found.seconds.append(perf_counter() - begun)
-            found.converged = found.change[-1] <= tol
+            found.converged = found.change[-1] <= tol or still
             if report is not None:
                 known = {"objective": found.objective, "step": found.change}
                 last = {name: values[-1] for name, values in known.items()}
@@ -117,6 +124,18 @@ def alternate_modes(
     except KeyboardInterrupt as interrupt:
         found.interrupt = interrupt  # for the caller to raise, with the best so far in its place
     return found
+
+
+def _rounding(values: Vector, n: int, precision: float) -> float:
+    """How far rounding may turn the subspace of the first eigenvalues; not far in any case."""
+    most = 1e-5
+    if n == len(values):
+        return most
+    gap = float(np.abs(values[:n]).min() - np.abs(values[n:]).max())
+    gap = max(gap, float(values[:n].min() - values[n:].max()))
+    size = float(np.abs(values).max())
+    # A tenth of the bound: errors of many samples cancel for the most part.
+    return most if gap <= 0 else min(most, 0.1 * float(np.sqrt(2 * n)) * precision * size / gap)
 
 
 def ordered_eigh(

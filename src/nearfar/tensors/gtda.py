@@ -207,7 +207,8 @@ class GTDA(ModeStatisticsLearner):
         magnitude = self.order == "magnitude"
 
         def difference(mode: int, B: Matrix, W: Matrix) -> Matrix:
-            self.zeta_[mode] = self._weight(B, W, kept[mode])
+            Q = bases[mode]
+            self.zeta_[mode] = self._weight(Q.T @ B @ Q, Q.T @ W @ Q, kept[mode])
             return B - self.zeta_[mode] * W
 
         def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
@@ -253,16 +254,17 @@ class GTDA(ModeStatisticsLearner):
             )
 
     def _weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
-        """The weight of W for so many components."""
+        """The weight of W for so many components, both where anything varies."""
         if not isinstance(self.zeta, str):
             return float(self.zeta)
         trace = np.trace(W)
-        if not trace > 0:
+        if not trace > 1e-20 * np.trace(B):  # what rounding leaves
             raise ValueError(
                 f"GTDA: in every class all samples are equal, so that zeta={self.zeta!r} divides "
                 "by zero. Give a number."
             )
         regular = W + self.ridge * trace / len(W) * np.eye(len(W))
+        n_components = min(n_components, len(W))
         return difference_weight(self.zeta, B, regular, n_components, np.finfo(float).eps)
 
     def _n_by_rule(self, values: Vector) -> int:
@@ -274,7 +276,7 @@ class GTDA(ModeStatisticsLearner):
             "positive_mass": np.maximum(values, 0),
         }[str(rule)]
         total = mass.sum()
-        if rule == "eigenvalue_mass" and not values[0] > 1e-10 * np.abs(values).max():
+        if rule == "eigenvalue_mass" and not values[0] > 1e-6 * np.abs(values).max():
             warn(
                 "GTDA: no eigenvalue is positive, so that dim_rule='eigenvalue_mass' keeps nearly "
                 "all of them. Use n_components, a smaller zeta, or dim_rule='abs_mass'."

@@ -349,6 +349,8 @@ def test_neighbors_are_those_of_the_model_unless_there_is_an_index(table, here, 
     assert [row["id"] for row in of_model if row["rank"] == "1"] == [
         str(1100 + i) for i in range(10)
     ]
+    kinds = table.set_index("bottle")["kind"]
+    assert [row["row_label"] for row in of_model] == [kinds[int(row["id"])] for row in of_model]
     assert run("neighbors", "m.nf", "new.csv", "--index", "wine.csv", "-k", "2") == 0
     of_index = read(capsys.readouterr().out)
     assert [row["row"] for row in of_index] == [row["row"] for row in of_model]

@@ -323,7 +323,10 @@ def test_rca_takes_part_where_no_pair_contradicts_groups():
 
 def test_a_family_gives_those_that_learn_from_pairs():
     _, y = telling(60)
-    names = [method.name for method in pair_learners("mahalanobis", drawn(y, 40))[0]]
+    found, notes = pair_learners("mahalanobis", drawn(y, 40))
+    names = [method.name for method in found]
+    assert len(notes) == 1 and notes[0].startswith("Left out of mahalanobis: ")
+    assert all(name in notes[0] for name in ("NCA", "MCML", "MLKR", "LFDA", "pairs do not tell"))
     assert {"mmc", "rca", "logistic-metric"} <= set(names)
     assert "euclidean" not in names
     assert all(set(FORMS) & set(find_estimator(name).learner_tags.learns_from) for name in names)

@@ -41,7 +41,9 @@ class Weighted(TransformerMixin, BaseEstimator):
 
 
 def error_of(result):
-    return next(m["error"] for m in result.document["methods"] if m["name"] == result.best)
+    """Of the recommended learner; without one, untuned, of the plain distance to be kept."""
+    roles = {"baseline"} if result.best == "reference" else {"learner"}
+    return min(m["error"] for m in result.document["methods"] if m["role"] in roles)
 
 
 def run_lines(code, **names):

@@ -210,6 +210,46 @@ def test_a_gain_that_is_gone_on_all_rows_is_not_recommended(monkeypatch):
     assert "10.0 %" in after.answer
 
 
+def test_untuned_a_gain_is_that_over_the_best_plain_distance(monkeypatch):
+    from nearfar.app.compare import driver
+    from nearfar.app.report import render
+
+    y = np.arange(1500) % 3
+    X = np.random.default_rng(0).normal(size=(1500, 60))
+    X[:, :3] += 1.7 * np.eye(3)[y]
+    X[:, :3] *= 1.2
+    options = QUICK | {"repeats": 1, "tuning": "k"}
+    found = compare(X + 5, y, **options)
+    rows = {m["name"]: m for m in found.document["methods"]}
+    plain = [m for m in rows.values() if m["role"] == "baseline"]
+    best = min(plain, key=lambda m: m["error"])
+    label, error, own = best["label"], best["error"], rows["lda"]["error"]
+    assert error < rows["reference"]["error"] - 0.05
+    assert found.document["answer"]["verdict"] == "use"
+    assert f"instead of {100 * error:.1f} % for {label}, which of the plain" in found.answer
+    assert f"a gain of {100 * (error - own):.1f} points" in found.answer
+    assert f"{100 * rows['lda']['gain']:.1f} points" not in found.answer
+    page = render(found.document).replace("\u00a0", " ")
+    assert f"Gain over {label}" in page and "gains are over Euclidean, standardised" in page
+    # A gain that is clear and not worth having is none.
+    shares = [1 - own / one for one in (error, rows["reference"]["error"])]
+    wanting = compare(X + 5, y, min_gain=float(np.mean(shares)), **options)
+    assert wanting.document["answer"]["verdict"] == "unsure"
+    assert f"not clearly better than {label}" in wanting.answer
+
+    # Where the gain is gone on all rows, what is kept is what was fitted to them.
+    def confirmed(schedule, finalists):
+        plain, learner = ({"label": f.method.label, "error": 0.1} for f in finalists)
+        return {"n_train": 1200, "n_test": 300, "results": {"reference": plain, "learner": learner}}
+
+    monkeypatch.setattr(driver, "confirm", confirmed)
+    gone = compare(X + 5, y, sample=1400, **options)
+    assert "with all rows the gain is not there" in gone.answer
+    kept = [m for m in gone.document["methods"] if m["role"] == "baseline"]
+    assert gone.answer.endswith(f"keep {min(kept, key=lambda m: m['error'])['label']}.")
+    assert not gone.answer.endswith("standardised.")
+
+
 def test_what_is_left_out_is_said_by_name(monkeypatch):
     prices = {"lda": 0.01, "dear": 100.0}
     monkeypatch.setattr(
@@ -270,6 +310,7 @@ def test_untuned_nobody_chooses_among_settings():
     # What is kept is what the answer names.
     assert "keep Euclidean, raw" in untuned.answer
     assert "scale" not in untuned.pipeline().named_steps  # raw
+    assert "'scale': ['passthrough']" in untuned.code and "Standard" not in untuned.code
 
 
 def test_lmnn_is_stopped_early_where_rows_are_few():

@@ -460,13 +460,16 @@ def test_float32_columns_of_a_frame_stay_so():
         (["1,4300", "2,5", "3,25"], [1.43, 2.5, 3.25]),
         (["0,430", "2,500", "3"], [0.43, 2.5, 3]),
         (["1,200", None, "1,200,000"], [1200, np.nan, 1200000]),
+        (["(1,200.50)", "3.25", "( 12)"], [-1200.5, 3.25, -12]),
+        (["($1,200.50)", "$3.25", "$12"], [-1200.5, 3.25, 12]),
     ],
 )
 def test_written_numbers_are_numbers_and_said(cells, numbers):
     frame = pd.DataFrame({"price": cells * 10, "n": np.resize(X[:, 0], 30)})
     columns = choose_columns(frame)
     assert columns.numeric == ("price", "n") and columns.categorical == ()
-    assert columns.notes == (f"Column 'price': read as numbers: {cells[0]!r}.",)
+    said = f"{cells[0]!r} as {numbers[0]:.12g}"
+    assert columns.notes == (f"Column 'price': read as numbers: {said}.",)
     np.testing.assert_array_equal(columns.select(frame)["price"], numbers * 10)
     # New rows are read alike, also where they alone would leave it open.
     np.testing.assert_array_equal(columns.select(frame.iloc[:1])["price"], numbers[:1])
@@ -481,6 +484,8 @@ def test_written_numbers_are_numbers_and_said(cells, numbers):
         ["12 %", "13", "4"],
         ["1.2.3", "4.5.6", "7.8.9"],
         ["a 1,200", "b 2,300", "c 3"],
+        ["(1)", "(2)", "(3)"],  # no amount is written so only where it is a loss
+        ["(-1)", "(2", "3)"],
     ],
 )
 def test_what_is_no_written_number_stays_a_category(cells):

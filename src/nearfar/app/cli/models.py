@@ -551,6 +551,9 @@ def _neighbors(options: argparse.Namespace) -> int:
     for name, table, numbers in (("query_label", asked, from_), ("row_label", known, to)):
         if not isinstance(table, int) and table.ids is not None and table.y is not None:
             columns[name] = np.asarray(table.y)[numbers]
+    if ids and hasattr(chain[-1], "classes_"):
+        names = _class_names(chain[-1].classes_, _notes(options.model))
+        columns["row_label"] = np.array(names)[chain[-1]._codes[to]]
     if options.out is None or options.out.suffix.lower() != ".parquet":
         columns["distance"] = np.array([f"{distance:.6g}" for distance in distances.ravel()])
     if options.out is None:

@@ -250,7 +250,8 @@ def data_line(data: dict[str, Any]) -> str:
     text = f"{data['name']}: {data['n_rows']:,} {what}{data.get('of', '')}"
     text += f", {data['n_features']:,} features"
     if counts:
-        sizes = f"{min(counts):,} to {max(counts):,} {what} each"
+        least, most = min(counts), max(counts)
+        sizes = f"{f'{least:,} to ' * (least < most)}{most:,} {what} each"
         text += f", {len(counts):,} classes ({sizes})"
     text += f", {data['goal']}" if data.get("goal") else ""
     if data["test"]:

@@ -167,6 +167,7 @@ def sentence(
     noun: str = "row",
     untuned: bool = False,
     plain: tuple[str, float] | None = None,
+    over: Estimate | None = None,
     folds: tuple[int, int] | None = None,
 ) -> str:
     """The answer in words.
@@ -184,7 +185,9 @@ def sentence(
     untuned : bool
         Whether everything ran at its first setting.
     plain : (str, float), optional
-        The plain distance with the fewest errors, where the learner must beat all and does not.
+        The plain distance with the fewest errors, where the learner must beat all.
+    over : Estimate, optional
+        The learner minus that one, where it is not the reference: the gain that may be claimed.
     folds : (int, int), optional
         Folds that the numbers are of, and folds that were planned, where these differ.
     """
@@ -207,6 +210,14 @@ def sentence(
         )
         if untuned:
             text = text.replace("for the best plain distance", f"for {reference_label}")
+        if plain is not None and over is not None:
+            low, high = (-bound for bound in reversed(over.interval(confidence)))
+            text = (
+                f"Use {name}: {say.whole(found.error)} instead of {say.short(plain[1])} for "
+                f"{plain[0]}, which of the plain distances {say.most}, a gain of "
+                f"{points(-over.mean)} points ({100 * confidence:.0f} % interval {points(low)} to "
+                f"{points(high)}){where}."
+            )
         if nested_error is not None:
             inside = f"the training {noun}s" if fixed else "each training fold"
             text += (

@@ -20,7 +20,7 @@ from nearfar.app.compare.methods import (
 )
 from nearfar.app.compare.pair_folds import contradictions
 from nearfar.summaries.supervision import Chunklets, Pairs
-from nearfar.words import count, hyphened
+from nearfar.words import count, hyphened, listed
 
 #: Learners compared when none are named; RCA too, where pairs can be read as groups.
 DEFAULT = ("MMC", "LogisticMetric", "ITML")
@@ -56,22 +56,36 @@ def pair_learners(
         else:
             notes.append(f"RCA, which learns from groups, is left out: {against}.")
     elif not isinstance(methods, Mapping):
-        methods = [name for one in listed_methods(methods) for name in _members(one, against)]
+        methods = [
+            name for one in listed_methods(methods) for name in _members(one, against, notes)
+        ]
     found = learners(methods, scale, image_shape=image_shape, size=size)
     for method in found:
         _refuse(method, against)
     return found, notes
 
 
-def _members(given: Any, against: str) -> list[Any]:
-    """A method, or those of a family that can be told by these pairs."""
+def _members(given: Any, against: str, notes: list[str]) -> list[Any]:
+    """A method, or those of a family that can be told by these pairs; of others a note."""
     names = family(given) if isinstance(given, str) else []
     if not names:
         return [given]
     able = [name for name in names if _able(name, against)]
     if not able:
         raise ValueError(f"No learner of {given} learns from pairs. See: nearfar methods.")
+    told = [name for name in names if find_estimator(name).learner_tags.learns_from]
+    gone = [name for name in told if name not in able]
+    if gone:
+        notes.append(f"Left out of {given}: {listed(gone, quoted=False)}; {_why(gone, against)}.")
     return [hyphened(name) for name in able]
+
+
+def _why(gone: list[str], against: str) -> str:
+    """Why learners of a family are left out."""
+    tags = [find_estimator(name).learner_tags for name in gone]
+    grouped = any(one.role == "map" and "chunklets" in one.learns_from for one in tags)
+    so = "pairs do not tell what they learn from, or they predict labels"
+    return f"{so}; those that learn from groups: {against}" if grouped and against else so
 
 
 def _able(name: str, against: str) -> bool:

@@ -178,12 +178,14 @@ class Summary(Answer):
         return most_gain(self._over_rows(each, rows), self.confidence)
 
     def _beats_all(self, row: Row) -> bool:
-        """Whether it does clearly better than each plain distance by itself."""
+        """Whether it does clearly better than each plain distance by itself, and worth having."""
         plain = [one for one in self._of_role("baseline") if one.status != "failed"]
+        if not all(set(self.common) <= set(one.results) for one in plain):
+            return False
+        found = [(self._estimate([row, one], self.common), self._error(one)) for one in plain]
         return all(
-            set(self.common) <= set(one.results)
-            and self._estimate([row, one], self.common).interval(self.confidence)[1] < 0
-            for one in plain
+            difference.interval(self.confidence)[1] < 0 and -difference.mean > self.min_gain * error
+            for difference, error in found
         )
 
     def _plain(self) -> tuple[str, float]:
@@ -194,6 +196,16 @@ class Summary(Answer):
     def _best_plain(self) -> Row | None:
         tested = [one for one in self._of_role("baseline") if set(self.common) <= set(one.results)]
         return min(tested, key=self._error, default=None)
+
+    def _over_plain(self) -> tuple[Row, Estimate] | None:
+        """The plain distance that a recommended learner is to be held against, if another one.
+
+        Untuned the reference was not chosen by its errors, and a gain over it says too much.
+        """
+        plain = self._best_plain() if self.untuned and self.best != REFERENCE else None
+        if plain is None or self._error(plain) >= self._error(self.rows[REFERENCE]):
+            return None
+        return plain, self._estimate([self.rows[self.best], plain], self.common)
 
     def nested(self) -> dict[str, Any] | None:
         """The error when the method too is chosen inside each training fold."""
@@ -301,7 +313,7 @@ class Summary(Answer):
         gone = judgement.verdict == "unsure" and self._gain_on_all_rows() <= 0
         if gone and judgement.comparands[str(judgement.method)].recommended:
             return self._gone() | {"notes": [*caution, *self._reference_notes()]}
-        label = self.reference_label()
+        label, over = self.reference_label(), self._over_plain()
         text = sentence(
             judgement,
             labels={name: row.method.label for name, row in self.rows.items()},
@@ -318,12 +330,14 @@ class Summary(Answer):
             noun=self.problem.noun,
             untuned=self.untuned,
             plain=self._plain() if self.untuned else None,
+            over=None if over is None else over[1],
             folds=(len(self.common), len(self.scheme.folds)),
         )
         return {
             "verdict": judgement.verdict,
             "method": judgement.method,
             "text": text + self._on_all_rows(),
+            "gain": None if over is None else self._gain_over(*over),
             "notes": [
                 *caution,
                 *self._context_notes(),
@@ -337,6 +351,11 @@ class Summary(Answer):
             ],
         }
 
+    def _gain_over(self, plain: Row, difference: Estimate) -> dict[str, Any]:
+        low, high = difference.interval(self.confidence)
+        interval = [-high, -low]
+        return {"over": plain.method.label, "gain": -difference.mean, "interval": interval}
+
     def _gone(self) -> dict[str, Any]:
         """The answer where a gain of the sample is not there on all rows."""
         name = str(self.judgement.method)
@@ -345,7 +364,7 @@ class Summary(Answer):
         text = (
             f"Cannot tell: on {self.n_rows:,} of {self.n_all:,} {noun}s {label} gains {gain} "
             f"points, but with all {noun}s the gain is not there.{self._on_all_rows()} Until more "
-            f"is known keep {self.reference_label()}."
+            f"is known keep {self._plain()[0] if self.untuned else self.reference_label()}."
         )
         return {"verdict": "unsure", "method": name, "text": text}
 
@@ -373,7 +392,8 @@ class Summary(Answer):
             if error < self._error(self.rows[REFERENCE]):
                 notes.append(
                     f"Of the plain distances {label} {self.say.most}, {self.say.short(error)}: "
-                    "before you keep or change anything, give more time, or --tuning holdout."
+                    "before you keep or change anything, give more time, or --tuning holdout. The "
+                    f"table's gains are over {self.reference_label()}."
                 )
         others = [
             self.rows[name].method.label
@@ -407,8 +427,9 @@ class Summary(Answer):
 
     @property
     def chosen(self) -> Row:
-        """The method to use."""
-        return self.rows[self.best]
+        """The method to use; untuned, the plain distance that the answer says to keep."""
+        plain = self._best_plain() if self.untuned and self.common else None
+        return self.rows[self.best] if plain is None or self.best != REFERENCE else plain
 
     # The document
 

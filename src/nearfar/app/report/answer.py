@@ -111,7 +111,12 @@ def scope(comparison: Comparison) -> str:
 
 
 def gain_figure(comparison: Comparison, method: Method | None) -> list[View]:
-    """The gain of a method over the reference, where it is known."""
+    """The gain of a method over the reference, or over what the answer says, where it is known."""
+    said = comparison["answer"].get("gain") or {}
+    if number(said.get("gain")) is not None:
+        title = f"Gain over {cut(said.get('over'), 60)}"
+        note = comparison.said_interval(said.get("interval"), points)
+        return [figure(title, points(said["gain"], unit=True), note)]
     if method is None or number(method["gain"]) is None:
         return []
     note = comparison.said_interval(method["gain_interval"], points)

@@ -382,7 +382,7 @@ def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any], show_cells: b
             numeric.append(name)
             if name in written:
                 assert writing is not None
-                cell = f": {writing.example!r}" if show_cells else ""
+                cell = f": {writing.read}" if show_cells else ""
                 notes.append(f"Column '{name}': read as numbers{cell}.")
         else:
             categorical.append(name)

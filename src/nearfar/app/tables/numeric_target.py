@@ -104,9 +104,7 @@ def _read(cells: NDArray[Any], name: str) -> tuple[Vector, list[str]]:
         )
     if _is_plain(writing.example):
         return values, []
-    place = next(i for i, cell in enumerate(cells) if str(cell).strip() == writing.example)
-    read = f"{writing.example!r} as {values[place]:.12g}"
-    return values, [f"The target '{name}' is read as numbers: {read}."]
+    return values, [f"The target '{name}' is read as numbers: {writing.read}."]
 
 
 def _is_plain(cell: Any) -> bool:

@@ -19,6 +19,8 @@ _CELL = re.compile(
     rf"(?P<sign>[+\-−]?)\s*{_UNIT.format('before')}\s*(?P<inner>[+\-−]?)(?P<number>\d[\d.,{_SPACES}]*?)"
     rf"\s*{_UNIT.format('after')}\s*(?P<percent>%?)"
 )
+#: Less than nothing, as accountants write it.
+_LOSS = re.compile(r"\(\s*(?P<inside>[^()+\-−]*)\)")
 #: Digits with each mark of decimals, and with thousands of three behind the first.
 _GRAMMAR = {
     mark: re.compile(
@@ -44,6 +46,15 @@ class Writing:
 
     decimal: Literal[".", ","] | None
     example: str
+
+    @property
+    def read(self) -> str:
+        """The example, and the number that it is.
+
+        >>> Writing(",", "1,4300").read
+        "'1,4300' as 1.43"
+        """
+        return f"{self.example!r} as {_value(self.example, self.decimal or '.'):.12g}"
 
     @property
     def doubt(self) -> str:
@@ -75,7 +86,7 @@ def writing_of(cells: Any) -> Writing | None:
     """
     texts = list(dict.fromkeys(str(cell).strip() for cell in cells))
     texts = [text for text in texts if text.lower() not in _MISSING]
-    if not texts or not _mostly(texts[:_LOOKED_AT]):
+    if not texts or not _mostly(texts[:_LOOKED_AT]) or all(map(_LOSS.fullmatch, texts)):
         return None
     split = [_split(text) for text in texts]
     found = [parts for parts in split if parts is not None]
@@ -117,21 +128,27 @@ def numbers_of(column: Any, decimal: str) -> tuple[NDArray[np.float64], NDArray[
 
 
 def _value(text: str, decimal: str) -> float:
-    parts = _split(text.strip())
+    text = text.strip()
+    parts = _split(text)
     if parts is None or not _GRAMMAR[decimal].fullmatch(parts[0]):
         return float(text) if _is_plain(text) else np.nan
     number = re.sub(rf"[{_SPACES}]", "", parts[0])
     number = number.replace("," if decimal == "." else ".", "").replace(decimal, ".")
-    negative = re.match(r"[^\d]*[-−]", text.strip()) is not None
+    negative = _LOSS.fullmatch(text) or re.match(r"[^\d]*[-−]", text)
     return -float(number) if negative else float(number)
 
 
 def _split(text: str) -> tuple[str, str, str] | None:
     """Digits with their marks, the unit, and the percent sign."""
-    found = _CELL.fullmatch(text)
+    found = _cell(text)
     if found is None or (found["before"] and found["after"]):
         return None
     return found["number"].strip(), found["before"] or found["after"] or "", found["percent"]
+
+
+def _cell(text: str) -> re.Match[str] | None:
+    loss = _LOSS.fullmatch(text)
+    return _CELL.fullmatch(text if loss is None else loss["inside"].rstrip())
 
 
 def _is_plain(text: str) -> bool:
@@ -143,4 +160,4 @@ def _is_plain(text: str) -> bool:
 
 
 def _mostly(texts: list[str]) -> bool:
-    return sum(_CELL.fullmatch(text) is not None for text in texts) >= _MOST * len(texts)
+    return sum(_cell(text) is not None for text in texts) >= _MOST * len(texts)
