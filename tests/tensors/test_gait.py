@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from nearfar import PCA, GaborFeatures, GaitRecognizer, Sets, load, save
+from nearfar import GTDA, PCA, GaborFeatures, GaitRecognizer, Sets, load, save
 from nearfar.datasets import make_walkers
 from nearfar.tensors import (
     averaged_gait_images,
@@ -356,6 +356,17 @@ def test_it_tells_walkers_apart_and_is_saved(walkers, tmp_path):
     file = tmp_path / "gait.nf"
     save(recognizer, file)
     again = load(file)
+    np.testing.assert_array_equal(again.distances(sequences), recognizer.distances(sequences))
+
+
+def test_subspaces_of_tensors_go_into_model_files(walkers, tmp_path):
+    pytest.importorskip("skops")
+    sequences, ids, _ = walkers
+    recognizer = GaitRecognizer(subspace=GTDA((6, 5))).fit(sequences[::2], ids[::2])
+    assert recognizer.subspace_.n_components_ == (6, 5)
+    assert recognizer.score(sequences[1::2], ids[1::2]) >= 5 / 6
+    save(recognizer, tmp_path / "gait.nf")
+    again = load(tmp_path / "gait.nf")
     np.testing.assert_array_equal(again.distances(sequences), recognizer.distances(sequences))
 
 

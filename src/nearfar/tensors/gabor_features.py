@@ -27,6 +27,8 @@ _BANK: dict[str, list[Allowed]] = {
     "prefactor_power": [real()],
     "remove_dc": [boolean],
 }
+# Responses at once: what stays in cache.
+_BLOCK_BYTES = 2**24
 # Axes of the bank over which kernels are summed.
 _SUMMED: dict[str, tuple[int, ...]] = {"full": (), "D": (1,), "S": (0,), "SD": (0, 1)}
 
@@ -147,7 +149,8 @@ class GaborFeatures(_TensorMap):
         images = T.reshape(*T.shape[:3], -1)
         n_channels, n_kernels = images.shape[3], len(spectra)
         magnitudes = np.empty((len(T), *shape, n_channels, n_kernels), T.dtype)
-        for block in row_blocks(len(T), 2 * spectra.nbytes, at_most=64):
+        few = max(1, _BLOCK_BYTES // spectra.nbytes)
+        for block in row_blocks(len(T), 2 * spectra.nbytes, at_most=few):
             for channel in range(n_channels):
                 responses = _responses(images[block, ..., channel], spectra)
                 magnitudes[block, ..., channel, :] = np.moveaxis(np.abs(responses), 1, -1)
