@@ -417,8 +417,11 @@ def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Fl
     if (len(chains[0]), len(chains[1])) != (before, after):
         lengths = [np.asarray(v).shape for v in vectors]
         raise ValueError(f"vectors of shapes {lengths} do not fit tensors of shape {shape}.")
-    T = (T.reshape(n * before * shape[mode], after) @ chains[1]).reshape(n, before, shape[mode])
-    return np.asarray(np.matmul(chains[0], T))
+    # A chain of no vectors is a one: no pass over the stack for it.
+    rows = T.reshape(n * before * shape[mode], after)
+    rows = rows @ chains[1] if mode + 1 < len(shape) else rows
+    T = rows.reshape(n, before, shape[mode])
+    return np.asarray(np.matmul(chains[0], T) if mode > 0 else T[:, 0])
 
 
 def _kron_chain(vectors: Sequence[ArrayLike]) -> Floats:
