@@ -289,8 +289,9 @@ def cell(results: Results, **wanted: Any) -> str:
     found = [row["error"] for row in results.select(**wanted)]
     if not found:
         return "-"
-    spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
-    return f"{np.mean(found):.1f} ± {spread:.1f}"
+    if len(found) == 1:
+        return f"{found[0]:.1f}"
+    return f"{np.mean(found):.1f} ± {np.std(found, ddof=1):.1f}"
 
 
 def overview(results: Results, protocol: str, methods: list[str]) -> list[str]:
@@ -318,10 +319,13 @@ def beside_the_prototype(results: Results) -> list[str]:
         found = [r["error"] for r in results.select(set=name, protocol="fixed", method=method)]
         if not found:
             continue
-        spread = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
         ours = float(np.mean(found))
-        word = verdict(ours, spread, len(found), theirs)
-        body.append([name, method, f"{theirs:.1f}", f"{ours:.1f}", f"{spread:.1f}", word])
+        row = [name, method, f"{theirs:.1f}", f"{ours:.1f}"]
+        if len(found) == 1:  # no spread is known, and so nothing can be said
+            body.append([*row, "-", "one split"])
+            continue
+        spread = float(np.std(found, ddof=1))
+        body.append([*row, f"{spread:.1f}", verdict(ours, spread, len(found), theirs)])
     return table(["set", "method", "prototype", "ours", "spread", "verdict"], body)
 
 
