@@ -10,7 +10,9 @@ from tensor_learners import LeadingModes, stripes, under_light
 
 import nearfar
 from nearfar import LDA, PCA, compare
+from nearfar.app.compare import driver, folds
 from nearfar.app.compare.embeddings import in_modes
+from nearfar.app.compare.journal import identity
 from nearfar.app.compare.methods import family, learners, of_rows, reduced
 from nearfar.app.tables.inputs import as_table
 
@@ -150,6 +152,32 @@ def test_in_regression_and_without_labels_nothing_follows():
     assert used <= {"raw", "unit norm", "standardised"}
     unlabelled = compare(images, methods={"modes": LeadingModes(2)}, **QUICK)
     assert methods_of(unlabelled)["modes"]["status"] == "done"
+
+
+def test_an_interrupted_comparison_of_tensors_goes_on(tmp_path, monkeypatch):
+    images, y = stripes()
+    options = QUICK | {"tuning": "k", "journal": tmp_path / "a.journal"}
+    methods = {"modes": LeadingModes()}
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "make_document", _stop)
+        with pytest.raises(RuntimeError, match="stopped"):
+            compare(images, y, methods=methods, **options)
+    whole = compare(images, y, methods=methods, **QUICK | {"tuning": "k"})
+    with monkeypatch.context() as patched:
+        patched.setattr(folds, "run_fold", _stop)  # all are in the journal
+        again = compare(images, y, methods=methods, **options)
+    assert methods_of(again)["modes"]["error"] == methods_of(whole)["modes"]["error"]
+    assert again.document["tensors"] == whole.document["tensors"]
+    # An LDA behind it makes it another method.
+    first, second = (
+        learners({"modes": LeadingModes()}, "none", tensor_shape=(6, 5), then=then)[0]
+        for then in ("lda", "none")
+    )
+    assert identity(first) != identity(second)
+
+
+def _stop(*_, **__):
+    raise RuntimeError("stopped")
 
 
 # ---------------------------------------------------------------------- what the page draws

@@ -56,8 +56,9 @@ def add_embed(commands: Any) -> None:
         "--method",
         metavar="NAME",
         help="mvu (default), variational-mvu, landmark-mvu, isomap, lle, laplacian-eigenmaps, pca "
-        "... (see: nearfar methods). For sets of vectors: set-embedding, whose dissimilarity is "
-        "--set metric=hellinger, for instance (default bhattacharyya_riemann)",
+        "... (see: nearfar methods); of images gta, or gtda, which learns from labels. For sets of "
+        "vectors: set-embedding, whose dissimilarity is --set metric=hellinger, for instance "
+        "(default bhattacharyya_riemann)",
     )
     method.add_argument(
         "--components",
