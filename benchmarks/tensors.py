@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,6 +138,28 @@ def _sweep(fitted: Any) -> dict[str, Any]:
     return {"sweeps": fitted.n_iter_, "s a sweep": round(float(np.min(each)), 4)}
 
 
+def batches(name: str, size: int | None, q: int = 8) -> Prepared:
+    """GTA or GTDA of 20,000 tensors: at once, or in batches of ``size`` with the one solve."""
+    import nearfar
+
+    kind = getattr(nearfar, name)
+    X, y = images(20_000, 32)
+
+    def work() -> Any:
+        learner = kind((q, q))
+        if size is None:
+            return learner.fit(X, y)
+        for start in range(0, len(X), size):
+            learner.partial_fit(X[start : start + size], y[start : start + size])
+        assert learner.factors_  # the one solve
+        return learner
+
+    return work, lambda fitted: {
+        "objective": fitted.history_["objective"][-1],
+        "sweeps": fitted.n_iter_,
+    }
+
+
 SMALL, LARGE = (2_000, 32, 5), (20_000, 64, 8)
 CASES: dict[str, Case] = {
     "gta-2000": Case(
@@ -174,8 +197,18 @@ CASES: dict[str, Case] = {
             "GTA((8, 8)), as many sweeps": lambda: gta_sweeps(*LARGE),
         },
     ),
+    **{
+        f"batches-{name}": Case(
+            "at most 4x one fit: 0.25 or more",
+            {
+                f"{name}((8, 8)).partial_fit, 100 batches": partial(batches, name, 200),
+                f"{name}((8, 8)).fit": partial(batches, name, None),
+            },
+        )
+        for name in ("GTA", "GTDA")
+    },
 }
-SIZES = {"2000": "2,000 x 32 x 32", "20000": "20,000 x 64 x 64"}
+SIZES = {"2000": "2,000 x 32 x 32", "20000": "20,000 x 64 x 64", "batches": "100 of 200 x 32 x 32"}
 
 
 # ---------------------------------------------------------------------- the frame
