@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from nearfar.solvers.alternating_modes import CPWeights, contracted, cp_weights
 
 #: Widths of the smoothed corner of the hinge, one after the other.
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
+# Samples that are so far beyond their margin are left out of steps, if few enough stay.
+_BEYOND = 0.3
+_SPARES = 0.8
 
 
 class JointPoint(NamedTuple):
@@ -73,8 +77,9 @@ def descend_jointly(
     point[-1] = b + center @ start.tensor().ravel()
     objectives = []
     for width in widths:
+        near = problem.near(point, max(2 * width, _BEYOND)) if width < 1 else problem
         found = minimize(
-            problem.value_and_gradient,
+            near.value_and_gradient,
             point,
             args=(width,),
             jac=True,
@@ -82,7 +87,7 @@ def descend_jointly(
             # The last must be a stationary point; those before only lead to it.
             options={
                 "maxiter": max_iter,
-                "ftol": 1e-14 if width == widths[-1] else 1e-9,
+                "ftol": 1e-14 if width == widths[-1] else 1e-8,
                 "gtol": 1e-9,
                 "maxcor": 20,
             },
@@ -126,6 +131,16 @@ class SmoothedHinges:
         W = _sum_of_terms(factors) / self.deviation
         w = W.ravel()
         return W, 1 - self.y * (self.flat @ w + (b - self.center @ w))
+
+    def near(self, point: Vector, reach: float) -> SmoothedHinges:
+        """Only samples that a step may bring to their margin; all where that spares little."""
+        _, short = self._shortfalls(self.factors(point), point[-1])
+        kept = short > -reach
+        if kept.mean() > _SPARES:
+            return self
+        part = copy(self)
+        part.flat, part.y, part.cost = self.flat[kept], self.y[kept], self.cost[kept]
+        return part
 
     def value(self, point: Vector) -> float:
         """The objective with true hinges."""
