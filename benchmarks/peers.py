@@ -251,14 +251,30 @@ def write(results: list[dict[str, Any]], limit: float) -> None:
         "value, the root mean squared error of 5-NN over the deviation of the target. Features are "
         "standardised (over all rows), for all alike. CPU seconds are those of one fit, the mean "
         f"over folds; one thread; the fits of all folds in a process of their own that ends after "
-        f"{limit:g} CPU s; loading and imports not counted. All learn from labels with their "
+        f"{limit:g} CPU s, unless a remark says otherwise; loading and imports not counted. Other "
+        "work ran beside it: small ratios of seconds say little. All learn from labels with their "
         "defaults, but for the limits on iterations of mlpack, which has none. Who was not done "
         "with a set in time is not tried on larger ones. Where a peer raises "
         "or gives NaN in one fold, the row says so and has no error. "
         f"letter is {LETTERS:,} random rows of 20,000. Made by "
-        "`python benchmarks/peers.py --peers DIR --data DIR`.\n\n" + "\n".join(calls)
+        "`python benchmarks/peers.py --peers DIR --data DIR`."
+        f"{not_run(results)}\n\n" + "\n".join(calls)
     )
     write_table(RESULTS / "peers.md", "Every learner that a peer has", notes, rows)
+
+
+def not_run(results: list[dict[str, Any]]) -> str:
+    """Which cells of the table are still empty, in words."""
+    there = {(row["set"], row["method"], row["who"]) for row in results}
+    empty: dict[tuple[str, str], list[str]] = {}
+    for name, (title, _) in SETS.items():
+        table = {"MLKR": REGRESSION} if name == "diabetes" else METHODS
+        for method, contenders in table.items():
+            for who in contenders:
+                if (name, method, who) not in there:
+                    empty.setdefault((who, title), []).append(method)
+    said = [f"{who} on {title}: {', '.join(methods)}" for (who, title), methods in empty.items()]
+    return f"\n\nNot run: {'; '.join(said)}." if said else ""
 
 
 def main() -> None:

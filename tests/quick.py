@@ -22,6 +22,7 @@ QUICK = {
     "SDML": {"prior": "covariance", "sparsity": 0.1},  # others end before the third iteration
     # Without, the best map of classes that can be told apart is infinitely large.
     "NCA": {"l2": 1e-2},
+    "STM": {"n_init": 1},  # a start is a descent of all factors
     "SetSpectralClustering": {"n_clusters": 3},
     "VariationalMVU": {"max_iter": 20, "bound_iter": 5},
     "LandmarkMVU": {"n_landmarks": 8, "bound_iter": 5},
@@ -32,7 +33,7 @@ def quick(name):
     """The estimator of that name, not fitted."""
     estimator = all_estimators()[name](**QUICK.get(name, {}))
     if hasattr(estimator, "n_init"):
-        known = estimator.get_params(deep=False)
+        known = estimator.get_params(deep=False).keys() - QUICK.get(name, {}).keys()
         estimator.set_params(**{key: value for key, value in SEARCH.items() if key in known})
     return estimator
 

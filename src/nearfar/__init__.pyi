@@ -96,8 +96,13 @@ from .tensors.gabor_features import GaborFeatures as GaborFeatures
 from .tensors.gait_recognizer import GaitRecognizer as GaitRecognizer
 from .tensors.gta import GTA as GTA
 from .tensors.gtda import GTDA as GTDA
+from .tensors.lsstm import LSSTM as LSSTM
+from .tensors.nu_stm import NuSTM as NuSTM
+from .tensors.stm import STM as STM
 from .tensors.tensor_graph_embedding import TensorGraphEmbedding as TensorGraphEmbedding
 from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardizer
+from .tensors.tfda import TFDA as TFDA
+from .tensors.tmpm import TMPM as TMPM
 from .tensors.tr1a import TR1A as TR1A
 from .tensors.tr1da import TR1DA as TR1DA
 from .tensors.two_d_lda import TwoDLDA as TwoDLDA

@@ -75,3 +75,5 @@ def test_who_was_late_on_a_smaller_set_is_not_tried_on_larger_ones(monkeypatch):
     assert peers.too_slow_before(results, "wine", "NCA", "pyDML") is None
     assert peers.too_slow_before(results, "digits", "NCA", "mlpack") is None
     assert peers.too_slow_before(results, "digits", "RCA", "pyDML") is None
+    assert "pyDML on wine 178×13: LMNN, MMC, ITML" in peers.not_run(results)
+    assert "scikit-learn on wine 178×13: NCA" in peers.not_run(results)

@@ -926,3 +926,27 @@ def test_thousands_of_classes_cost_no_more_than_their_rows():
     many, statistics = taken(15_000)
     assert many < 40 * few  # ten times the rows and classes; a hundred would be quadratic
     np.testing.assert_allclose(statistics.means[7], X[7::5_000].mean(axis=0))
+
+
+# ---------------------------------------------------------------------- many features
+
+
+@both_forms
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_batches_of_many_features_match_two_passes_whenever_they_are_read(pooled, dtype):
+    """There only triangles are summed, which a read, a copy or a merge must make whole."""
+    X, y = sample(n=1200, p=260, c=2, apart=1.0)
+    X = X.astype(dtype)
+    bound = BOUND if dtype == np.float64 else 1e-5
+    statistics = in_batches(X[:700], y[:700], 175, pooled=pooled)
+    assert not statistics.is_factored
+    assert error(statistics.within_scatter(), Reference(X[:700], y[:700]).within) < bound
+    statistics.partial_fit(X[700:1000], y[700:1000])
+    loaded = pickle.loads(pickle.dumps(statistics))
+    rest = ClassStatistics(pooled=pooled, storage="dense").partial_fit(X[1000:], y[1000:])
+    expected = Reference(X, y)
+    for both in (loaded.merge(rest), rest.merge(loaded), loaded.partial_fit(X[1000:], y[1000:])):
+        assert error(both.within_scatter(), expected.within) < bound
+        B = np.linalg.qr(np.random.default_rng(0).normal(size=(260, 3)))[0]
+        assert error(both.within_dot(B), expected.within @ B) < 10 * bound
+        assert error(both.project(B).within_scatter(), B.T @ expected.within @ B) < 10 * bound

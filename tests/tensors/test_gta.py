@@ -5,8 +5,9 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
 
-from nearfar import GTA
+from nearfar import GTA, GTDA
 from nearfar.solvers.mode_subspaces import alternate_modes, projector_change
 from nearfar.summaries.mode_scatters import StackScatters
 from nearfar.tensors import multi_mode_dot
@@ -285,6 +286,23 @@ def test_blank_borders_a_mode_of_length_one_and_bytes():
     assert_same_subspaces(longer.factors_[:2], plain.factors_)
     assert longer.factors_[2].tolist() == [[1.0]]
     assert_same_subspaces(GTA((3, 2)).fit(X.astype(np.uint8)).factors_, plain.factors_)
+
+
+@pytest.mark.parametrize("kind", [GTA, GTDA])
+@pytest.mark.filterwarnings("ignore")
+def test_of_rows_scikit_learn_asks_all_it_asks_of_vector_learners(kind, monkeypatch):
+    its_own = kind.__sklearn_tags__
+
+    def of_rows(self):
+        tags = its_own(self)
+        tags.input_tags.two_d_array = True
+        return tags
+
+    monkeypatch.setattr(kind, "__sklearn_tags__", of_rows)
+    reason = "after a fit at once there are no statistics to add to, which is said"
+    check_estimator(
+        kind(), expected_failed_checks={"check_fit_score_takes_y": reason}, on_skip=None
+    )
 
 
 # ---------------------------------------------------------------------- the loop

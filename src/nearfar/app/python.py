@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.app.compare.comparison import Comparison
 from nearfar.app.compare.driver import answer
-from nearfar.app.compare.methods import Scale
+from nearfar.app.compare.methods import Scale, Then
 from nearfar.app.compare.question import Question, Task
 from nearfar.app.compare.splits import Tuning
 from nearfar.app.progress import Progress, python_progress
@@ -34,6 +34,7 @@ def compare(
     report_by: str | ArrayLike | None = None,
     scoring: Any = None,
     scale: Scale = "auto",
+    then: Then = "auto",
     repeats: int | None = None,
     time_budget: float | None = None,
     tuning: Tuning | None = None,
@@ -76,7 +77,8 @@ def compare(
     Parameters
     ----------
     X : array-like, DataFrame or Sets
-        Rows and features; images as (n, height, width) or (n, height, width, 3). In a DataFrame
+        Rows and features; images as (n, height, width) or (n, height, width, 3), and any tensors
+        as (n, d1, ..., dk): learners of tensors take them as they are, others flat. In a DataFrame
         missing values are imputed and categories encoded inside each fold; identifiers, dates, free
         text and categories of hundreds of levels are left out, and said. Of ``Sets`` each set is
         what below is called a row.
@@ -90,8 +92,9 @@ def compare(
     methods : mapping, sequence, str, learner or None
         ``{"lmnn": LMNN(), "mine": Mine()}``: learners, or classifiers, or lists of up to four of
         them as settings to tune; or learners and names of learners, as in ``[LMNN(), "rca"]``, or
-        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN. What cannot learn from
-        the target is left out, and that is said. In regression learners of values, regressors and
+        of a family, as in ``"discriminant"``; None is LDA, RCA and LMNN, and of images GTDA
+        too. What cannot learn from the target is left out, and that is said. In regression
+        learners of values, regressors and
         maps that read no target; None is MLKR. With pairs, learners that
         learn from them; None is MMC, LogisticMetric, ITML, and RCA where no pair contradicts that
         who is alike to one is alike to all that are alike to it. Without labels,
@@ -125,6 +128,9 @@ def compare(
         Scaling before the learners; "auto" tunes it. Without labels it is also the scaling of
         what is measured, and "auto" standardises columns of very unequal spread. For ``Sets``
         "standard" divides features by their standard deviations over all training vectors.
+    then : {"auto", "lda", "none"}, default="auto"
+        What follows a map of tensors, where there are labels: an LDA of what it keeps, shrunk by
+        0.1, or nothing; "auto" tunes it.
     repeats : int, optional
         How often all rows are split anew; None is as many as the time allows, at most 5.
     time_budget : float, optional

@@ -151,8 +151,9 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         return self
 
     def _new_statistics(self) -> ModeStatistics:
-        # The direct form needs no more than the modes. Tensors are seen once: float64 products.
-        return ModeStatistics(storage="auto" if self.max_iter else "modes", exact=True)
+        # The direct form needs no more than the modes.
+        storage = "auto" if self.max_iter else "modes"
+        return ModeStatistics(storage=storage, exact=self._needs_digits())
 
     def _check_size(self, statistics: ModeStatistics | None) -> None:
         """Raise where sweeps would need more than is kept of batches."""

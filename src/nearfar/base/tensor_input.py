@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
@@ -42,10 +43,12 @@ class TensorInput(Estimator):
         if reset:
             self._forget()
         name = type(self).__name__
+        if sparse.issparse(X):
+            self._check_X(X, reset=reset)  # which says what to do with it
         given: Any = X if hasattr(X, "iloc") else _as_array(X, name)
         if given.ndim < 2:
             raise ValueError(
-                f"{name}: X has shape {given.shape}. Give tensors of shape "
+                f"{name}: X has shape {given.shape}. Reshape your data: give tensors of shape "
                 "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk)."
             )
         shape = given.shape[1:] if given.ndim > 2 else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
@@ -222,6 +223,7 @@ _CASES: dict[str, tuple[Change, bool]] = {
     "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
     "order_one": (lambda X, y, Q: (X[:, 1], y, Q[:, 1]), False),
     "one_row": (lambda X, y, Q: (X[:, 0, 0], y, Q), False),
+    "sparse": (lambda X, y, Q: (sparse.csr_array(X.reshape(len(X), -1)), y, Q), False),
     "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
     "third_order": (lambda X, y, Q: (_third_order(X), y, _third_order(Q)), False),
     "blank_borders": (

@@ -1,4 +1,4 @@
-"""Embedded sets, readers for tables, clips and recordings, and generators."""
+"""Embedded sets, readers for tables, pictures, clips and recordings, and generators."""
 
 from nearfar.datasets.clips import read_clips
 from nearfar.datasets.gait_files import load_gait
@@ -11,6 +11,7 @@ from nearfar.datasets.generators import (
 from nearfar.datasets.low_rank_tensors import make_low_rank_tensors
 from nearfar.datasets.motion import motion_histograms, optical_flow
 from nearfar.datasets.pair_files import read_pairs, read_quadruplets
+from nearfar.datasets.pictures import Images, load_images
 from nearfar.datasets.recordings import mfcc, read_recordings
 from nearfar.datasets.sensor_networks import make_sensor_network
 from nearfar.datasets.set_tables import read_sets
@@ -26,8 +27,10 @@ from nearfar.datasets.walkers import make_walkers
 
 __all__ = [
     "EMBEDDED",
+    "Images",
     "Table",
     "load_gait",
+    "load_images",
     "make_class_separation",
     "make_five_classes",
     "make_low_rank_tensors",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.datasets.table import Table, as_strings, one_a_row
+from nearfar.datasets.table import Table, as_strings, one_a_row, without_single_channel
 from nearfar.words import did_you_mean, listed
 
 _KEYS = {
@@ -74,10 +74,10 @@ def from_arrays(
             "Name the key of the rows with --vector, or save it with numpy.savez(file, X=X, y=y)."
         )
     x, y = found["X"], found["y"]
-    table.X, table.image_shape = _points(np.asarray(arrays[x]), where, table.messages)
+    table.X, table.tensor_shape = _points(np.asarray(arrays[x]), where, table.messages)
     n, p = table.X.shape
     if "image_shape" in arrays:
-        table.image_shape = _image_shape(arrays["image_shape"], p, where)
+        table.tensor_shape = _image_shape(arrays["image_shape"], p, where)
     table.feature_names = feature_names_of(arrays, p, where)
     if y is not None:
         table.y, table.target = one_a_row(arrays[y], y, n, where), y
@@ -170,7 +170,7 @@ def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) ->
 def _points(
     X: NDArray[Any], where: str, messages: list[str]
 ) -> tuple[NDArray[Any], tuple[int, ...] | None]:
-    """Rows of floats, and the shape of an image where each row is one."""
+    """Rows of floats, and the shape of each where it has one."""
     if X.dtype.names:
         raise ValueError(f"{where}: X is a structured array; save the table as CSV or Parquet.")
     if X.dtype.kind not in "biuf":
@@ -192,19 +192,16 @@ def _points(
         return X, None
     X = X.reshape(len(X), -1)
     sizes = " × ".join(map(str, shape))
-    if len(shape) == 3 and shape[2] == 1:
-        shape = shape[:2]
-    if (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)) and min(shape[:2]) > 1:
-        messages.append(f"X has rows of {sizes} numbers: read as images, flattened.")
-        return X, tuple(shape)
-    messages.append(f"X has rows of {sizes} numbers: flattened.")
-    return X, None
+    shape = without_single_channel(shape)
+    what = "images" if Table("", None, tensor_shape=shape).image_shape else "tensors"
+    messages.append(
+        f"X has rows of {sizes} numbers: read as {what}, flattened for learners of vectors."
+    )
+    return X, shape
 
 
 def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
-    shape = tuple(int(size) for size in np.ravel(value))
-    if len(shape) == 3 and shape[2] == 1:
-        shape = shape[:2]
+    shape = without_single_channel([int(size) for size in np.ravel(value)])
     fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
     if not fits or int(np.prod(shape)) != n_features:
         raise ValueError(

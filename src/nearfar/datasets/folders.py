@@ -46,7 +46,8 @@ def members(
             if path.name.startswith("."):
                 continue
             if path.is_dir() and not is_member(path):
-                visit(path)
+                if not _leads_back(path):
+                    visit(path)
             elif path.is_dir() or path.suffix.lower() in known:
                 parts = path.relative_to(root).parts
                 found.append(Member(path, "/".join(parts), parts[0] if len(parts) > 1 else None))
@@ -65,6 +66,11 @@ def members(
             f"over: {listed(others, 3)}. Known are {kinds}.",
         )
     return found
+
+
+def _leads_back(folder: Path) -> bool:
+    """Whether it is a link to a folder that it lies in, which would be visited for ever."""
+    return folder.is_symlink() and folder.resolve() in folder.parent.resolve().joinpath("x").parents
 
 
 def labels_of(found: list[Member], what: str) -> NDArray[np.str_] | None:

@@ -161,7 +161,7 @@ def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
 def _from_long(
     file: DataFile,
     by: str,
-    asked: dict[str, str | None],
+    asked: dict[str, Any],
     drop: Sequence[str],
     wanted: Sequence[str] | None,
     vector: str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +42,10 @@ class Table:
         Names of an array's columns.
     class_names : list of str or None
         Names of the classes, in the order of the sorted labels.
-    image_shape : tuple of int or None
-        (height, width) or (height, width, 3) where each row is an image.
+    tensor_shape : tuple of int or None
+        (d1, ..., dk) where each row is a tensor of these sizes, written out in the order of C.
+    left_out : tuple of str
+        Columns of the file that were dropped to give its rows a shape.
     messages : list of str
         What was decided and must be said.
     source : str or None
@@ -63,14 +66,38 @@ class Table:
     others: dict[str, NDArray[Any]] = field(default_factory=dict)
     feature_names: list[str] | None = None
     class_names: list[str] | None = None
-    image_shape: tuple[int, ...] | None = None
+    tensor_shape: tuple[int, ...] | None = None
+    left_out: tuple[str, ...] = ()
     messages: list[str] = field(default_factory=list)
     source: str | None = None
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """(height, width) or (height, width, channels) where each row is an image, else None.
+
+        >>> Table("digits", None, tensor_shape=(8, 8)).image_shape
+        (8, 8)
+        >>> Table("clips", None, tensor_shape=(20, 8, 8)).image_shape is None
+        True
+        """
+        shape = self.tensor_shape
+        if shape is None or len(shape) not in (2, 3) or min(shape[:2]) < 2:
+            return None
+        return shape if len(shape) == 2 or shape[2] in (3, 4) else None
 
     @property
     def noun(self) -> str:
         """What one of its rows is called in all that is said of it: "row", or "set" of vectors."""
         return "set" if isinstance(self.X, Sets) else "row"
+
+
+def without_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape without a last mode of length one: grey values are no channel.
+
+    >>> without_single_channel((8, 8, 1)), without_single_channel((8, 1))
+    ((8, 8), (8, 1))
+    """
+    return tuple(shape[:-1] if len(shape) > 2 and shape[-1] == 1 else shape)
 
 
 def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Tables as users have them: CSV, TSV, Parquet, NumPy files and the embedded sets.
+"""Tables as users have them: CSV, TSV, Parquet, NumPy files, folders of pictures, embedded sets.
 
 Whatever had to be decided while reading (the separator's decimal comma, a guessed target, rows
 left out) is kept in ``Table.messages``. Rows are counted from 0, lines of a file from 1.
@@ -40,6 +40,8 @@ from nearfar.datasets.parquet_files import (
     read_arrow,
     read_schema,
 )
+from nearfar.datasets.picture_tables import from_pictures, give_shape, say_hidden
+from nearfar.datasets.pictures import has_pictures
 from nearfar.datasets.sides import as_time, take_groups, take_ids
 from nearfar.datasets.table import Table, missing_among, one_a_row, tidy_labels
 from nearfar.datasets.vector_columns import (
@@ -88,6 +90,11 @@ class DataFile:
         return read_arrays(self.path)
 
     @cached_property
+    def holds_pictures(self) -> bool:
+        """Whether it is a folder of pictures."""
+        return self.path is not None and self.path.is_dir() and not is_parquet(self.path)
+
+    @cached_property
     def holds_sets(self) -> bool:
         """Whether it says by itself that it holds sets: offsets, or a column of lists of lists."""
         if self.arrays is not None:
@@ -116,8 +123,9 @@ def read_table(
     vector: str | Literal[False] | None = None,
     need_target: bool = True,
     guess_target: bool | None = None,
+    image_shape: tuple[int, ...] | None = None,
 ) -> Table:
-    """Read a file or an embedded set.
+    """Read a file, a folder of pictures or an embedded set.
 
     A text table may be separated by commas, semicolons or tabs (decimal commas go with the last
     two), and may lack a header. Its empty cells, "NA", "NaN", "null" and "?" are missing values.
@@ -129,14 +137,18 @@ def read_table(
     An ``.npy`` file holds X; it is mapped into memory, not read. An ``.npz`` file has the keys
     ``X`` or ``data``; ``y``, ``target`` or ``labels``; and optionally ``groups``, ``time``,
     ``feature_names``, ``target_names`` (of the sorted labels) and ``image_shape``; keys that are
-    not used are named. X of shape (n, height, width) or (n, height, width, 3) holds images. Pickled
-    (object) arrays are never opened. NumPy files and embedded sets need no pandas.
+    not used are named. X of shape (n, height, width) or (n, height, width, 3) holds images, and of
+    any (n, d1, ..., dk) tensors. Pickled (object) arrays are never opened. NumPy files and embedded
+    sets need no pandas.
+
+    Of a folder of pictures, read by :func:`~nearfar.datasets.load_images`, the labels are the names
+    of its sub-folders and the ids the names of the files.
 
     Parameters
     ----------
     source : str or path
-        A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of Parquet files, or one of
-        ``EMBEDDED``. A file of that name goes before the embedded set.
+        A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of Parquet files or of pictures,
+        or one of ``EMBEDDED``. A file of that name goes before the embedded set.
     target : str, optional
         Column, or key of an .npz, with the labels. None takes the one column named target, label,
         class or y, in capitals or not. In a file without header, columns are "column 0", "column
@@ -157,6 +169,9 @@ def read_table(
     guess_target : bool, optional
         Whether to take a column with such a name for the target; by default only where one is
         needed. Where none is, ``y`` beside ``x`` is a coordinate.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels): pictures of a folder are resized to it, and
+        rows of numbers have this shape.
 
     Returns
     -------
@@ -175,6 +190,8 @@ def read_table(
     wanted["id"] = ids
     if path is None:
         table = _from_embedded(file.source, wanted | {"vector": vector or None})
+    elif file.holds_pictures:
+        table = from_pictures(path, wanted | {"vector": vector or None}, image_shape)
     elif file.arrays is not None:
         if vector and path.suffix.lower() == ".npy":
             raise ValueError(f"--vector {vector}: {path.name} is one array, which has no columns.")
@@ -186,10 +203,13 @@ def read_table(
     options: dict[str, Any] = {"target": target, "labels": labels, "groups": groups, "time": time}
     options |= {"ids": ids, "vector": vector}
     options |= {"need_target": None if need_target else False, "guess_target": guess_target}
+    options |= {"image_shape": image_shape}
     table.source = call_of(read_table, file, options)
     n = len(table.X)
     if n == 0:
         raise ValueError(f"{table.name} has no rows.")
+    if image_shape is not None and not file.holds_pictures:
+        give_shape(table, image_shape)
     if labels is not None:
         take_labels(table, labels, target)
         _say_target_stays(table)
@@ -224,8 +244,11 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
         return None
     if path.is_dir():
         if not is_parquet(path):
+            if has_pictures(path):
+                return path
             raise ValueError(
-                f"{text} is a directory; give one file of it, or a folder of Parquet files."
+                f"{text} is a directory; give one file of it, or a folder of Parquet files or of "
+                "pictures."
             )
         return path
     if not path.exists():
@@ -258,7 +281,8 @@ def _from_embedded(name: str, wanted: dict[str, str | None]) -> Table:
         "class",
         feature_names=[str(column) for column in bunch.feature_names],
         class_names=[str(label) for label in bunch.target_names],
-        image_shape=bunch.images.shape[1:] if name == "digits" else None,
+        tensor_shape=bunch.images.shape[1:] if name == "digits" else None,
+        messages=say_hidden(name),
     )
 
 
@@ -414,6 +438,12 @@ def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) 
 
 def _ask_for_target(table: Table) -> NoReturn:
     if not hasattr(table.X, "columns"):
+        if table.id_name == "file" and table.tensor_shape is not None:
+            raise ValueError(
+                f"The pictures in {table.name} have no labels: put those of each class into a "
+                "sub-folder, or give a file with one label for each, in the order of their names, "
+                "with --labels FILE."
+            )
         raise ValueError(
             f"{table.name} has no labels. Give a file with one label a row with --labels FILE, or "
             "save an .npz with keys X and y; nearfar compare --unlabelled does without."

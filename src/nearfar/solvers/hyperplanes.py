@@ -28,6 +28,8 @@ class Hyperplane(NamedTuple):
         Multipliers of the samples, where the learner has them.
     margin : float
         rho of the nu-SVM; 1 where the margin is no unknown.
+    collapsed : bool
+        Whether w is zero but for rounding: there is no direction to be had from these samples.
     """
 
     w: Vector
@@ -36,6 +38,7 @@ class Hyperplane(NamedTuple):
     gap: float = 0.0
     dual: Vector | None = None
     margin: float = 1.0
+    collapsed: bool = False
 
 
 #: A learner of vectors: from the projected samples, (n, L), to its hyperplane.

@@ -49,12 +49,18 @@ def c_svm(Z: Matrix, y: Vector, cost: Vector, *, tol: float = 1e-11) -> Hyperpla
     w = lifted(basis, solution.x[:-1]) / scale
     dual = np.zeros(len(Z))
     dual[counts] = solution.dual / scale**2
+    sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
+    # No better than the majority, and pulls of the samples that cancel one another.
+    no_better = 2 * min(sums) <= solution.objective * (1 + 1e-9) + 10 * solution.gap
+    pulls = solution.dual @ np.linalg.norm(coordinates, axis=1)
+    cancels = bool(np.linalg.norm(solution.x[:-1]) <= 1e-3 * pulls)
     return Hyperplane(
         w,
         float(solution.x[-1] - mean @ w),
         solution.objective / scale**2,
         solution.gap / scale**2,
         dual,
+        collapsed=no_better and cancels,
     )
 
 
@@ -94,6 +100,8 @@ def nu_svm(
     counts = weight > 0
     rows, labels = Z[counts], y[counts]
     coordinates, basis, mean, scale = _standard(rows)
+    if not coordinates.any():  # all samples are one point
+        return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, margin=0.0, collapsed=True)
     m = coordinates.shape[1]
     solution = hinge_program(
         np.column_stack([labels[:, None] * coordinates, labels, -np.ones(len(rows))]),
@@ -117,6 +125,7 @@ def nu_svm(
         solution.gap * scale**2,
         dual,
         float(solution.x[-1]) * scale**2,
+        collapsed=bool(solution.x[-1] <= _COLLAPSED),
     )
 
 

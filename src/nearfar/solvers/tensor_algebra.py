@@ -417,14 +417,18 @@ def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Fl
     if (len(chains[0]), len(chains[1])) != (before, after):
         lengths = [np.asarray(v).shape for v in vectors]
         raise ValueError(f"vectors of shapes {lengths} do not fit tensors of shape {shape}.")
-    T = (T.reshape(n * before * shape[mode], after) @ chains[1]).reshape(n, before, shape[mode])
-    return np.asarray(np.matmul(chains[0], T))
+    if after == 1:  # no product, which would be a copy
+        chains[0] = chains[0] * chains[1][0]
+    else:
+        T = T.reshape(n * before * shape[mode], after) @ chains[1]
+    T = T.reshape(n, before, shape[mode])
+    return np.asarray(T[:, 0] * chains[0][0] if before == 1 else np.matmul(chains[0], T))
 
 
 def _kron_chain(vectors: Sequence[ArrayLike]) -> Floats:
     chain: Any = np.ones(1)
     for vector in vectors:
-        chain = np.kron(chain, vector)
+        chain = np.multiply.outer(chain, vector).ravel()  # np.kron, in a fraction of the time
     return np.asarray(chain)
 
 

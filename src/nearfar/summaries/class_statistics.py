@@ -226,7 +226,7 @@ class ClassStatistics:
             k = 0 if self.pooled else int(slots[0])
             if not held_back:
                 self._firsts[slots] += first
-                self._seconds[k].add_dense(second)
+                self._seconds[k].add_block(second)
                 continue
             firsts[slots] += first
             if k in seconds:
@@ -240,7 +240,7 @@ class ClassStatistics:
         if held_back:
             self._firsts += firsts
             for k, second in seconds.items():
-                self._seconds[k].add_dense(second)
+                self._seconds[k].add_block(second)
         return self
 
     def _new_second(self, n_features: int) -> SecondMoment:

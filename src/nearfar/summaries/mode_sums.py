@@ -31,6 +31,15 @@ class ModeMoments(SecondMoment):
         scatters = [mode_scatter(stack, k).ravel() for k in range(len(self.tensor_shape))]
         return np.concatenate([np.einsum("ij,ij->j", rows, rows), *scatters])
 
+    def of_block(self, rows: Floats) -> NDArray[Any]:
+        """The same."""
+        return self.products(rows)
+
+    def add_block(self, moment: Floats) -> None:
+        """Add the products of some rows."""
+        assert self.dense is not None
+        self.dense += moment
+
     def crossed(self, rows: Floats, others: Floats) -> Floats:
         """Of x zᵀ + z xᵀ over rows x and others z."""
         one, two = (part.reshape(-1, *self.tensor_shape) for part in (rows, others))

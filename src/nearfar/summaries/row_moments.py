@@ -24,6 +24,10 @@ class Products:
         """Σ x xᵀ."""
         return rows.T @ rows
 
+    def of_block(self, rows: Floats) -> NDArray[Any]:
+        """What is summed over blocks; the products, or what they can be made of."""
+        return self.products(rows)
+
     def squares(self, products: Floats) -> Floats:
         """Σ x² of each feature, as the products have it."""
         return products.diagonal()
@@ -62,7 +66,7 @@ def moments_about(
             if root is not None:
                 factor = root[chosen]
                 block *= factor[:, None]
-            total = _sum(total, second.products(block))
+            total = _sum(total, second.of_block(block))
             first += factor @ block
         assert total is not None, "there are rows"
         return first, total
@@ -97,7 +101,7 @@ def mixed_moments(
             starts = np.flatnonzero(np.diff(classes, prepend=-1))
             if root is not None:
                 block *= root[chosen, None]
-            total = _sum(total, second.products(block))
+            total = _sum(total, second.of_block(block))
             if root is not None:
                 block *= root[chosen, None]
             line += int(present[line] != classes[0])  # or the class went on from the last block

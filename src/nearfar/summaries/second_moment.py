@@ -8,10 +8,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.state import Sizes, State, check_words, choice, floats, indices, none_or, whole
+from nearfar.state import (
+    Sizes,
+    State,
+    check_words,
+    choice,
+    flag,
+    floats,
+    indices,
+    none_or,
+    optional,
+    whole,
+)
 from nearfar.summaries.row_moments import Products
+
+# From so many features on, NumPy takes as long to mirror the triangle of a batch's products as to
+# compute it: triangles are summed, and mirrored when the sum is read.
+_WIDE = 256
+_MIRRORED = 64
 
 
 class SecondMoment(Products):
@@ -22,8 +39,11 @@ class SecondMoment(Products):
             "n_features": whole("p"),
             "storage": choice("auto", "dense"),
             "dense": none_or(floats("p", "p")),
+            "half": optional(flag),
         }
     )
+    #: Whether the matrix is right above the diagonal only.
+    half = False
 
     def __init__(self, n_features: int, storage: str) -> None:
         self.n_features = n_features
@@ -37,6 +57,13 @@ class SecondMoment(Products):
         words = {"rows": floats("m", "p"), "roots": floats("m"), "slots": indices("m")}
         for batch in zip(self.rows, self.roots, self.slots, strict=True):
             check_words(dict(zip(words, batch, strict=True)), words, dict(sizes))
+
+    def of_block(self, rows: Floats) -> NDArray[Any]:
+        """Σ x xᵀ, of many features above the diagonal only: for :meth:`add_block`."""
+        if self.n_features < _WIDE:
+            return self.products(rows)
+        (syrk,) = get_blas_funcs(("syrk",), (rows,))
+        return np.asarray(syrk(1.0, rows.T, lower=1).T)
 
     def crossed(self, rows: Floats, others: Floats) -> Floats:
         """Σ x zᵀ + z xᵀ over rows x and others z."""
@@ -76,10 +103,20 @@ class SecondMoment(Products):
             self.dense = self.products(self.factor(np.zeros((1, self.n_features))))
             self.rows, self.roots, self.slots = [], [], []
 
-    def add_dense(self, moment: Floats) -> None:
-        """Add to the matrix."""
+    def add_block(self, moment: Floats) -> None:
+        """Add what :meth:`of_block` has of some rows."""
         assert self.dense is not None
         self.dense += moment
+        self.half = self.n_features >= _WIDE
+
+    @property
+    def matrix(self) -> Matrix:
+        """The whole matrix."""
+        assert self.dense is not None
+        if self.half:
+            _mirror(self.dense)
+            self.half = False
+        return self.dense
 
     def absorb(self, other: SecondMoment, slots: NDArray[np.intp]) -> None:
         """Add another moment about the same shifts; ``slots`` renumbers its classes."""
@@ -89,8 +126,7 @@ class SecondMoment(Products):
             return
         self.make_dense()
         other.make_dense()
-        assert other.dense is not None
-        self.add_dense(other.dense)
+        self.dense = self.matrix + other.matrix
 
     def renumber(self, kept: NDArray[np.intp], n_slots: int) -> None:
         """Keep the rows of some classes, which become classes 0, 1, … in the order given."""
@@ -111,7 +147,8 @@ class SecondMoment(Products):
                 offset = delta if len(delta) == 1 else delta[slots]
                 image.append(rows + offset, roots, slots)
         else:
-            image.dense = self.dense + self.crossed(first, delta)
+            image.dense = self.matrix + self.crossed(first, delta)
+            image.half = False
             image.dense += self.products(np.sqrt(weight)[:, None] * delta)
         return image
 
@@ -129,14 +166,14 @@ class SecondMoment(Products):
         """A linear function of the scatter: of a matrix, and of HᵀH for rows H."""
         if self.dense is None:
             return of_rows(self.factor(first / weight[:, None]))
-        return of_matrix(self.dense) - of_rows(first / np.sqrt(weight)[:, None])
+        return of_matrix(self.matrix) - of_rows(first / np.sqrt(weight)[:, None])
 
     def dot(self, B: Floats, first: Floats, weight: Floats) -> NDArray[np.float64]:
         """The scatter times a thin matrix."""
         if self.dense is None:
             factor = self.factor(first / weight[:, None])
             return factor.T @ (factor @ B)
-        return self.dense @ B - first.T @ ((first @ B) / weight[:, None])
+        return self.matrix @ B - first.T @ ((first @ B) / weight[:, None])
 
     def diagonal(self, first: Floats, weight: Floats) -> NDArray[np.float64]:
         """Diagonal of the scatter."""
@@ -161,8 +198,17 @@ class SecondMoment(Products):
         """The moment of the rows times B."""
         image = SecondMoment(B.shape[1], self.storage)
         if self.dense is not None:
-            image.dense = B.T @ self.dense @ B
+            image.dense = B.T @ self.matrix @ B
             return image
         image.rows = [rows @ B for rows in self.rows]
         image.roots, image.slots = list(self.roots), list(self.slots)
         return image
+
+
+def _mirror(matrix: Matrix) -> None:
+    """What is above the diagonal also below it."""
+    for start in range(0, len(matrix), _MIRRORED):
+        here, after = slice(start, start + _MIRRORED), slice(start + _MIRRORED, None)
+        matrix[after, here] = matrix[here, after].T
+        corner = np.triu(matrix[here, here])
+        matrix[here, here] = corner + np.triu(corner, 1).T

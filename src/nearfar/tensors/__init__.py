@@ -23,6 +23,7 @@ from nearfar.tensors.gait import (
     weighted_average_rate,
 )
 from nearfar.tensors.gait_recognizer import GaitRecognizer
+from nearfar.tensors.margin_error_bound import margin_error_bound
 from nearfar.tensors.saliency import saliency_map
 from nearfar.tensors.tensor_standardizer import TensorStandardizer
 
@@ -39,6 +40,7 @@ __all__ = [
     "gabor_bank",
     "gait_period",
     "hosvd",
+    "margin_error_bound",
     "mode_dot",
     "multi_mode_dot",
     "n_rank",

@@ -39,11 +39,10 @@ class GTDA(ModeStatisticsLearner):
 
     Use it on images, clips or volumes with few samples a class, before a shrunk LDA or k-NN. Most
     of the gain over vectors comes from the tensor form, which :class:`GTA` has too; the weight
-    :math:`\zeta` adds little, or much to the worse: on faces and digits with up to ten images a
-    class the rules for it ("max_eig" and the others) err several times as often as 0.1, as
-    directions in which nothing varies look best to them, and 1 helps on some sets and ruins others.
-    Choose it by validation. With many samples, LDA on vectors is the better choice. Of vectors it
-    is :class:`DSDC`.
+    :math:`\zeta` adds little, or much to the worse: on faces and digits with few images a class the
+    rule "max_eig" errs far more often than 0.1, as directions in which little varies look best to
+    it, and 1 helps on some sets and ruins others. Choose it by validation. With more samples, a
+    shrunk LDA on vectors is as good or better. Of vectors it is :class:`DSDC`.
 
     Cost: for each sweep over the modes O(n p q) with p entries of a tensor and the most components
     q of a mode; before the first one O(n p d) with the longest mode d. X is read in blocks.

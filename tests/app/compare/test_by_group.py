@@ -61,6 +61,17 @@ def test_errors_by_group_are_those_of_the_rows_and_the_worst_comes_first():
     assert by_name["tiny"]["clear"] is None and by_name["tiny"]["p_holm"] is None
 
 
+def test_most_errors_come_first_whatever_was_gained_and_a_clear_loss_is_never_cut_off():
+    # Of a hundred bad groups that nothing changes, and one that is made clearly worse.
+    groups = [f"bad {k:03}" for k in range(100) for _ in range(2)] + ["worse"] * 40
+    before = [1] * 200 + [0] * 40
+    after = [1] * 200 + [1] * 20 + [0] * 20
+    found = errors_by_group(held_out(groups, before, after), "region", groups)
+    assert [entry["group"] for entry in found["groups"][:2]] == ["bad 000", "bad 001"]
+    assert found["groups"][-1]["group"] == "worse" and found["more"] == 1
+    assert len(group_notes(found, "LDA", "row")) == 1
+
+
 def test_only_a_group_that_is_clearly_worse_is_spoken_of():
     groups, before, after = mixed()
     found = errors_by_group(held_out(groups, before, after), "region", groups)

@@ -30,7 +30,7 @@ EVERY = """--components 3 --color a --unlabelled --groups g --time t --test f --
 --scale none --repeats 2 --time-budget 9 --min-gain 0.1 --seed 4 --jobs 2 --in-process --scoring s
 --no-context --no-rows --sample 99 --without b --keep a --drop b --target y --set-id i
 --min-vectors 3 --report-by r"""
-EVERY += " --vector v --id i --pairs p --conflicts drop --task regression"
+EVERY += " --vector v --id i --pairs p --conflicts drop --task regression --images 8x8 --then lda"
 OPTIONS = {field.name: field.default for field in fields(Question)}
 
 
@@ -40,7 +40,7 @@ OPTIONS = {field.name: field.default for field in fields(Question)}
 def test_python_asks_what_the_question_holds():
     asked = inspect.signature(compare).parameters
     of_files = {"target", "labels", "set_id", "min_vectors", "unlabelled"} | {"vector", "ids"}
-    of_files |= {"pairs", "conflicts"}
+    of_files |= {"pairs", "conflicts", "images"}
     assert set(asked) - {"verbose"} == set(OPTIONS) - of_files
     for name, parameter in asked.items():
         if name not in ("X", "verbose", "keep", "drop"):

@@ -81,7 +81,7 @@ def next_steps(
                 [*same_again(options, document), "--save", model],
             ),
         ]
-    line = ["nearfar", use, model, "NEW.csv"]
+    line = ["nearfar", use, model, "NEW" if Path(options.data).is_dir() else "NEW.csv"]
     if document.get("kind") == "pairs":
         steps.append(("Same or different, of pairs of new rows", [*line, "--pairs", "PAIRS.csv"]))
     elif use == "predict":
@@ -103,6 +103,8 @@ def fit_words(options: argparse.Namespace, chosen: Chosen, command: str) -> list
     scales = {_scale(one.scale) for one in chosen.method.settings}
     if len(scales) > 1:
         own += ["--scale", _scale(chosen.setting.scale)]
+    if len({isinstance(one.after, str) for one in chosen.method.settings}) > 1:
+        own += ["--then", "none" if isinstance(chosen.setting.after, str) else "lda"]
     for name, value in chosen.parameters().items():
         if name == "n_components":
             own += ["--components", str(value)]

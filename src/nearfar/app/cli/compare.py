@@ -12,11 +12,13 @@ from typing import Any
 from nearfar.app.cli.files import cannot_write, check_place, refuse_shared_names
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_images,
     add_pairs,
     add_rows,
     add_scale,
     add_sets,
     add_target,
+    add_then,
     number,
 )
 
@@ -48,6 +50,7 @@ def _add_data(group: Any) -> None:
     add_pairs(group)
     add_sets(group)
     add_rows(group)
+    add_images(group)
     add(
         "--groups",
         metavar="COL",
@@ -91,6 +94,7 @@ def _add_methods(group: Any) -> None:
         help="leave out trees and logistic regression",
     )
     add_scale(group, "auto")
+    add_then(group)
     add(
         "--components",
         dest="n_components",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from nearfar.app.cli.files import (
 )
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_images,
     add_parameters,
     add_rows,
     add_scale,
@@ -50,16 +50,15 @@ def add_embed(commands: Any) -> None:
         metavar="COL",
         help="the column to colour by (default: the labels)",
     )
-    data.add_argument(
-        "--images", type=_shape, metavar="HxW", help="rows are images of this height and width"
-    )
+    add_images(data)
     method = command.add_argument_group("method")
     method.add_argument(
         "--method",
         metavar="NAME",
         help="mvu (default), variational-mvu, landmark-mvu, isomap, lle, laplacian-eigenmaps, pca "
-        "... (see: nearfar methods). For sets of vectors: set-embedding, whose dissimilarity is "
-        "--set metric=hellinger, for instance (default bhattacharyya_riemann)",
+        "... (see: nearfar methods); of images gta, or gtda, which learns from labels. For sets of "
+        "vectors: set-embedding, whose dissimilarity is --set metric=hellinger, for instance "
+        "(default bhattacharyya_riemann)",
     )
     method.add_argument(
         "--components",
@@ -80,14 +79,6 @@ def add_embed(commands: Any) -> None:
     add("--save", type=Path, metavar="MODEL", help="the model file, for: nearfar transform")
     add("--no-rows", action="store_true", help="keep the values of rows out of the page")
     add("--force", action="store_true", help="overwrite files that exist")
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    found = re.fullmatch(r"(\d+)[x×,](\d+)(?:[x×,](\d+))?", text.strip().lower())
-    sizes = tuple(int(size) for size in found.groups() if size) if found else ()
-    if not sizes or min(sizes) < 1 or (len(sizes) == 3 and sizes[2] != 3):
-        raise argparse.ArgumentTypeError(f"{text!r} is no height and width, such as 28x28")
-    return sizes
 
 
 def _embed(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ def add_methods(commands: Any) -> None:
 
 
 def _methods(options: argparse.Namespace) -> int:
-    from nearfar.app.compare.methods import DEFAULT, baselines, known_estimators
+    from nearfar.app.compare.methods import DEFAULT, OF_IMAGES, baselines, known_estimators
     from nearfar.app.compare.pair_methods import DEFAULT as OF_PAIRS
     from nearfar.app.compare.set_methods import DEFAULT as OF_SETS
     from nearfar.app.compare.set_methods import SET_METHODS, set_baselines
@@ -27,6 +27,8 @@ def _methods(options: argparse.Namespace) -> int:
     print("Start here (what `nearfar compare` tries):")
     for name in DEFAULT:
         print(_method_line(name, found[name], width))
+    print("Where rows are images (a folder of pictures, --images HxW), also:")
+    print(_method_line(OF_IMAGES, found[OF_IMAGES], width))
     print("With --task regression:")
     for name in OF_VALUES:
         print(_method_line(name, found[name], width))
@@ -44,6 +46,11 @@ def _methods(options: argparse.Namespace) -> int:
         print(_method_line(name, found[name], width))
     print("  RCA only where no pair contradicts that who is alike to one is alike to its group.")
     print("\nThe name of a family stands for all its learners: --methods discriminant")
+    print(
+        "Those of tensors take images: pictures of a folder, arrays of (n, d1, ..., dk), or flat "
+        "rows with --images HxW.\nMaps among them are tried alone and with a shrunk LDA behind "
+        "them (--then)."
+    )
     print("\nplain distances, for `nearfar fit --method`:")
     for method in baselines():
         print(f"  {method.name:<{width}} {method.label}")

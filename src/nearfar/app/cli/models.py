@@ -18,12 +18,14 @@ from nearfar.app.cli.files import (
 )
 from nearfar.app.cli.options import (
     DATA_HELP,
+    add_images,
     add_pairs,
     add_parameters,
     add_rows,
     add_scale,
     add_sets,
     add_target,
+    add_then,
     number,
     read_data,
 )
@@ -100,6 +102,7 @@ def _add_fit(commands: Any) -> None:
     data.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
     add_sets(data)
     add_rows(data)
+    add_images(data)
     method = fit.add_argument_group("method")
     method.add_argument(
         "--method",
@@ -109,6 +112,7 @@ def _add_fit(commands: Any) -> None:
         "the best of these (see: nearfar methods)",
     )
     add_scale(method, "auto")
+    add_then(method)
     method.add_argument(
         "--components",
         type=number(int, 1),
@@ -130,6 +134,7 @@ def _add_model_and_data(command: argparse.ArgumentParser, what: str) -> Any:
     data.add_argument("data", metavar="DATA", help=f"{what}: a file such as nearfar fit takes")
     add_sets(data)
     add_rows(data)
+    add_images(data)
     return data
 
 
@@ -260,9 +265,14 @@ def _notes(path: Path) -> dict[str, Any]:
         (_TEXTS, lambda value: isinstance(value, str)),
         (_LISTS, lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value)),
         (("n_rows",), lambda value: isinstance(value, int)),
+        (("shape",), _is_shape),
     ):
         notes |= {name: said[name] for name in names if name in said and fits(said[name])}
     return notes
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(n, int) and n > 0 for n in value)
 
 
 _TEXTS = ("method", "label", "setting", "data", "unit", "target", "id_name")
@@ -279,23 +289,46 @@ def _opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, 
     kind = kind_of(noun_of_file(data, options.set_id))
     if kind.input != _input_of(chain):
         raise ValueError(f"{options.model} {kind.refused.format(source)}")
+    notes = _notes(options.model)
     # Sets of a long table have the features that the model was fitted on.
-    features = _notes(options.model).get("features") if options.set_id else None
-    table = read_data(options, data, need_target=False, features=features)
+    features = notes.get("features") if options.set_id else None
+    more: dict[str, Any] = {}
+    if data.holds_pictures and options.images is None and "shape" in notes:
+        more["images"] = tuple(notes["shape"])
+    table = read_data(options, data, need_target=False, features=features, **more)
     if len(table.X) == 0:
         raise ValueError(f"{source} has no rows.")
-    _know_labels(table, _notes(options.model).get("target"))
+    _know_labels(table, notes.get("target"))
+    _know_shape(options.model, table, notes, source)
     return kind, table, kind.inputs(chain, table, source)
 
 
+def _know_shape(path: Path, table: Any, notes: dict[str, Any], source: str) -> None:
+    """Rows of the shape that the model was fitted to; those of another are refused."""
+    from nearfar.datasets.picture_tables import give_shape
+
+    if "shape" not in notes:
+        return
+    shape = tuple(notes["shape"])
+    if table.tensor_shape is not None:
+        if table.tensor_shape != shape:
+            found, wanted = ("×".join(map(str, one)) for one in (table.tensor_shape, shape))
+            raise ValueError(f"{source} has rows of {found}; {path} was fitted to {wanted}.")
+    elif set(notes.get("features", "-")) <= set(map(str, getattr(table.X, "columns", ()))):
+        # By their names: a file may have more columns, and others may stand between them.
+        give_shape(table, shape, [c for c in table.X.columns if str(c) not in notes["features"]])
+        table.X = table.X[:, [table.feature_names.index(name) for name in notes["features"]]]
+
+
 def _input_of(chain: Any) -> str:
-    """What the chain takes: "vectors" or "sets"."""
+    """What the chain takes: "vectors" or "sets"; tensors are flat rows of a known shape."""
     from sklearn.pipeline import Pipeline
 
     learner = chain.named_steps.get("learner")  # of pairs none: they are of rows
     while isinstance(learner, Pipeline):
         learner = learner[0]
-    return str(getattr(getattr(learner, "learner_tags", None), "input", "vectors"))
+    found = str(getattr(getattr(learner, "learner_tags", None), "input", "vectors"))
+    return "vectors" if found == "tensors" else found
 
 
 def _mapped(path: Path, chain: Any, X: Any) -> Any:
@@ -645,6 +678,8 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
         features = list(getattr(model, "feature_names_in_", ()))
     n_features = getattr(model, "n_features_in_", None) or len(features)
     named = f": {listed(features, 12, quoted=False)}" if features else ""
+    if "shape" in notes:  # names of pixels say nothing
+        named = f": {' × '.join(map(str, notes['shape']))}"
     yield "Features", f"{len(features) or n_features}{named}"
     threshold = getattr(last, "threshold_", None)
     classes = getattr(last, "classes_", None)

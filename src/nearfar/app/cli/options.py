@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import Any
 
 DATA_HELP = (
     "a CSV, TSV or Parquet table (also with a column of lists, a vector in each row), a folder of "
-    "Parquet files, a .npy or .npz file (keys X, y, groups, time, feature_names, target_names, "
-    "image_shape; with the key offsets, where each begins, sets of vectors), or one of digits, "
-    "wine, iris, breast_cancer"
+    "Parquet files, a folder of pictures whose sub-folders are the labels, a .npy or .npz file "
+    "(keys X, y, groups, time, feature_names, target_names, image_shape; with the key offsets, "
+    "where each begins, sets of vectors), or one of digits, wine, iris, breast_cancer"
 )
 
 
@@ -73,6 +74,32 @@ def add_rows(command: Any) -> None:
     )
 
 
+def add_images(command: Any) -> None:
+    """Add the shape of rows that are images."""
+    command.add_argument(
+        "--images",
+        type=shape,
+        metavar="HxW[xC]",
+        help="rows are images of this height and width (and so many channels); pictures of a "
+        "folder are resized to it, in grey, or with x3 in colours",
+    )
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Height, width and maybe channels.
+
+    >>> shape("28x28"), shape("64×64×3")
+    ((28, 28), (64, 64, 3))
+    """
+    found = re.fullmatch(r"(\d+)[x×,](\d+)(?:[x×,](\d+))?", text.strip().lower())
+    sizes = tuple(int(size) for size in found.groups() if size) if found else ()
+    if not sizes or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no height and width, such as 28x28, nor with channels, such as 28x28x3"
+        )
+    return sizes
+
+
 def add_pairs(command: Any) -> None:
     """Add what says which pairs of rows are alike."""
     command.add_argument(
@@ -103,7 +130,7 @@ def read_data(options: argparse.Namespace, source: Any = None, **given: Any) -> 
         drop=getattr(options, "drop", ()),
         vector=options.vector,
         ids=options.ids,
-        **given,
+        **{"images": options.images} | given,
     )
 
 
@@ -126,6 +153,17 @@ def add_scale(command: Any, default: str, automatic: str = "auto tunes it (defau
         choices=("auto", "none", "standard", "unit"),
         default=default,
         help=f"scaling before the learners; {automatic}",
+    )
+
+
+def add_then(command: Any) -> None:
+    """Add what follows maps of tensors."""
+    command.add_argument(
+        "--then",
+        choices=("auto", "lda", "none"),
+        default="auto",
+        help="what follows a map of tensors (gta, gtda, ...): an LDA, shrunk by 0.1, or nothing; "
+        "auto tunes it (default)",
     )
 
 

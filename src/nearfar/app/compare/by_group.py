@@ -24,7 +24,7 @@ from nearfar.words import count, did_you_mean, listed, p_text, percent
 
 #: Of fewer rows nothing is said to be clear.
 LEAST_ROWS = 20
-#: Groups that a document holds, the worst first.
+#: Groups that a document holds, those with most errors first.
 MOST_GROUPS = 100
 #: Numbers with more different values than this are cut at their quartiles.
 MOST_NUMBERS = 12
@@ -118,7 +118,7 @@ def group_names(values: Sequence[Any]) -> list[str]:
 
 
 def errors_by_group(found: dict[str, Any], name: str, groups: Sequence[str]) -> dict[str, Any]:
-    """Errors of the reference and of the learner that the answer speaks of, the worst gain first.
+    """Errors of the reference and of the learner that the answer speaks of, most errors first.
 
     Parameters
     ----------
@@ -146,15 +146,20 @@ def errors_by_group(found: dict[str, Any], name: str, groups: Sequence[str]) -> 
         entry["p_holm"] = float(p)
         if p <= 1 - confidence:
             entry["clear"] = "worse" if entry["gain"] < 0 else "better"
-    entries.sort(key=lambda entry: (entry["gain"], -entry["n"]))
+    # What a recommendation makes clearly worse is never cut off.
+    entries.sort(key=lambda entry: (entry["clear"] != "worse", *_worst_first(entry)))
     return {
         "name": name,
         "method": None if best is None else best["name"],
-        "groups": entries[:MOST_GROUPS],
+        "groups": sorted(entries[:MOST_GROUPS], key=_worst_first),
         "more": max(0, len(entries) - MOST_GROUPS),
         "tested": len(large),
         "least_rows": LEAST_ROWS,
     }
+
+
+def _worst_first(entry: dict[str, Any]) -> tuple[float, float, int]:
+    return -entry["learner"], entry["gain"], -entry["n"]
 
 
 def _entry(group: str, wrong: NDArray[np.bool_]) -> dict[str, Any]:

@@ -53,10 +53,10 @@ class Chain:
     voter: type = field(default=KNNClassifier, kw_only=True)
 
     def pipeline(self) -> Pipeline:
-        """Steps ``prepare``, ``scale``, ``reduce``, ``learner``, ``knn``, as far as there are."""
+        """Steps prepare, scale, reduce, learner, after and knn, as far as there are such."""
         setting, k = self.chosen.setting, self.chosen.k
         steps = setting.steps(self.prepare)
-        if setting.neighbors and k is not None:
+        if setting.neighbors and k is not None:  # such a one is the last: it has no map
             steps[-1][1].set_params(n_neighbors=k)
         elif k is not None:
             steps.append(("knn", self.voter(n_neighbors=k)))

@@ -107,9 +107,14 @@ def describe(
         else {"name": table.groups_name, "n": len(np.unique(table.groups))},
         "time": table.time_name,
         "test": None if test is None else {"name": test.name, "n_rows": len(test.X)},
-        "image_shape": None if table.image_shape is None else list(table.image_shape),
+        "image_shape": _sizes(table.image_shape),
+        "tensor_shape": _sizes(table.tensor_shape),
         "messages": [*table.messages, *columns.notes],
     }
+
+
+def _sizes(shape: tuple[int, ...] | None) -> list[int] | None:
+    return None if shape is None else [int(size) for size in shape]
 
 
 def kept_weights(
@@ -143,11 +148,13 @@ def versions() -> dict[str, str]:
 def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
     """Values, or pictures, of the rows that the report shows."""
     image_shape = table.image_shape
-    names = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if image_shape is not None:
         drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
         images = {str(row): image for row, image in zip(chosen, drawn, strict=False)}
-        return {"rows": {"columns": [], "values": {}}, "images": images}
+        named = [] if table.ids is None else table.ids.tolist()  # not those of a test file
+        names = {str(row): _text(named[row]) for row in chosen if row < len(named)}
+        return {"rows": {"columns": [], "values": {}, "names": names}, "images": images}
+    heads = [str(name) for name in columns.names[:_SHOWN_COLUMNS]]
     if hasattr(rows, "iloc"):
         cells = rows[list(columns.names[:_SHOWN_COLUMNS])].iloc[chosen].to_numpy(object)
     else:
@@ -157,10 +164,10 @@ def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -
         for row, line in zip(chosen, cells.tolist(), strict=True)
     }
     if table.ids is not None:  # those of a test file are not read
-        names = [str(table.id_name), *names]
+        heads = [str(table.id_name), *heads]
         ids = {str(row): _text(table.ids[row]) for row in chosen if row < len(table.ids)}
         values = {row: [ids.get(row, ""), *cells] for row, cells in values.items()}
-    return {"rows": {"columns": names, "values": values}, "images": None}
+    return {"rows": {"columns": heads, "values": values}, "images": None}
 
 
 def _text(value: Any) -> str:

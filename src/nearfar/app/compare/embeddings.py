@@ -10,11 +10,13 @@ measured beside it (:mod:`nearfar.app.compare.picture`).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
+from itertools import product
+from math import prod
 from time import perf_counter
 from typing import Any
 
@@ -32,6 +34,7 @@ from nearfar.app.compare.methods import (
     label_of,
     of_rows,
     refuse_class,
+    takes_tensors,
 )
 from nearfar.app.compare.picture import picture_quality
 from nearfar.app.compare.plan import FAR_POWER
@@ -88,7 +91,7 @@ def embedding_methods(
     seed: int = 0,
     scaler: Any = "passthrough",
     baseline: bool = True,
-    image_shape: tuple[int, ...] | None = None,
+    tensor_shape: tuple[int, ...] | None = None,
 ) -> list[Method]:
     """PCA, a random projection, and the embeddings to compare with them.
 
@@ -105,7 +108,7 @@ def embedding_methods(
         Before every method, and before what is measured.
     baseline : bool
         Add the random projection.
-    image_shape : tuple of int, optional
+    tensor_shape : tuple of int, optional
         Shape of a row, for embeddings of tensors.
     """
     made = partial(_made, n_components=n_components, seed=seed)
@@ -133,9 +136,29 @@ def embedding_methods(
             raise ValueError(f"methods[{name!r}] is an empty list.")
         for i, estimator in enumerate(several):
             own = name if len(several) == 1 else f"{name} {i + 1}"
-            estimator = of_rows(own, estimator, image_shape)
+            estimator = of_rows(own, estimator, tensor_shape)
+            if isinstance(each, tuple) and takes_tensors(estimator):
+                assert tensor_shape is not None
+                estimator.set_params(n_components=in_modes(n_components, tensor_shape)[0])
             result.append(_method(own, estimator, scaler, "learner"))
     return result
+
+
+def in_modes(n_components: int, shape: Sequence[int]) -> list[tuple[int, ...]]:
+    """How many components each mode may have, so that there are so many in all.
+
+    >>> in_modes(2, (32, 24)), in_modes(6, (2, 9, 3))
+    ([(2, 1), (1, 2)], [(2, 3, 1), (2, 1, 3), (1, 6, 1), (1, 3, 2), (1, 2, 3)])
+    """
+    every = product(*(range(min(n_components, size), 0, -1) for size in shape))
+    found = [sizes for sizes in every if prod(sizes) == n_components]
+    if not found:
+        by = "×".join(map(str, shape))
+        raise ValueError(
+            f"n_components={n_components} cannot be shared out among the modes of {by}: it is no "
+            "product of numbers up to these."
+        )
+    return found
 
 
 def _made(learner: type[Estimator], *, n_components: int, seed: int) -> tuple[Estimator]:

@@ -21,6 +21,7 @@ from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
 from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
+from nearfar.app.compare.tensor_pictures import tensors_of
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices
 from nearfar.base.voter import nearest as nearest_columns
@@ -34,6 +35,8 @@ MAX_K = 15
 SHOWN_NEIGHBORS = 5
 #: Rows on which each method is timed, at most.
 PILOT_ROWS = 1000
+# Numbers of a linear map that are looked at for its weights, at most.
+_MOST_CELLS = 20_000_000
 #: Held-out points of a map, at most.
 MAX_MAPPED = 1000
 
@@ -97,6 +100,8 @@ class Problem:
     n_test_rows: int = 0
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
+    #: Whether what is kept of a fold may have pictures of rows.
+    show_rows: bool = False
     #: Of sets, the pairs that methods share.
     pairs: SharedPairs | None = None
 
@@ -394,7 +399,7 @@ def run_fold(
     details : bool
         Keep neighbours too.
     draw : bool
-        Keep a map of held-out points and the history of the fit.
+        Keep a map of held-out points, the history of the fit, and pictures of a map of tensors.
     fixed : (str, int or None), optional
         A setting by its label, and k: nothing is tuned.
     """
@@ -433,6 +438,9 @@ def run_fold(
     if draw:
         result["map"] = _flat_map(final)
         result["history"] = history_of(final.chain)
+        result["tensors"] = tensors_of(
+            final.chain, problem.rows(test), test, show_rows=problem.show_rows
+        )
     return result
 
 
@@ -539,6 +547,8 @@ def column_shares(
     if chain is None or "learner" not in chain.named_steps:
         return None
     learner = chain.named_steps["learner"]
+    if getattr(learner, "_n_features_out", 0) * getattr(learner, "n_features_in_", 0) > _MOST_CELLS:
+        return None  # of tensors the map of flat rows is made only to be asked for
     components = getattr(learner, "components_", None)
     scaler = chain.named_steps.get("scale")
     if not isinstance(components, np.ndarray) or components.ndim != 2:
@@ -550,6 +560,9 @@ def column_shares(
     reduce = chain.named_steps.get("reduce")
     if reduce is not None:
         components = components @ reduce.components_
+    after = chain.named_steps.get("after")
+    if after is not None:
+        components = after.components_ @ components
     if X.shape[1] != components.shape[1]:
         return None
     spread = X.astype(np.float64).std(axis=0)

@@ -389,6 +389,7 @@ _KNOWN: dict[str, Any] = {
         isinstance(value, dict) and all(_is_real(one) for one in value.values())
     ),
     "map": lambda value: value is None or isinstance(value, dict),
+    "tensors": lambda value: value is None or isinstance(value, dict),
     "spectrum": lambda value: value is None or _is_list_of(_is_real)(value),
 }
 
@@ -409,7 +410,10 @@ def _is_result(record: tuple[Any, Any]) -> bool:
 
 def identity(method: Method) -> str:
     """A method with all its settings: their parameters and the code of their classes."""
-    parts = [(one.label, traits(one.scale), traits(one.estimator)) for one in method.settings]
+    parts = [
+        (one.label, *(traits(part) for part in (one.scale, one.estimator, one.after)))
+        for one in method.settings
+    ]
     return f"{method.name}: {parts}"
 
 

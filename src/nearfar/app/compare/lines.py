@@ -62,6 +62,9 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
     steps = [("scale", "'passthrough'"), ("learner", "'passthrough'")]
     if reduces:
         steps.insert(1, ("reduce", "'passthrough'"))
+    follows = any(not isinstance(one.after, str) for one in settings)
+    if follows:
+        steps.append(("after", "'passthrough'"))
     prepare = problem.prepare
     if not isinstance(prepare, str):
         steps.insert(0, ("prepare", _prepare(prepare)))
@@ -83,7 +86,9 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
         *(
             f"    {{'scale': [{code_of(s.scale)}], "
             + f"'reduce': [{code_of(s.reduce)}], " * reduces
-            + f"'learner': [{code_of(s.estimator)}]{ks}}},"
+            + f"'learner': [{code_of(s.estimator)}]"
+            + f", 'after': [{code_of(s.after)}]" * follows
+            + f"{ks}}},"
             for s in settings
         ),
         "]",
@@ -98,7 +103,8 @@ def repeat_lines(kind: Kind, problem: Problem, method: Method, schedule: Schedul
         "], memory=mkdtemp())",
         *_search_lines(kind, problem, scheme, tuning, grid),
     ]
-    used = [prepare, *(part for s in settings for part in (s.scale, s.reduce, s.estimator))]
+    parts = [(s.scale, s.reduce, s.estimator, s.after) for s in settings]
+    used = [prepare, *(part for each in parts for part in each)]
     return "from tempfile import mkdtemp\n\n" + _with_imports(body, used)
 
 

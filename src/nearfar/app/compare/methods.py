@@ -24,6 +24,8 @@ from nearfar.words import bare, hyphened, listed, nearest_names
 
 Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
+#: What follows a map of tensors: a shrunk LDA of what it keeps, nothing, or what tuning finds.
+Then = Literal["auto", "lda", "none"]
 
 MAX_SETTINGS = 4
 #: Of more columns than this, what iterates sees the leading principal axes only: so many at most.
@@ -32,8 +34,9 @@ WIDE, REDUCED = 128, 64
 LARGE = 10**9
 #: Of a method that shares, what is left to do when all that is shared is done.
 OWN_SHARE = 0.15
-#: Learners compared when none are named.
+#: Learners compared when none are named, and one more where rows are images.
 DEFAULT = ("LDA", "RCA", "LMNN")
+OF_IMAGES = "GTDA"
 _SCALE_WORDS = {"none": "raw", "standard": "standardised", "unit": "unit norm"}
 
 
@@ -51,12 +54,16 @@ class Setting:
         What learns. One that predicts by itself gets no vote of neighbours after it.
     reduce : transformer or "passthrough"
         Between the two, where there are many columns.
+    after : transformer or "passthrough"
+        Behind the estimator, where that is a map of tensors: its factors are orthonormal as a rule
+        and weigh nothing.
     """
 
     label: str
     scale: Any
     estimator: Any
     reduce: Any = "passthrough"
+    after: Any = "passthrough"
 
     @property
     def neighbors(self) -> bool:
@@ -75,6 +82,7 @@ class Setting:
             ("scale", self.scale),
             ("reduce", self.reduce),
             ("learner", self.estimator),
+            ("after", self.after),
         ]
         return [
             (name, step if isinstance(step, str) else clone(step))
@@ -108,6 +116,19 @@ def asks_neighbors(estimator: Any) -> bool:
     return isinstance(estimator, NearestObjects)
 
 
+def takes_tensors(estimator: Any) -> bool:
+    """Whether a sample of it is a tensor; of a Pipeline, of its first step.
+
+    >>> from nearfar import LDA
+    >>> takes_tensors(LDA())
+    False
+    """
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[0][1]
+    tags = getattr(estimator, "learner_tags", None)
+    return tags is not None and bool(tags.input == "tensors")
+
+
 def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Method]:
     """The methods; on wide data what iterates comes behind a PCA, fitted in each fold.
 
@@ -129,6 +150,8 @@ def _behind_pca(setting: Setting, axes: int) -> Setting:
     from nearfar.discriminant.pca import PCA
 
     if isinstance(setting.estimator, str | Pipeline) or not iterates(setting.estimator):
+        return setting
+    if takes_tensors(setting.estimator):  # principal axes have no rows and columns
         return setting
     label = ", ".join(filter(None, [setting.label, f"{axes} principal axes"]))
     return replace(setting, label=label, reduce=PCA(axes))
@@ -201,8 +224,9 @@ def learners(
     methods: Any = None,
     scale: Scale = "auto",
     *,
-    image_shape: tuple[int, ...] | None = None,
+    tensor_shape: tuple[int, ...] | None = None,
     size: tuple[int, int] = (LARGE, 1),
+    then: Then = "none",
 ) -> list[Method]:
     """The learners to compare.
 
@@ -215,10 +239,12 @@ def learners(
         room; None is a small set that suits most data.
     scale : {"auto", "none", "standard", "unit"}
         How features are scaled before a learner; "auto" tries what there is.
-    image_shape : tuple of int, optional
+    tensor_shape : tuple of int, optional
         Shape of a row, for estimators of tensors.
     size : (int, int)
         Training rows and columns, which the settings of what is only named depend on.
+    then : {"auto", "lda", "none"}
+        What follows a map of tensors; an LDA needs labels.
     """
     if scale not in ("auto", *_SCALE_WORDS):
         raise ValueError(f"scale={scale!r} must be one of auto, none, standard, unit.")
@@ -236,8 +262,8 @@ def learners(
             raise ValueError(f"methods has the name {name!r}; names must be text.")
         estimators = list(given) if isinstance(given, list | tuple) else [given]
         check_estimators(name, estimators)
-        estimators = [of_rows(name, one, image_shape) for one in estimators]
-        found.append(_method(name, estimators, scale))
+        estimators = [of_rows(name, one, tensor_shape) for one in estimators]
+        found.append(_method(name, estimators, scale, then))
     refuse_taken(found, [*baselines(), *context_methods()])
     return found
 
@@ -364,8 +390,15 @@ def refuse_taken(found: Iterable[Method], beside: Iterable[Method]) -> None:
             )
 
 
-def of_rows(name: str, estimator: Any, image_shape: tuple[int, ...] | None) -> Any:
+def of_rows(name: str, estimator: Any, tensor_shape: tuple[int, ...] | None) -> Any:
     """The estimator for flat rows: one of tensors is told their shape, one of sets is refused."""
+    if isinstance(estimator, Pipeline):
+        if not takes_tensors(estimator):
+            return estimator
+        steps = list(estimator.steps)
+        # The first step alone sees the rows; what it returns may have a shape of its own.
+        steps[0] = (steps[0][0], of_rows(name, steps[0][1], tensor_shape))
+        return clone(estimator).set_params(steps=steps)
     tags = getattr(estimator, "learner_tags", None)
     if tags is None or tags.input == "vectors":
         return estimator
@@ -373,12 +406,13 @@ def of_rows(name: str, estimator: Any, image_shape: tuple[int, ...] | None) -> A
         raise ValueError(f"methods[{name!r}] takes {tags.input}, and these are rows.")
     if estimator.tensor_shape is not None:
         return estimator
-    if image_shape is None:
+    if tensor_shape is None:
         raise ValueError(
-            f"methods[{name!r}] takes tensors, and these rows have no shape: save them as an array "
-            "of shape (n, height, width), or give an object with tensor_shape."
+            f"methods[{name!r}] takes tensors, and these rows have no shape: say it with --images "
+            "HxW, save them as an array of shape (n, height, width), or give an object with "
+            "tensor_shape."
         )
-    return clone(estimator).set_params(tensor_shape=tuple(image_shape))
+    return clone(estimator).set_params(tensor_shape=tuple(tensor_shape))
 
 
 def check_estimators(name: str, estimators: list[Any]) -> None:
@@ -405,21 +439,40 @@ def refuse_class(name: str, estimator: Any) -> None:
         raise ValueError(f"methods[{name!r}] is the class {called}; give an object: {called}().")
 
 
-def _method(name: str, estimators: list[Any], scale: Scale) -> Method:
+def _method(name: str, estimators: list[Any], scale: Scale, then: Then) -> Method:
     own_scaling = any(isinstance(estimator, Pipeline) for estimator in estimators)
-    if own_scaling and scale == "auto":
-        pairs: list[tuple[str, Any]] = [("none", estimator) for estimator in estimators]
+    maps = not any(hasattr(estimator, "predict") for estimator in estimators)
+    if maps and not own_scaling and any(map(takes_tensors, estimators)):
+        ways = _ways_of_tensors(estimators, scale, then)
+    elif own_scaling and scale == "auto":
+        ways = [("none", estimator, False) for estimator in estimators]
     elif scale == "auto":
         first = estimators[0]
-        pairs = [("standard", first), ("none", first), ("unit", first)]
+        ways = [("standard", first, False), ("none", first, False), ("unit", first, False)]
         # The other settings first, then the other scalings, as far as there is room.
-        others = [("standard", other) for other in estimators[1:]]
-        pairs = [pairs[0], *pairs[1 : MAX_SETTINGS - len(others)], *others]
+        others = [("standard", other, False) for other in estimators[1:]]
+        ways = [ways[0], *ways[1 : MAX_SETTINGS - len(others)], *others]
     else:
-        pairs = [(scale, estimator) for estimator in estimators]
+        ways = [(scale, estimator, False) for estimator in estimators]
     role: Role = "learner" if any(map(_by_distance, estimators)) else "context"
-    settings = tuple(_setting(way, estimator) for way, estimator in pairs)
-    return Method(name, label_of(name, estimators[0]), role, settings)
+    return Method(name, label_of(name, estimators[0]), role, tuple(_setting(*way) for way in ways))
+
+
+def _ways_of_tensors(
+    estimators: list[Any], scale: Scale, then: Then
+) -> list[tuple[str, Any, bool]]:
+    """Scaling and map of each setting, and whether an LDA follows.
+
+    Numbers stay as they are at first: pixels divided by their own deviations, each by another, are
+    no picture any more.
+    """
+    first = estimators[0]
+    follow = [True, False] if then == "auto" else [then == "lda"]
+    scales = ["none", "unit", "standard"] if scale == "auto" else [scale]
+    ways = [(scales[0], first, after) for after in follow]
+    ways += [(scales[0], other, follow[0]) for other in estimators[1:]]
+    ways += [(other, first, after) for other in scales[1:] for after in follow]
+    return ways[:MAX_SETTINGS]
 
 
 def _by_distance(estimator: Any) -> bool:
@@ -434,17 +487,26 @@ def label_of(name: str, estimator: Any) -> str:
     return label if bare(label) == bare(name) else name
 
 
-def _setting(scale: str, estimator: Any) -> Setting:
+def _setting(scale: str, estimator: Any, followed: bool = False) -> Setting:
     from sklearn.preprocessing import Normalizer, StandardScaler
 
+    from nearfar.discriminant.lda import LDA
+
     scaler = {"none": "passthrough", "standard": StandardScaler(), "unit": Normalizer()}[scale]
-    inside = parameters_of(estimator)
-    label = f"{_SCALE_WORDS[scale]}, {inside}" if inside else _SCALE_WORDS[scale]
-    return Setting(label, scaler, estimator)
+    words = [_SCALE_WORDS[scale], parameters_of(estimator), AFTER if followed else ""]
+    after = LDA(shrinkage=0.1) if followed else "passthrough"
+    return Setting(", ".join(filter(None, words)), scaler, estimator, after=after)
+
+
+#: What is said of a map of tensors that is followed.
+AFTER = "then LDA"
 
 
 def parameters_of(estimator: Any) -> str:
     """What stands between the brackets of its text, if that is short."""
+    if takes_tensors(estimator) and not isinstance(estimator, Pipeline):
+        # Their shape is that of the data, and known.
+        estimator = clone(estimator).set_params(tensor_shape=None)
     text = " ".join(repr(estimator).split())
     return text[text.find("(") + 1 : -1] if len(text) < 120 else ""
 
@@ -457,7 +519,9 @@ def presets(kind: type[Estimator], n_rows: int = LARGE, n_columns: int = 1) -> l
 
 
 def family(room: str) -> list[str]:
-    """Names of the estimators of vectors in a room; none if there is no such room.
+    """Names of the estimators of rows in a room; none if there is no such room.
+
+    Of tensors those that learn to tell samples apart: a filter of images keeps all there is.
 
     >>> "RCA" in family("Mahalanobis"), family("lmnn")
     (True, [])
@@ -466,8 +530,15 @@ def family(room: str) -> list[str]:
         name
         for name, kind in known_estimators().items()
         if kind.__module__.split(".")[:2] == ["nearfar", room.lower()]
-        and kind.learner_tags.input == "vectors"
+        and (
+            kind.learner_tags.input == "vectors"
+            or (kind.learner_tags.input == "tensors" and _shortens(kind))
+        )
     ]
+
+
+def _shortens(kind: type[Estimator]) -> bool:
+    return kind.learner_tags.role != "map" or "n_components" in kind.parameters
 
 
 def find_estimator(name: str) -> type[Estimator]:

@@ -33,7 +33,7 @@ def pair_learners(
     pairs: Pairs,
     scale: Scale = "auto",
     *,
-    image_shape: tuple[int, ...] | None = None,
+    tensor_shape: tuple[int, ...] | None = None,
     size: tuple[int, int] = (LARGE, 1),
 ) -> tuple[list[Method], list[str]]:
     """The learners to compare, and what is to be said of the choice.
@@ -59,7 +59,7 @@ def pair_learners(
         methods = [
             name for one in listed_methods(methods) for name in _members(one, against, notes)
         ]
-    found = learners(methods, scale, image_shape=image_shape, size=size)
+    found = learners(methods, scale, tensor_shape=tensor_shape, size=size)
     for method in found:
         _refuse(method, against)
     return found, notes

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import joblib
 
-from nearfar.app.compare.methods import Scale, listed_methods
+from nearfar.app.compare.methods import Scale, Then, listed_methods
 from nearfar.app.compare.splits import TUNINGS, Tuning
 from nearfar.app.tables.columns import names_asked
 from nearfar.app.tables.inputs import folds_given, noun_of
@@ -35,7 +35,7 @@ class Question:
     :func:`nearfar.compare` says what the options mean. ``X`` is an opened file, or the data
     themselves; ``groups``, ``time``, ``report_by`` and ``test`` are then names of columns and of a
     file, or arrays. The options that only a file has are ``target``, ``labels``, ``set_id``,
-    ``min_vectors``, ``vector``, ``ids``, ``pairs`` and ``conflicts``.
+    ``min_vectors``, ``vector``, ``ids``, ``images``, ``pairs`` and ``conflicts``.
     """
 
     X: Any
@@ -46,6 +46,7 @@ class Question:
     min_vectors: int = 2
     vector: str | None = None
     ids: str | None = None
+    images: tuple[int, ...] | None = None
     unlabelled: bool = False
     task: Task | None = None
     pairs: str | os.PathLike[str] | None = None
@@ -61,6 +62,7 @@ class Question:
     cv: Any = None
     scoring: Any = None
     scale: Scale = "auto"
+    then: Then = "auto"
     repeats: int | None = None
     time_budget: float | None = None
     tuning: Tuning | None = None
@@ -86,6 +88,8 @@ class Question:
         self._check_numbers()
         if self.tuning not in (None, *TUNINGS):
             raise ValueError(f"tuning={self.tuning!r} must be one of {', '.join(TUNINGS)}.")
+        if self.then not in ("auto", "lda", "none"):
+            raise ValueError(f"then={self.then!r} must be one of auto, lda, none.")
         if self.task not in (None, "classification", "regression"):
             raise ValueError(
                 f"task={self.task!r} must be 'classification' or 'regression'; None is the first."

@@ -43,6 +43,7 @@ _EMPTY: dict[str, Any] = {
         "time": None,
         "test": None,
         "image_shape": None,
+        "tensor_shape": None,
         "messages": [],
         "profile": None,
         "unit": "row",
@@ -86,6 +87,7 @@ _EMPTY: dict[str, Any] = {
     "maps": {"rule": "", "rows": [], "classes": [], "methods": {}},
     "weights": {},
     "histories": {},
+    "tensors": {},
     "pairs": {
         "strategy": "",
         "methods": {},
@@ -272,7 +274,8 @@ def rows_to_show(found: dict[str, Any]) -> list[int]:
     rows = document["maps"]["rows"]
     drawn = [rows[i] for i in chosen_points(document)]
     confused = [row for pair in confused_pairs(document) for row in pair.rows[:PAIR_ROWS]]
-    return list(dict.fromkeys([*sampled_rows(document), *drawn, *confused]))
+    rebuilt = [one["row"] for each in document["tensors"].values() for one in each["samples"]]
+    return list(dict.fromkeys([*sampled_rows(document), *rebuilt, *drawn, *confused]))
 
 
 def wrong_pairs(found: dict[str, Any], alike: bool) -> list[dict[str, Any]]:

@@ -499,6 +499,11 @@ class Summary(Answer):
                 for row in votes
                 if row.results.get(0, {}).get("history")
             },
+            "tensors": {
+                row.method.name: row.results[0]["tensors"]
+                for row in votes
+                if row.results.get(0, {}).get("tensors")
+            },
         }
 
 

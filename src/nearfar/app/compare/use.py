@@ -84,8 +84,10 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
     settings = []
     for one in scalings:
         first_word, _, last_word = one.label.partition(", ")
-        # Before the parameters stands the scaling, after them what the columns are reduced to.
-        reduced = "" if isinstance(one.reduce, str) else last_word.rpartition(", ")[2]
+        # Before the parameters stands the scaling, after them what the columns are reduced to, or
+        # what follows.
+        plain = isinstance(one.reduce, str) and isinstance(one.after, str)
+        reduced = "" if plain else last_word.rpartition(", ")[2]
         label = ", ".join(filter(None, [first_word, inside, reduced]))
         settings.append(replace(one, label=label, estimator=made))
     return replace(method, settings=tuple(settings))
@@ -110,6 +112,8 @@ def model_notes(kind: Kind, choice: Chosen) -> dict[str, Any]:
         "classes": data["classes"],
         "features": [str(name) for name in data["features"]],
     }
+    if data.get("tensor_shape") is not None:
+        notes["shape"] = data["tensor_shape"]
     name, ids = kind.ids()
     if ids is not None:
         notes |= {"id_name": name, "ids": [str(one) for one in ids]}

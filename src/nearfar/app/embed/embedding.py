@@ -18,8 +18,9 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.document import versions
 from nearfar.app.compare.lines import code_of
+from nearfar.app.compare.methods import takes_tensors
 from nearfar.app.compare.shown import FORMAT
-from nearfar.app.embed import facts
+from nearfar.app.embed import facts, tensors
 from nearfar.app.embed.kinds.choice import kind_of
 from nearfar.app.embed.kinds.kind import Kind, Ready, Wishes
 from nearfar.app.embed.methods import in_options
@@ -87,21 +88,24 @@ def embed_table(
     """
     progress, wishes = progress or FitProgress(), wishes or Wishes()
     kind = kind_of(table.noun)
+    of_tensors = takes_tensors(learner)
+    if of_tensors:
+        learner = tensors.told(learner, table)
     ready = kind.prepare(table, learner, wishes)
     for line in (ready.line, *ready.messages):
         progress.say(line)
     asked = int(learner.get_params(deep=False)["n_components"])
     wide = kind.widened(learner, ready.X) if whole_spectrum else asked
     began = perf_counter()
-    with kind.at_work(learner):
-        try:
-            learner.set_params(n_components=wide)
-            warned, stopped = fit_watched(learner, ready.X, progress, asked=asked, noun=kind.noun)
-        except ValueError:
-            if wide == asked:
-                raise
-            learner.set_params(n_components=asked)  # there are not so many
-            warned, stopped = fit_watched(learner, ready.X, progress, noun=kind.noun)
+    if of_tensors:
+        y = table.y if learner.learner_tags.supervised else None
+        learner, warned, stopped, note = tensors.fit_best(
+            learner, asked, lambda one: fit_watched(one, ready.X, progress, y=y)
+        )
+        ready.messages.append(note)
+        progress.say(note)
+    else:
+        warned, stopped = _fitted(kind, learner, ready, progress, asked, wide)
     seconds = perf_counter() - began
     coordinates = coordinates_of(learner, ready.X)[:, :asked]
     document = describe(
@@ -121,6 +125,21 @@ def embed_table(
     document["warnings"] = [in_options(text, all_of_them=True) for text in document["warnings"]]
     chain = Pipeline([*ready.steps, ("learner", learner)])
     return Embedded(document, chain, coordinates, stopped)
+
+
+def _fitted(
+    kind: Kind, learner: Learner, ready: Ready, progress: FitProgress, asked: int, wide: int
+) -> tuple[list[str], bool]:
+    """Fit with as many components as there are of those wanted."""
+    with kind.at_work(learner):
+        try:
+            learner.set_params(n_components=wide)
+            return fit_watched(learner, ready.X, progress, asked=asked, noun=kind.noun)
+        except ValueError:
+            if wide == asked:
+                raise
+            learner.set_params(n_components=asked)  # there are not so many
+            return fit_watched(learner, ready.X, progress, noun=kind.noun)
 
 
 def write_embedding(
@@ -194,7 +213,13 @@ def write_embedding(
 
 
 def fit_watched(
-    learner: Learner, X: Any, progress: FitProgress, *, asked: int | None = None, noun: str = "row"
+    learner: Learner,
+    X: Any,
+    progress: FitProgress,
+    *,
+    y: Any = None,
+    asked: int | None = None,
+    noun: str = "row",
 ) -> tuple[list[str], bool]:
     """Fit; what was warned of, and whether Ctrl-C ended it with something to show."""
     stopped = False
@@ -206,7 +231,7 @@ def fit_watched(
         if watched:
             learner.callback = lambda _, row: progress.step(row)
         try:
-            learner.fit(X)
+            learner.fit(X) if y is None else learner.fit(X, y)
         except KeyboardInterrupt:
             if not hasattr(learner, "embedding_"):
                 raise
@@ -315,7 +340,9 @@ def _told(learner: Learner, warned: Sequence[str]) -> list[str]:
 
 def _parameters(learner: Learner, n_components: int) -> str:
     """What differs from the defaults, and what decides the picture."""
-    given = learner.get_params(deep=False) | {"n_components": n_components}
+    given = learner.get_params(deep=False)
+    if not takes_tensors(learner):  # of tensors it says how many in which mode
+        given |= {"n_components": n_components}
     defaults = type(learner)().get_params(deep=False)
     first = [key for key in ("n_components", "n_neighbors", "constraints") if key in given]
     changed = [key for key in given if repr(given[key]) != repr(defaults.get(key))]
@@ -327,8 +354,13 @@ def _code_lines(
 ) -> str:
     """Lines of Python that fit the same learner."""
     imports, lines = kind.code(table, ready, wishes)
-    given = learner.get_params(deep=False) | {"n_components": n_components}
+    given = learner.get_params(deep=False)
+    labels = ""
+    if not takes_tensors(learner):
+        given |= {"n_components": n_components}
+    elif learner.learner_tags.supervised:
+        labels = ", table.y" if table.source is not None else ", y"
     result = "embedding_" if hasattr(learner, "embedding_") else f"transform({kind.variable})"
     imports.append(f"from nearfar import {type(learner).__name__}")
-    call = f"{code_of(type(learner)(**given))}.fit({kind.variable})"
+    call = f"{code_of(type(learner)(**given))}.fit({kind.variable}{labels})"
     return "\n".join([*sorted(imports), "", *lines, f"embedding = {call}.{result}"]) + "\n"

@@ -7,6 +7,7 @@ from ast import literal_eval
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from nearfar.app.compare.methods import family
 from nearfar.app.embed.kinds.choice import KINDS
 from nearfar.app.embed.kinds.kind import Kind
 from nearfar.base import Learner, all_estimators
@@ -19,6 +20,8 @@ _BY_INPUT: dict[Input, Kind] = {kind.input: kind for kind in KINDS.values()}
 def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
     """Maps by name that need no labels and take a number of dimensions, of "vectors" or "sets".
 
+    Rows may be tensors: their family is among the maps of vectors, and may learn from labels.
+
     >>> embedders()["hessian-lle"].__name__, "lda" in embedders(), list(embedders("sets"))
     ('HessianLLE', False, ['set-embedding'])
     """
@@ -29,6 +32,9 @@ def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
         and not learner.learner_tags.supervised
         and "n_components" in learner().get_params(deep=False)
     }
+    if input == "vectors":
+        every = all_estimators("map", "tensors")
+        found |= {hyphened(name): every[name] for name in family("tensors") if name in every}
     return dict(sorted(found.items()))
 
 

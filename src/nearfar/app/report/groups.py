@@ -1,4 +1,4 @@
-"""Errors by group, the worst gain first."""
+"""Errors by group, most errors first."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.paired import paired_view
 from nearfar.app.report.pairs import pairs_view
 from nearfar.app.report.picture import kind_picture
+from nearfar.app.report.tensors import tensors_view
 from nearfar.app.report.values import values_view
 from nearfar.app.report.weights import weights_view
 
@@ -110,6 +111,7 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "groups": groups_view(comparison),
         "maps": {} if picture else maps_view(comparison),
         "picture": picture,
+        "tensors": tensors_view(comparison),
         "weights": weights_view(comparison),
         "cost": cost_view(comparison),
         "protocol": protocol_view(comparison),

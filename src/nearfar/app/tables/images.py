@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 LARGEST = 32  # pixels on the longer side
 
 
-def pictures(rows: NDArray[Any], shape: Sequence[int], most_bytes: int) -> list[str]:
+def pictures(
+    rows: NDArray[Any], shape: Sequence[int], most_bytes: int, largest: int = LARGEST
+) -> list[str]:
     """The first rows as data URIs, as many as fit into so many bytes.
 
     Grey values, or colours where the last of three sizes is 3; other channels are averaged. All
@@ -36,7 +38,7 @@ def pictures(rows: NDArray[Any], shape: Sequence[int], most_bytes: int) -> list[
     found: list[str] = []
     used = 0
     for image in images:
-        found.append(data_uri(image) or "")
+        found.append(data_uri(image, largest) or "")
         used += len(found[-1])
         if used > most_bytes:
             return found[:-1]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.app.tables.columns import Columns
-from nearfar.datasets.table import Table
+from nearfar.datasets.table import Table, without_single_channel
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 
@@ -29,10 +29,10 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
     """Arrays or frames as a Table.
 
     >>> import numpy as np
-    >>> as_table(np.ones((4, 8, 8)), ["a", "b", "a", "b"]).image_shape
+    >>> as_table(np.ones((4, 8, 8)), ["a", "b", "a", "b"]).tensor_shape
     (8, 8)
     """
-    image_shape = None
+    tensor_shape = None
     if sparse.issparse(X):
         raise TypeError(
             "X is a sparse matrix, but distances are compared on dense data. Reduce it first, for "
@@ -40,8 +40,8 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
         )
     if not hasattr(X, "iloc") and not isinstance(X, Sets):
         X = _without_mask(X)
-        if X.ndim in (3, 4):
-            image_shape = X.shape[1:]
+        if X.ndim > 2:
+            tensor_shape = without_single_channel(X.shape[1:])
             X = X.reshape(len(X), -1)
         if X.ndim != 2:
             raise ValueError(f"X must have rows and columns; got an array of shape {X.shape}.")
@@ -67,7 +67,7 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
         groups_name=None if groups is None else str(getattr(groups, "name", None) or "groups"),
         time=None if time is None else _times(_plain(time, "time", noun), noun),
         time_name=None if time is None else str(getattr(time, "name", None) or "time"),
-        image_shape=image_shape,
+        tensor_shape=tensor_shape,
     )
 
 

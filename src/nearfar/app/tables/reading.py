@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from nearfar.datasets.pair_files import read_pairs, read_unjudged_pairs
+from nearfar.datasets.picture_tables import give_shape
 from nearfar.datasets.set_tables import read_sets, refuse_unfolded
 from nearfar.datasets.table import Table
 from nearfar.datasets.tables import DataFile, as_file, read_table
 from nearfar.summaries.supervision import Pairs
 
 __all__ = [
+    "left_to_drop",
     "noun_of_file",
     "read_data",
     "read_judged_pairs",
@@ -40,6 +42,7 @@ def read_data(
     time: str | None = None,
     ids: str | None = None,
     vector: str | None = None,
+    images: tuple[int, ...] | None = None,
     guess_target: bool | None = None,
     **given: Any,
 ) -> Table:
@@ -60,6 +63,8 @@ def read_data(
         Of a long table of sets, the columns that are features.
     vector : str, optional
         The column that holds a vector in each row; None is the only one, unless it is dropped.
+    images : tuple of int, optional
+        The shape of rows that are images or tensors; pictures of a folder are resized to it.
     time, ids, guess_target
         For :func:`nearfar.datasets.read_table`; sets have none of them.
     given
@@ -67,7 +72,7 @@ def read_data(
     """
     file = as_file(source)
     if noun_of_file(file, set_id) == "set":
-        refuse_for_sets(id=ids)
+        refuse_for_sets(id=ids, images=images)
         return read_sets(
             file,
             by=set_id,
@@ -77,9 +82,10 @@ def read_data(
             min_vectors=min_vectors,
             **given,
         )
-    table = read_rows(
-        file, drop=drop, vector=vector, time=time, ids=ids, guess_target=guess_target, **given
-    )
+    given |= {"time": time, "ids": ids, "guess_target": guess_target}
+    table = read_rows(file, drop=drop, vector=vector, images=images, **given)
+    if table.tensor_shape is not None:
+        return table
     refuse_unfolded(table, [*keep, *drop])
     return table
 
@@ -89,15 +95,44 @@ def read_rows(
     *,
     drop: Sequence[str] = (),
     vector: str | None = None,
+    images: tuple[int, ...] | None = None,
     **given: Any,
 ) -> Table:
-    """:func:`nearfar.datasets.read_table`; a column of vectors that is dropped is not taken."""
+    """:func:`nearfar.datasets.read_table`; a column of vectors that is dropped is not taken.
+
+    Rows of a shape are an array: what is dropped of them is gone.
+    """
     if vector in drop:
         raise ValueError(f"--vector {vector} and --drop {vector} say opposite things.")
-    table = read_table(source, vector=vector, **given)
+    file = as_file(source)
+    try:
+        if file.holds_pictures or not drop:
+            return read_table(file, vector=vector, image_shape=images, **given)
+    except ValueError as error:
+        raise ValueError(_of_images(str(error))) from error
+    table = read_table(file, vector=vector, **given)
     if vector is None and table.vector in drop:
-        table = read_table(source, vector=False, **given)
+        table = read_table(file, vector=False, **given)
+    if images is not None:
+        give_shape(table, images, drop)
+        table.source = None  # more than a call
     return table
+
+
+def _of_images(text: str) -> str:
+    """What is wrong with pictures in the words of the command line.
+
+    >>> _of_images("Give shape=(112, 92) to resize all.")
+    'Give --images 112x92 to resize all.'
+    """
+    found = re.sub(r"shape=\((\d+), (\d+)\)", r"--images \1x\2", text)
+    found = found.replace("load_images: shape", "--images").replace("or another shape", "or others")
+    return found.replace("a smaller shape, such as ", "a smaller size, such as ")
+
+
+def left_to_drop(table: Table, drop: Sequence[Any]) -> list[Any]:
+    """The columns to drop that were not left out while the table was read."""
+    return [name for name in drop if name not in table.left_out]
 
 
 def read_judged_pairs(path: Any, table: Table, conflicts: Any = "raise") -> Pairs:

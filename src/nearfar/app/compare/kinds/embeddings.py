@@ -29,6 +29,7 @@ from nearfar.app.compare.splits import Scheme, make_unlabelled_scheme
 from nearfar.app.tables import traps
 from nearfar.app.tables.colors import color_column, set_aside, step_colors
 from nearfar.app.tables.columns import Columns, as_floats, choose_columns
+from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Matrix
 from nearfar.summaries.neighbor_graph import distinct_rows
@@ -61,7 +62,7 @@ class EmbeddingKind(Kind):
     def prepare(self) -> None:
         """Columns without the one that colours, and rows as numbers."""
         asked, table = self.question, self.table
-        self.keep, self.drop = list(asked.keep), list(asked.drop)
+        self.keep, self.drop = list(asked.keep), left_to_drop(table, asked.drop)
         self.messages = list(table.messages)
         self.values, self.color, self.aside = color_column(table, asked.color)
         if self.aside is None and asked.color is None:
@@ -120,7 +121,7 @@ class EmbeddingKind(Kind):
             seed=asked.random_state,
             scaler=scaler,
             baseline=asked.context,
-            image_shape=self.table.image_shape,
+            tensor_shape=self.tensor_shape,
         )
         p = self.inputs.shape[1]
         if p < asked.n_components:

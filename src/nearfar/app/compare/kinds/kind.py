@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, ClassVar
 
 from nearfar.app.compare.answer import Answer
@@ -120,6 +121,12 @@ class Kind(ABC):
         """Makes of rows, as they were given, what the first step of a chain takes."""
         return self.columns.select
 
+    @property
+    def tensor_shape(self) -> tuple[int, ...] | None:
+        """The shape of each row, as long as no column of it is dropped."""
+        shape = self.table.tensor_shape
+        return shape if shape is None or prod(shape) == len(self.columns.names) else None
+
     def ids(self) -> tuple[str | None, Any]:
         """The name of what tells the rows apart, and its value in each; None where nothing does."""
         table = self.table
@@ -180,4 +187,4 @@ class Kind(ABC):
 
 
 #: What is asked of a test file as of the first.
-_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups", "vector")
+_OF_FILES = ("set_id", "min_vectors", "keep", "drop", "groups", "vector", "images")

@@ -38,7 +38,7 @@ from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import as_table
-from nearfar.app.tables.reading import read_data, read_judged_pairs
+from nearfar.app.tables.reading import left_to_drop, read_data, read_judged_pairs
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Indices
 from nearfar.neighbors.pair_classifier import best_threshold
@@ -76,6 +76,7 @@ class PairKind(RowKind):
             keep=asked.keep,
             drop=asked.drop,
             vector=asked.vector,
+            images=asked.images,
         )
         if self.table.target is not None:
             self.table.messages.append(
@@ -107,7 +108,8 @@ class PairKind(RowKind):
 
     def prepare(self) -> None:
         """Columns, and the pairs by number."""
-        self.keep, self.drop = self.question.keep, self.question.drop
+        self.keep = self.question.keep
+        self.drop = left_to_drop(self.table, self.question.drop)
         self.columns = choose_columns(
             self.table.X,
             feature_names=self.table.feature_names,
@@ -142,8 +144,9 @@ class PairKind(RowKind):
 
     def _learners(self, methods: Any) -> tuple[list[Method], list[str]]:
         size = (len(self.problem.codes), len(self.columns.names))
-        shape = self.table.image_shape
-        return pair_learners(methods, self.pairs, self.question.scale, image_shape=shape, size=size)
+        return pair_learners(
+            methods, self.pairs, self.question.scale, tensor_shape=self.tensor_shape, size=size
+        )
 
     def learned(self, name: str) -> list[Method]:
         """Learners by a name, for all pairs."""

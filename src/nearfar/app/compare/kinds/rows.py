@@ -21,6 +21,8 @@ from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.lines import repeat_lines
 from nearfar.app.compare.methods import (
     DEFAULT,
+    LARGE,
+    OF_IMAGES,
     Method,
     baselines,
     context_methods,
@@ -38,6 +40,7 @@ from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
+from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
 from nearfar.base.tags import Guide
 from nearfar.evaluation.measures import choose_measure
@@ -102,10 +105,12 @@ class RowKind(Kind):
             noun,
             least_rows=max(LEAST_ROWS, ROWS_A_CLASS * len(classes)),
             n_test_rows=0 if self.test is None else len(self.test.X),
+            show_rows=self.question.show_rows,
         )
 
     def _choose_columns(self) -> None:
-        self.keep, self.drop = self.question.keep, self.question.drop
+        self.keep = self.question.keep
+        self.drop = left_to_drop(self.table, self.question.drop)
         by = self.reported[0] if self.reported is not None and self.reported[2] else None
         if by is not None and by not in self.drop:
             self.drop = [*self.drop, by]
@@ -150,9 +155,8 @@ class RowKind(Kind):
         asked = self.question
         # Of all rows, drawn or not: a plan that is asked for again must try the same settings.
         size = (len(self.problem.codes), len(self.columns.names))
-        image_shape = self.table.image_shape
         able = self._able(asked.methods)
-        found = learners(able, asked.scale, image_shape=image_shape, size=size)
+        found = self._compared(able, size)
         beside = self.beside() if asked.context else []
         refuse_taken(found, beside)
         n_train = min(len(fold.train) for fold in scheme.folds)
@@ -161,12 +165,28 @@ class RowKind(Kind):
     def _able(self, methods: Any) -> Any:
         """The learners that can learn from this target; of the others it is said."""
         if methods is None:
-            return self.default
+            names, self.said = self.defaults()
+            return names
         found, self.said = those_told(methods, self.guide, self.so)
         return found
 
-    #: Learners where none are named.
-    default: ClassVar[tuple[str, ...]] = DEFAULT
+    def _compared(self, methods: Any, size: tuple[int, int] = (LARGE, 1)) -> list[Method]:
+        """Learners by names or as given; what follows maps of tensors learns from labels only."""
+        asked = self.question
+        then = asked.then if self.guide == "labels" else "none"
+        return learners(methods, asked.scale, tensor_shape=self.tensor_shape, size=size, then=then)
+
+    def defaults(self) -> tuple[tuple[str, ...], list[str]]:
+        """Learners where none are named, and what is said of them."""
+        shape = self.table.image_shape
+        if shape is None or self.tensor_shape is None:
+            return DEFAULT, []
+        sizes = " × ".join(map(str, shape))
+        return (*DEFAULT, OF_IMAGES), [
+            f"{OF_IMAGES} is compared too, since rows are images of {sizes}: it learns one small "
+            "matrix for each of these modes instead of one large one for all pixels. Whether that "
+            "is better here, the folds say."
+        ]
 
     def beside(self) -> list[Method]:
         """What is no distance, for context."""
@@ -194,7 +214,7 @@ class RowKind(Kind):
     def learned(self, name: str) -> list[Method]:
         """Learners by a name, for all rows."""
         able = those_told(name, self.guide, self.so)[0]
-        found = learners(able, self.question.scale, image_shape=self.table.image_shape)
+        found = self._compared(able)
         return reduced(found, len(self.columns.names), len(self.problem.codes))
 
     def tuned(self, method: Method, k: int | None) -> Choice:
@@ -243,6 +263,8 @@ class RowKind(Kind):
         texts = [str(name) for name in names]
         known = describe(self.table, self.test, self.columns, texts, self.problem.codes)
         known["messages"] += self.said
+        if self.table.tensor_shape is not None:
+            known["of"] = f" of {' × '.join(map(str, self.table.tensor_shape))}"
         return known | {"unit": self.problem.noun, "profile": self._profile()}
 
     def _profile(self) -> dict[str, Any] | None:

@@ -36,7 +36,11 @@ class ValueKind(RowKind):
     problem: ValueProblem
     guide = "values"
     so = "the target is a number"
-    default = DEFAULT
+
+    def defaults(self) -> tuple[tuple[str, ...], list[str]]:
+        """Learners where none are named."""
+        return DEFAULT, []
+
     reported = None
 
     def read(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from nearfar.app.tables.colors import (
 )
 from nearfar.app.tables.columns import Columns, as_floats, choose_columns, columns_of
 from nearfar.app.tables.images import pictures
+from nearfar.app.tables.reading import left_to_drop
 from nearfar.base import Learner
 from nearfar.datasets.table import Table
 from nearfar.datasets.tables import EMBEDDED
@@ -67,10 +67,7 @@ class Rows(Kind):
 
     def prepare(self, table: Table, learner: Learner, wishes: Wishes) -> Ready:
         """Choose the columns, make numbers of them, and scale."""
-        drop = wishes.drop
-        if wishes.image_shape is not None:
-            _read_images(table, wishes.image_shape, drop)
-            drop = ()
+        drop = left_to_drop(table, wishes.drop)
         shade = _color_of(table, wishes.color)
         columns = choose_columns(
             table.X,
@@ -106,7 +103,7 @@ class Rows(Kind):
     ) -> tuple[Learner, Any, Ready]:
         """Map rows up to the learner, the last of a Pipeline."""
         shape = wishes.image_shape
-        table = Table(name, X if hasattr(X, "iloc") else np.asarray(X), image_shape=shape)
+        table = Table(name, X if hasattr(X, "iloc") else np.asarray(X), tensor_shape=shape)
         given = X
         if isinstance(learner, Pipeline):
             given, learner = map_through(learner[:-1], X), learner[-1]
@@ -182,6 +179,11 @@ class Rows(Kind):
             lines.append(f"X = {scaler}().fit_transform(X)")
         return imports, lines
 
+    def metadata(self, table: Table) -> dict[str, Any]:
+        """The shape of images and tensors."""
+        shape = table.tensor_shape
+        return {} if shape is None else {"shape": [int(size) for size in shape]}
+
     def inputs(self, chain: Pipeline, table: Table, name: str) -> Any:
         """Rows by the columns that the chain was fitted on."""
         prepare = chain.named_steps.get("prepare")
@@ -210,31 +212,6 @@ class Rows(Kind):
 
 
 # Reading
-
-
-def _read_images(table: Table, shape: tuple[int, ...], drop: Sequence[Any]) -> None:
-    """Rows of numbers as images of a shape."""
-    size = int(np.prod(shape))
-    X, names = table.X, "×".join(map(str, shape))
-    if hasattr(X, "iloc"):
-        X = X.drop(columns=[name for name in drop if name in X.columns])
-    n_columns = X.shape[1]
-    if n_columns != size:
-        more = n_columns > size and hasattr(X, "iloc")
-        others = "; leave the others out with --drop" if more else ""
-        raise ValueError(
-            f"--images {names}: that is {size:,} numbers, but the rows of {table.name} have "
-            f"{n_columns:,}{others}."
-        )
-    if hasattr(X, "iloc"):
-        odd = [str(name) for name in X.columns if X[name].dtype.kind not in "biuf"]
-        if odd:
-            raise ValueError(f"--images {names}: {listed(odd, 5)} hold no numbers but text.")
-        table.feature_names = [str(name) for name in X.columns]
-        X = X.to_numpy(np.float64)
-        if table.source is not None:
-            table.source = None  # more than a call
-    table.X, table.image_shape = X, shape
 
 
 def _prepared(columns: Columns, rows: Any, notes: list[str]) -> tuple[list[Any], Floats]:

@@ -1,0 +1,82 @@
+"""Tables whose rows are pictures or tensors: of a folder, or of rows that are given a shape."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearfar.datasets.pictures import has_pictures, load_images
+from nearfar.datasets.table import Table, without_single_channel
+from nearfar.words import count, listed
+
+
+def say_hidden(name: str) -> list[str]:
+    """Tell of a folder of pictures that goes by the name of an embedded set."""
+    path = Path(name)
+    if not path.is_dir() or not has_pictures(path):
+        return []
+    return [f"This is the embedded set '{name}'; for the pictures in the folder say ./{name}."]
+
+
+def from_pictures(
+    path: Path, wanted: dict[str, str | None], shape: tuple[int, ...] | None
+) -> Table:
+    """Pictures as rows; their sub-folders are the labels, their files the ids."""
+    for option, name in wanted.items():
+        if name is not None:
+            hint = " Its labels are the names of its sub-folders." if option == "target" else ""
+            raise ValueError(
+                f"--{option} {name}: a folder of pictures has no columns.{hint} What else is known "
+                "of them can be saved with their numbers in an .npz file."
+            )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        images, y, names = load_images(path, shape, n_jobs=-1)
+    own = images.shape[1:]
+    sizes, color = " × ".join(map(str, own[:2])), "in colours" if len(own) == 3 else "in grey"
+    what = f"{count(len(images), 'picture')} of {sizes} pixels, {color}"
+    if shape is not None:
+        more = f" (--images {shape[0]}x{shape[1]}x3 keeps colours)" if len(own) == 2 else ""
+        what += f"{more}; those of another size are resized to it"
+    messages = [f"{what}. Labels are the sub-folders." if y is not None else f"{what}."]
+    messages += [str(one.message) for one in caught]
+    return Table(
+        path.resolve().name,
+        images.reshape(len(images), -1).astype(np.float32),
+        y,
+        None if y is None else "folder",
+        ids=names,
+        id_name="file",
+        tensor_shape=own,
+        messages=messages,
+    )
+
+
+def give_shape(table: Table, shape: tuple[int, ...], drop: Sequence[Any] = ()) -> None:
+    """Rows of numbers as tensors of a shape; of a frame without the columns that are dropped."""
+    size, X = int(np.prod(shape)), table.X
+    sizes = "x".join(map(str, shape))
+    framed = hasattr(X, "iloc")
+    if framed:
+        table.left_out = tuple(str(name) for name in drop if name in X.columns)
+        X = X.drop(columns=list(table.left_out))
+    if table.tensor_shape is not None and table.tensor_shape != without_single_channel(shape):
+        own = "x".join(map(str, table.tensor_shape))
+        raise ValueError(f"--images {sizes}: the rows of {table.name} have the shape {own}.")
+    if X.shape[1] != size:
+        more = "; leave the others out with --drop" if framed and X.shape[1] > size else ""
+        raise ValueError(
+            f"--images {sizes}: that is {size:,} numbers, but the rows of {table.name} have "
+            f"{X.shape[1]:,}{more}."
+        )
+    if framed:
+        odd = [str(name) for name in X.columns if X[name].dtype.kind not in "biuf"]
+        if odd:
+            raise ValueError(f"--images {sizes}: {listed(odd, 5)} hold no numbers but text.")
+        table.feature_names = [str(name) for name in X.columns]
+        X = X.to_numpy(np.float64)
+    table.X, table.tensor_shape = X, without_single_channel(shape)

@@ -1,0 +1,115 @@
+"""Minimax probability and Fisher's direction of labelled rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.fisher_direction import Scores, fisher_direction
+from nearfar.solvers.hyperplanes import Hyperplane, lifted, row_space
+from nearfar.solvers.minimax_probability import minimax_direction
+
+# Means that differ by less than this share of the rows' own size differ by rounding.
+_ROUNDING = 1e-13
+
+
+class Side(NamedTuple):
+    """Weight, mean and rows about it, each times the root of its share of the weight."""
+
+    weight: float
+    mean: Vector
+    rows: Matrix
+
+
+def two_sides(Z: Matrix, y: Vector, weight: Vector | None = None) -> tuple[Side, Side]:
+    """The rows of label 1, then those of -1; ``rows.T @ rows`` is the covariance of a side."""
+    sides = []
+    for sign in (1, -1):
+        own = y == sign
+        rows = Z[own]
+        shares = np.full(len(rows), 1 / len(rows)) if weight is None else weight[own]
+        total = float(own.sum() if weight is None else shares.sum())
+        shares = shares / shares.sum()
+        mean = shares @ rows
+        sides.append(Side(total, mean, np.sqrt(shares)[:, None] * (rows - mean)))
+    return sides[0], sides[1]
+
+
+def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyperplane:
+    r"""The minimax probability machine of rows, with :math:`\rho` added to both covariances.
+
+    O(n L²) for the covariances and O(L³); in the span of the rows where they are fewer than
+    features. The objective is kappa, to be maximised.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, L)
+        Samples.
+    y : ndarray of shape (n,)
+        Labels, 1 and -1.
+    rho : float
+        The ridge.
+    weight : ndarray of shape (n,), optional
+        Weights of the samples.
+
+    Returns
+    -------
+    Hyperplane
+        With w·d = 1 for the difference d of the means.
+    """
+    short, basis = row_space(Z - Z.mean(axis=0))
+    plus, minus = two_sides(short, y, weight)
+    d = plus.mean - minus.mean
+    if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
+        return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
+    ridge = np.diag(np.full(len(d), rho))
+    found = minimax_direction(d, plus.rows.T @ plus.rows + ridge, minus.rows.T @ minus.rows + ridge)
+    w = lifted(basis, found.w)
+    b = found.kappa * found.deviations[0] - found.w @ plus.mean - w @ Z.mean(axis=0)
+    return Hyperplane(w, float(b), found.kappa)
+
+
+def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyperplane:
+    r"""Fisher's direction of rows, :math:`(S_t + n\rho I)^{-1} d`, without an intercept.
+
+    O(n L²) for the scatter and O(L³); in the span of the rows where they are fewer than features.
+    The objective is :math:`(w^T d)^2 / w^T (S_t + n\rho I) w`, to be maximised.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n, L)
+        Samples.
+    y : ndarray of shape (n,)
+        Labels, 1 and -1.
+    rho : float
+        The ridge, added to variances.
+    weight : ndarray of shape (n,), optional
+        Weights of the samples.
+
+    Returns
+    -------
+    Hyperplane
+    """
+    short, basis = row_space(Z - Z.mean(axis=0))
+    plus, minus = two_sides(short, y, weight)
+    d, n = plus.mean - minus.mean, plus.weight + minus.weight
+    if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
+        return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
+    total = plus.weight * minus.weight / n**2 * np.outer(d, d)
+    for side in (plus, minus):
+        total += side.weight / n * (side.rows.T @ side.rows)
+    total.flat[:: len(d) + 1] += rho
+    w, ratio = fisher_direction(d, total)
+    return Hyperplane(lifted(basis, w), 0.0, ratio / n)
+
+
+def scores_of(scores: Vector, y: Vector, weight: Vector | None = None) -> Scores:
+    """Weights, means and variances of the scores of both sides."""
+    plus, minus = two_sides(scores[:, None], y, weight)
+    return Scores(
+        (plus.weight, minus.weight),
+        (float(plus.mean[0]), float(minus.mean[0])),
+        (float(np.sum(plus.rows**2)), float(np.sum(minus.rows**2))),
+    )

@@ -1,0 +1,70 @@
+"""The margin-error bound of support tensor machines."""
+
+from __future__ import annotations
+
+import math
+
+
+def margin_error_bound(
+    nu: float, rho: float, R: float, Lambda: float, N: int, delta: float, lam: float = 1.0
+) -> float:
+    r"""A bound on the error of new samples, up to a constant that nobody knows.
+
+    With probability :math:`1 - \delta` over the N training samples the error is at most
+
+    .. math:: \nu + \sqrt{\frac\lambda N
+        \Bigl(\frac{R^2 \Lambda^2}{\rho^2} \ln^2 N + \ln\frac1\delta\Bigr)}
+
+    where :math:`\|W\| \le \Lambda`, :math:`\|X\| \le R` and nu is the share of training samples
+    with a margin below :math:`\rho/\Lambda`.
+
+    It shows no gain from the tensor form: it is the bound of the support vector machine, which
+    holds for tensors of low rank because they are among all tensors. And it has no absolute
+    meaning, since :math:`\lambda` is an unspecified universal constant: use it to compare.
+
+    Parameters
+    ----------
+    nu : float
+        Share of margin errors, from 0 to 1.
+    rho : float
+        Margin, positive.
+    R, Lambda : float
+        Bounds on the length of samples and of the weight tensor.
+    N : int
+        Number of training samples.
+    delta : float
+        Probability that it does not hold, above 0 and at most 1.
+    lam : float, default=1.0
+        The constant :math:`\lambda`.
+
+    Returns
+    -------
+    float
+        Above 1 it says nothing.
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, theorem 4.2.
+
+    Examples
+    --------
+    >>> from nearfar.tensors import margin_error_bound
+    >>> round(margin_error_bound(0.1, rho=1.0, R=1.0, Lambda=1.0, N=10_000, delta=0.05), 3)
+    0.194
+    """
+    wanted = {
+        "nu must be from 0 to 1": 0 <= nu <= 1,
+        "rho must be above 0": rho > 0,
+        "R must be at least 0": R >= 0,
+        "Lambda must be at least 0": Lambda >= 0,
+        "N must be at least 1": N >= 1,
+        "delta must be above 0 and at most 1": 0 < delta <= 1,
+        "lam must be above 0": lam > 0,
+    }
+    for words, holds in wanted.items():
+        if not holds:
+            given = {"nu": nu, "rho": rho, "R": R, "Lambda": Lambda, "N": N, "delta": delta}
+            value = given.get(words.split()[0], lam)
+            raise ValueError(f"margin_error_bound: {words}; got {value!r}.")
+    capacity = (R * Lambda / rho * math.log(N)) ** 2
+    return nu + math.sqrt(lam / N * (capacity + math.log(1 / delta)))
