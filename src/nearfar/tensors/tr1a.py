@@ -23,6 +23,9 @@ from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
 from nearfar.state import Sizes, State, agrees, floats, need
 
+# Rows that are brought to float64 for sums of squares.
+_ROWS_AT_ONCE = 256
+
 
 class TR1A(MultilinearLearner):
     r"""Tensor rank-one analysis: every tensor a sum of the same few rank-one tensors.
@@ -334,7 +337,7 @@ class _LeftOver:
         self.scores = np.zeros((len(stack), 0))
         self._scatters: list[Matrix] | None = None
         norms = [0.0, 0.0]
-        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=4096):
+        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=_ROWS_AT_ONCE):
             rows = stack[block].astype(np.float64)
             norms[0] += float(np.sum(rows**2))
             norms[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
@@ -379,7 +382,7 @@ class _LeftOver:
 
     def _scatter(self, mode: int) -> Matrix:
         total = np.zeros((self.shape[mode],) * 2)
-        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=4096):
+        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=_ROWS_AT_ONCE):
             rows = self.stack[block].astype(np.float64)
             total += mode_scatter(rows if self.mean is None else rows - self.mean, mode)
         return total
