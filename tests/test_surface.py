@@ -85,6 +85,7 @@ OTHERWISE = {
         "STM": "of directions",
         "TFDA": "of directions",
         "TMPM": "of directions",
+        "TR1DA": "of vectors, over their length",
     },
     "weights": {"PARDA": "of objectives instead of edges"},
 }

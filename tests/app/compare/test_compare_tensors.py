@@ -63,6 +63,13 @@ def test_what_follows_and_the_scaling_can_be_said(then, scale, labels):
     assert [setting.label for setting in method.settings] == labels
 
 
+def test_a_classifier_of_tensors_is_scaled_as_others_are_and_not_followed():
+    (method,) = learners("stm", tensor_shape=(6, 5), then="auto")
+    assert isinstance(method.settings[0].scale, StandardScaler)
+    assert all(one.after == "passthrough" for one in method.settings)
+    assert all(one.estimator.tensor_shape == (6, 5) for one in method.settings)
+
+
 def test_what_iterates_over_tensors_does_not_come_behind_a_pca():
     found = learners({"modes": LeadingModes(), "nca": nearfar.NCA()}, tensor_shape=(16, 16))
     tensors, rows = reduced(found, 256, 400)

@@ -441,7 +441,8 @@ def refuse_class(name: str, estimator: Any) -> None:
 
 def _method(name: str, estimators: list[Any], scale: Scale, then: Then) -> Method:
     own_scaling = any(isinstance(estimator, Pipeline) for estimator in estimators)
-    if not own_scaling and any(map(takes_tensors, estimators)):
+    maps = not any(hasattr(estimator, "predict") for estimator in estimators)
+    if maps and not own_scaling and any(map(takes_tensors, estimators)):
         ways = _ways_of_tensors(estimators, scale, then)
     elif own_scaling and scale == "auto":
         ways = [("none", estimator, False) for estimator in estimators]
@@ -460,14 +461,13 @@ def _method(name: str, estimators: list[Any], scale: Scale, then: Then) -> Metho
 def _ways_of_tensors(
     estimators: list[Any], scale: Scale, then: Then
 ) -> list[tuple[str, Any, bool]]:
-    """Scaling and estimator of each setting, and whether an LDA follows.
+    """Scaling and map of each setting, and whether an LDA follows.
 
     Numbers stay as they are at first: pixels divided by their own deviations, each by another, are
     no picture any more.
     """
-    first, maps = estimators[0], not any(hasattr(one, "predict") for one in estimators)
+    first = estimators[0]
     follow = [True, False] if then == "auto" else [then == "lda"]
-    follow = follow if maps else [False]
     scales = ["none", "unit", "standard"] if scale == "auto" else [scale]
     ways = [(scales[0], first, after) for after in follow]
     ways += [(scales[0], other, follow[0]) for other in estimators[1:]]
