@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -56,7 +56,7 @@ def blas_threads() -> int:
 
 def map_in_order(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """``map`` over threads with BLAS limited to one thread each; results in the order of tasks.
 
     With one thread it is the built-in ``map`` and BLAS keeps its own threads.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from nearfar.blocks import Result, Task, map_in_order
 
 #: What a solver calls at each iteration, with what is known of it; the numbers are those that it
 #: notes in its history.
@@ -62,6 +64,55 @@ def lent_channel(estimator: Any, inner: Any) -> Iterator[None]:
         yield
     finally:
         del inner.callback
+
+
+def told_in_order(
+    work: Callable[[Task, Report], tuple[Result, KeyboardInterrupt | None]],
+    tasks: Sequence[Task],
+    n_threads: int,
+    report: Report | None,
+) -> tuple[list[Result | None], KeyboardInterrupt | None]:
+    """Several tasks of one fit in threads, whose iterations are told in the order of the tasks.
+
+    ``work`` gets a task and what to call at each iteration; it returns its result, and the Ctrl-C
+    that ended it early, if one did. Only this thread tells: with several, of a task when it is
+    done. Ctrl-C ends all tasks at their next iteration; those without a result have None.
+    """
+    stops: list[KeyboardInterrupt] = []
+
+    def run(task: Task) -> tuple[Result | None, list[dict[str, Any]]]:
+        kept: list[dict[str, Any]] = []
+
+        def tell(state: dict[str, Any]) -> None:
+            if stops:
+                raise KeyboardInterrupt
+            if n_threads > 1:
+                kept.append(state)
+            elif report is not None:
+                report(state)
+
+        if stops:
+            return None, kept
+        found: Result | None = None
+        try:
+            found, stop = work(task, tell)
+        except KeyboardInterrupt as error:
+            stop = error
+        if stop is not None:
+            stops.append(stop)
+        return found, kept
+
+    results: list[Result | None] = [None] * len(tasks)
+    with closing(map_in_order(run, tasks, n_threads)) as running:
+        try:
+            for k, (found, kept) in enumerate(running):
+                results[k] = found
+                if report is not None and not stops:
+                    for state in kept:
+                        report(state)
+        except KeyboardInterrupt as error:
+            stops.append(error)
+    return results, stops[0] if stops else None
 
 
 def _line(state: dict[str, Any]) -> str:

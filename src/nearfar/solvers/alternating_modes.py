@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import NamedTuple
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,18 +73,27 @@ class Alternation(NamedTuple):
         After every mode step.
     stages : list of (CPWeights, float)
         Weights and intercept after every sweep.
+    steps : list of float
+        The largest turn of a direction in every sweep.
+    seconds : list of float
+        Since the start, after every sweep.
     converged : bool
         Whether no direction moved any more.
     collapsed : bool
         Whether every mode of a sweep collapsed.
+    interrupt : KeyboardInterrupt or None
+        What ended it early, for the caller to raise; all else is that of the last whole sweep.
     """
 
     weights: CPWeights
     plane: Hyperplane
     objectives: list[float]
     stages: list[tuple[CPWeights, float]]
+    steps: list[float]
+    seconds: list[float]
     converged: bool
     collapsed: bool
+    interrupt: KeyboardInterrupt | None = None
 
     @property
     def n_iter(self) -> int:
@@ -98,7 +108,7 @@ def alternate(
     *,
     max_iter: int = 100,
     tol: float = 1e-6,
-    report: Callable[[int, float], None] | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Alternation:
     r"""Learn one mode after the other with the others held, until no direction moves.
 
@@ -125,11 +135,12 @@ def alternate(
     tol : float
         Of the directions.
     report : callable, optional
-        Called after every sweep with its number and the objective.
+        Called after every sweep with what is known of it.
 
     Returns
     -------
     Alternation
+        Ctrl-C ends it after one sweep at least; before, it is raised.
     """
     weights = cp_weights(start)
     weights = weights._replace(scales=np.ones(weights.rank))
@@ -138,21 +149,35 @@ def alternate(
     # Where a single mode is longer than 1 there is nothing to alternate with.
     at_once = weights.rank == 1 and sum(len(U) > 1 for U in weights.factors) <= 1
     plane = Hyperplane(np.zeros(0), 0.0, np.nan)
-    for sweep in range(1, max_iter + 1):
-        before, alive = weights, False
-        for mode in range(len(weights.factors)):
-            found, new = _mode_step(X, learn, weights, mode)
-            objectives.append(found.objective)
-            if new is not None:
-                weights, plane, alive = new, found, True
-        stages.append((weights, plane.b))
-        if report is not None:
-            report(sweep, objectives[-1])
-        if not alive:
-            return Alternation(weights, found, objectives, stages, False, True)
-        if at_once or (sweep > 1 and _moved(before, weights) <= tol):
-            return Alternation(weights, plane, objectives, stages, True, False)
-    return Alternation(weights, plane, objectives, stages, False, False)
+    steps, seconds, began = list[float](), list[float](), perf_counter()
+    converged = collapsed = False
+    whole, interrupt = (weights, plane), None
+    try:
+        while len(stages) < max_iter and not (converged or collapsed):
+            before, alive = weights, False
+            for mode in range(len(weights.factors)):
+                found, new = _mode_step(X, learn, weights, mode)
+                objectives.append(found.objective)
+                if new is not None:
+                    weights, plane, alive = new, found, True
+            step = _moved(before, weights)
+            collapsed = not alive
+            converged = alive and (at_once or (len(stages) > 0 and step <= tol))
+            whole = weights, plane if alive else found
+            steps.append(step)
+            seconds.append(perf_counter() - began)
+            stages.append((weights, plane.b))
+            if report is not None:
+                report({"objective": objectives[-1], "step": step, "seconds": seconds[-1]})
+    except KeyboardInterrupt as error:
+        if not stages:
+            raise
+        interrupt = error
+        del objectives[len(stages) * len(weights.factors) :]
+    n = len(stages)
+    return Alternation(
+        *whole, objectives, stages, steps[:n], seconds[:n], converged, collapsed, interrupt
+    )
 
 
 def _mode_step(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import NamedTuple
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import lsq_linear, minimize
@@ -20,11 +21,15 @@ _SPARES = 0.8
 
 
 class JointPoint(NamedTuple):
-    """Weights and intercept, and the objective (with true hinges) after each width."""
+    """Weights and intercept, and the objective (with true hinges) after each width.
+
+    ``interrupt`` is the Ctrl-C that ended it early; the point is then that of the last width.
+    """
 
     weights: CPWeights
     b: float
     objectives: list[float]
+    interrupt: KeyboardInterrupt | None = None
 
 
 def descend_jointly(
@@ -36,6 +41,7 @@ def descend_jointly(
     *,
     widths: Sequence[float] = CORNER_WIDTHS,
     max_iter: int = 200,
+    report: Callable[[dict[str, Any]], None] | None = None,
 ) -> JointPoint:
     r"""A stationary point of the support tensor machine.
 
@@ -61,6 +67,8 @@ def descend_jointly(
         Of the corner.
     max_iter : int
         Most steps for each width.
+    report : callable, optional
+        Called after every width with what is known of it.
 
     Returns
     -------
@@ -75,28 +83,34 @@ def descend_jointly(
     problem = SmoothedHinges(flat, y, cost, center, deviation, start)
     point = np.concatenate([(U * unit).ravel() for U in start.balanced()] + [[0.0]])
     point[-1] = b + center @ start.tensor().ravel()
-    objectives = []
-    for width in widths:
-        near = problem.near(point, max(2 * width, _BEYOND)) if width < 1 else problem
-        found = minimize(
-            near.value_and_gradient,
-            point,
-            args=(width,),
-            jac=True,
-            method="L-BFGS-B",
-            # The last must be a stationary point; those before only lead to it.
-            options={
-                "maxiter": max_iter,
-                "ftol": 1e-14 if width == widths[-1] else 1e-8,
-                "gtol": 1e-9,
-                "maxcor": 20,
-            },
-        )
-        point = found.x
-        objectives.append(problem.value(point))
+    objectives, interrupt, began = list[float](), None, perf_counter()
+    try:
+        for width in widths:
+            near = problem.near(point, max(2 * width, _BEYOND)) if width < 1 else problem
+            found = minimize(
+                near.value_and_gradient,
+                point,
+                args=(width,),
+                jac=True,
+                method="L-BFGS-B",
+                # The last must be a stationary point; those before only lead to it.
+                options={
+                    "maxiter": max_iter,
+                    "ftol": 1e-14 if width == widths[-1] else 1e-8,
+                    "gtol": 1e-9,
+                    "maxcor": 20,
+                },
+            )
+            point = found.x
+            objectives.append(problem.value(point))
+            if report is not None:
+                report({"objective": objectives[-1], "seconds": perf_counter() - began})
+    except KeyboardInterrupt as error:
+        interrupt = error
     factors = [U / unit for U in problem.factors(point)]
     weights = cp_weights(factors)
-    return JointPoint(weights, float(point[-1] - center @ weights.tensor().ravel()), objectives)
+    b = float(point[-1] - center @ weights.tensor().ravel())
+    return JointPoint(weights, b, objectives, interrupt)
 
 
 class SmoothedHinges:

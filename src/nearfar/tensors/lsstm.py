@@ -77,7 +77,8 @@ class LSSTM(TensorClassifier):
     objective_ : float
         What was minimised.
     history_ : dict
-        "objective" after every mode step.
+        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
+        of a turn, and "seconds" since the start.
     n_iter_ : int
         Sweeps.
     converged_ : bool

@@ -10,6 +10,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import real
+from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.support_vectors import largest_nu, nu_svm
 from nearfar.state import State, number
@@ -17,6 +18,7 @@ from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
     BinaryTask,
     Fitted,
+    Notes,
     TensorClassifier,
     TensorStart,
 )
@@ -84,7 +86,8 @@ class NuSTM(TensorClassifier):
     objective_ : float
         What was minimised.
     history_ : dict
-        "objective" after every mode step.
+        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
+        of a turn, and "seconds" since the start.
     n_iter_ : int
         Sweeps.
     converged_ : bool
@@ -147,6 +150,12 @@ class NuSTM(TensorClassifier):
         self.n_jobs = n_jobs
 
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
+        most = largest_nu(y, weight)
+        if self.nu > most * (1 + 1e-12):
+            raise ValueError(
+                f"{type(self).__name__}: nu={self.nu:g} is infeasible: with these class sizes it "
+                f"must be at most {most:g}, twice the share of the smaller class."
+            )
         return self._learner_of(self.nu, y, weight)
 
     def _learner_of(self, nu: float, y: Vector, weight: Vector) -> VectorLearner:
@@ -155,20 +164,18 @@ class NuSTM(TensorClassifier):
 
         return learn
 
-    def _run(self, task: BinaryTask) -> Fitted:
-        most = largest_nu(task.y, task.weight)
-        if self.nu > most * (1 + 1e-12):
-            raise ValueError(
-                f"{type(self).__name__}: nu={self.nu:g} is infeasible: with these class sizes it "
-                f"must be at most {most:g}, twice the share of the smaller class."
-            )
+    def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
         learn = self._learner(task.X, task.y, task.weight)
-        found = self._alternate(task.X, learn, self._start(task))
-        if found.collapsed:
+        found = self._alternate(task, learn, self._start(task))
+        if found.collapsed and found.interrupt is None:
             factors = self._mean_difference(task)
-            for nu in np.geomspace(most, self.nu, _PATH):
+            for nu in np.geomspace(largest_nu(task.y, task.weight), self.nu, _PATH):
                 learn = self._learner_of(float(nu), task.y, task.weight)
-                found = self._alternate(task.X, learn, factors)
+                found = self._alternate(task, learn, factors)
                 factors = found.weights.factors
-        rho = 0.0 if found.collapsed else found.plane.margin
-        return self._fitted(task, found, {"rho_": float(rho)})
+                if found.interrupt is not None:
+                    break
+        return found, {}
+
+    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
+        return {"rho_": 0.0 if fitted.collapsed else float(found.plane.margin)}

@@ -12,15 +12,21 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import Allowed, none, one_of, real
-from nearfar.solvers.alternating_modes import cp_weights
+from nearfar.solvers.alternating_modes import Alternation, alternate, cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.joint_hinge import CORNER_WIDTHS, descend_jointly, stationarity_gap
+from nearfar.solvers.joint_hinge import (
+    CORNER_WIDTHS,
+    JointPoint,
+    descend_jointly,
+    stationarity_gap,
+)
 from nearfar.solvers.support_vectors import c_svm
 from nearfar.state import State, Word, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
     BinaryTask,
     Fitted,
+    Notes,
     TensorClassifier,
     TensorStart,
 )
@@ -101,8 +107,9 @@ class STM(TensorClassifier):
     objective_ : float
         What was minimised.
     history_ : dict
-        "objective" after every mode step, and "joint" after every width of the rounded
-        corners.
+        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
+        of a turn, and "seconds" since the start; "joint", the objective after every width of the
+        rounded corners.
     n_iter_ : int
         Sweeps.
     converged_ : bool
@@ -206,23 +213,27 @@ class STM(TensorClassifier):
     def _start_gamma(self, task: BinaryTask) -> float:
         return self.C
 
-    def _run(self, task: BinaryTask) -> Fitted:
-        X, y, cost = task.X, task.y, self.C * task.weight
-        learn = self._learner(X, y, task.weight)
-        start, joint = self._refined(task, cost) if self.refine else (self._start(task), [])
-        found = self._alternate(X, learn, start)
-        if found.collapsed:
-            found = self._alternate(X, learn, self._mean_difference(task))
-        fitted = self._fitted(task, found)
-        active = max(_CORNER, 2 * CORNER_WIDTHS[-1] if joint else 0.0)
-        gap = stationarity_gap(X, y, cost, fitted.weights, fitted.b, active=active)
-        dual = np.zeros(len(X)) if found.plane.dual is None else found.plane.dual
-        extra = {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
-        history = fitted.history | ({"joint": joint} if joint else {})
-        return fitted._replace(history=history, extra=extra)
+    def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
+        if self.refine is None:
+            return super()._search(task)
+        start, joint = self._refined(task)
+        notes = {"joint": joint.objectives}
+        if joint.interrupt is None:
+            return self._from(task, start), notes
+        # One sweep from there has the intercept and the multipliers.
+        learn = self._learner(task.X, task.y, task.weight)
+        found = alternate(task.X, learn, start, max_iter=1)
+        return found._replace(interrupt=joint.interrupt), notes
 
-    def _refined(self, task: BinaryTask, cost: Vector) -> tuple[list[Matrix], list[float]]:
-        """Factors after the joint descent, and its objectives."""
+    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
+        cost = self.C * task.weight
+        active = max(_CORNER, 2 * CORNER_WIDTHS[-1] if "joint" in fitted.history else 0.0)
+        gap = stationarity_gap(task.X, task.y, cost, fitted.weights, fitted.b, active=active)
+        dual = np.zeros(len(cost)) if found.plane.dual is None else found.plane.dual
+        return {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
+
+    def _refined(self, task: BinaryTask) -> tuple[list[Matrix], JointPoint]:
+        """Factors after the joint descent, and where it ended."""
         by_squares = isinstance(self.init, str) and self.init == "least_squares"
         if task.start == 0 and by_squares:
             first = self._least_squares(task, self._start_gamma(task))
@@ -231,8 +242,14 @@ class STM(TensorClassifier):
                 weights, b = cp_weights(self._mean_difference(task)), 0.0
         else:
             weights, b = cp_weights(self._start(task)), 0.0
-        point = descend_jointly(task.X, task.y, cost, weights, b)
+
+        def told(state: dict[str, Any]) -> None:
+            if task.report is not None:
+                task.report(state | {"stage": "all factors at once"})
+
+        cost = self.C * task.weight
+        point = descend_jointly(task.X, task.y, cost, weights, b, report=told)
         # A term that vanished has no direction left; its own from before may be used again.
         alive = point.weights.scales > 0
         pairs = zip(point.weights.factors, weights.factors, strict=True)
-        return [np.where(alive, U, V) for U, V in pairs], point.objectives
+        return [np.where(alive, U, V) for U, V in pairs], point

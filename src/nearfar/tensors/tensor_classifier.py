@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.base import TensorInput, report_of
+from nearfar.base import TensorInput
 from nearfar.base.linear_classifier import (
     MULTI_CLASS,
     LinearClassifier,
@@ -24,8 +24,9 @@ from nearfar.base.linear_classifier import (
     two_class_problems,
     votes_of,
 )
+from nearfar.base.progress import Report, report_of, told_in_order
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import effective_threads, row_blocks
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.parameters import random_state as seed
@@ -88,6 +89,10 @@ _history = Word(
 )
 
 
+#: What is noted of a search, by name.
+Notes = dict[str, list[float]]
+
+
 class BinaryTask(NamedTuple):
     """One problem of two sides from one start."""
 
@@ -96,6 +101,8 @@ class BinaryTask(NamedTuple):
     weight: Vector
     start: int
     random: np.random.RandomState
+    #: Called at each iteration.
+    report: Report | None = None
 
 
 class Fitted(NamedTuple):
@@ -114,8 +121,8 @@ class Fitted(NamedTuple):
 class TensorClassifier(TensorInput, LinearClassifier):
     """Hyperplanes whose normal tensor is a sum of ``rank`` rank-one tensors.
 
-    A subclass writes :meth:`_learner`, a learner of vectors, and may write :meth:`_run`, which
-    lifts it to tensors by alternation over the modes.
+    A subclass writes :meth:`_learner`, a learner of vectors, and may write :meth:`_search`, which
+    lifts it to tensors by alternation over the modes, and :meth:`_extra`.
     """
 
     state = State(
@@ -169,12 +176,17 @@ class TensorClassifier(TensorInput, LinearClassifier):
         self._check_parameters()
         T = self._check_tensors(X, reset=True, min_samples=2)
         try:
-            return self._fit_checked(T, y, sample_weight)
+            interrupt = self._fit_checked(T, y, sample_weight)
         except BaseException:
             self._forget()
             raise
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual, after the best so far was left here
+        return self
 
-    def _fit_checked(self, T: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Self:
+    def _fit_checked(
+        self, T: Any, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> KeyboardInterrupt | None:
         classes, codes = self._check_labels(y, len(T))
         T = np.ascontiguousarray(T, dtype=np.float64)
         weight = np.ones(len(T))
@@ -195,20 +207,21 @@ class TensorClassifier(TensorInput, LinearClassifier):
         weight = self._weight_of(np.asarray(classes)[np.maximum(codes, 0)], weight)
         problems = two_class_problems(len(classes), self.multi_class)
         rows = [self._rows_of(problem, codes, weight) for problem in problems]
-        fitted = self._solve_all(T, rows, weight)
+        fitted, interrupt = self._solve_all(T, rows, weight)
         self.classes_ = classes
         self.coef_ = np.array([one.weights.tensor().ravel() for one in fitted])
         self.intercept_ = np.array([one.b for one in fitted])
         self.factors_ = one_or_list([_scaled(one.weights) for one in fitted])
         self.objective_ = one_or_list([float(one.objective) for one in fitted])
         self.history_ = one_or_list([one.history for one in fitted])
-        self.n_iter_ = one_or_list([max(len(one.stages), 1) for one in fitted])
+        self.n_iter_ = one_or_list([len(one.history["step"]) for one in fitted])
         self.converged_ = one_or_list([one.converged for one in fitted])
         self._stages = one_or_list([_packed(one) for one in fitted])
         for name in fitted[0].extra:
             setattr(self, name, one_or_list([one.extra[name] for one in fitted]))
-        self._warn(fitted)
-        return self
+        if interrupt is None:
+            self._warn(fitted)
+        return interrupt
 
     def _weight_of(self, labels: NDArray[Any], weight: Vector) -> Vector:
         """What samples weigh in the criterion."""
@@ -224,73 +237,100 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
     def _solve_all(
         self, T: Matrix, rows: list[tuple[NDArray[np.intp], Vector]], weight: Vector
-    ) -> list[Fitted]:
-        """Every problem from every start, in threads that share X; the best of each problem."""
+    ) -> tuple[list[Fitted], KeyboardInterrupt | None]:
+        """Every problem from every start, in threads that share X; the best of each problem.
+
+        After Ctrl-C problems that have nothing yet get one sweep, so that all can be used.
+        """
         random = check_random_state(self.random_state)
         seeds = random.randint(2**31, size=(len(rows), self.n_init))
         parts = [T if len(part) == len(T) else T[part] for part, _ in rows]
+        began = perf_counter()
 
-        def solve(task: tuple[int, int]) -> Fitted:
-            k, start = task
+        def task_of(k: int, start: int, report: Report | None = None) -> BinaryTask:
             part, y = rows[k]
             own = np.random.RandomState(seeds[k, start])
-            return self._run(BinaryTask(parts[k], y, weight[part], start, own))
+            return BinaryTask(parts[k], y, weight[part], start, own, report)
+
+        def solve(
+            numbers: tuple[int, int], tell: Report
+        ) -> tuple[Fitted, KeyboardInterrupt | None]:
+            def told(state: dict[str, Any]) -> None:
+                state["seconds"] = perf_counter() - began
+                if len(rows) > 1:
+                    stage = f", {state['stage']}" if "stage" in state else ""
+                    state["stage"] = f"problem {numbers[0] + 1} of {len(rows)}{stage}"
+                tell(state)
+
+            task = task_of(*numbers, told)
+            found, notes = self._search(task)
+            return self._fitted(task, found, notes), found.interrupt
 
         tasks = [(k, start) for k in range(len(rows)) for start in range(self.n_init)]
-        found = list(map_in_order(solve, tasks, min(effective_threads(self.n_jobs), len(tasks))))
+        threads = min(effective_threads(self.n_jobs), len(tasks))
+        found, interrupt = told_in_order(solve, tasks, threads, report_of(self))
         best = []
         for k, (part, _) in enumerate(rows):
-            own = found[k * self.n_init : (k + 1) * self.n_init]
+            own = [one for one in found[k * self.n_init : (k + 1) * self.n_init] if one is not None]
+            if not own:
+                own = [self._one_sweep(task_of(k, 0), interrupt)]
             # A start that collapsed loses against any that did not.
             sign = -1 if self.maximizes else 1
             one = min(own, key=lambda f: (f.collapsed, sign * f.objective))
             if "support_" in one.extra:
                 one.extra["support_"] = part[one.extra["support_"]]
             best.append(one)
-        return best
+        return best, interrupt
 
     # ------------------------------------------------------------------ one problem from one start
 
-    def _run(self, task: BinaryTask) -> Fitted:
-        """Alternation from a start; where it collapses once more from the difference of means."""
+    def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
+        """Alternation from a start, and what else is noted in the history."""
+        return self._from(task, self._start(task)), {}
+
+    def _from(self, task: BinaryTask, start: Sequence[Matrix]) -> Alternation:
+        """Alternation; where it collapses once more from the difference of means."""
         learn = self._learner(task.X, task.y, task.weight)
-        found = self._alternate(task.X, learn, self._start(task))
-        if found.collapsed:
-            found = self._alternate(task.X, learn, self._mean_difference(task))
-        return self._fitted(task, found)
+        found = self._alternate(task, learn, start)
+        if found.collapsed and found.interrupt is None:
+            found = self._alternate(task, learn, self._mean_difference(task))
+        return found
 
-    def _alternate(self, X: Matrix, learn: VectorLearner, start: Sequence[Matrix]) -> Alternation:
-        report = report_of(self)
-        began = perf_counter()
+    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
+        """What else was learned, by the names of attributes."""
+        return {}
 
-        def tell(sweep: int, objective: float) -> None:
-            if report is not None:
-                report({"objective": objective, "seconds": perf_counter() - began})
+    def _alternate(
+        self, task: BinaryTask, learn: VectorLearner, start: Sequence[Matrix]
+    ) -> Alternation:
+        return alternate(
+            task.X, learn, start, max_iter=self.max_iter, tol=self.tol, report=task.report
+        )
 
-        return alternate(X, learn, start, max_iter=self.max_iter, tol=self.tol, report=tell)
+    def _one_sweep(self, task: BinaryTask, interrupt: KeyboardInterrupt | None) -> Fitted:
+        """After Ctrl-C; where that fails nothing is left, and Ctrl-C goes on."""
+        try:
+            learn = self._learner(task.X, task.y, task.weight)
+            found = alternate(task.X, learn, self._mean_difference(task), max_iter=1, tol=self.tol)
+            return self._fitted(task, found, {})
+        except Exception as error:
+            raise (interrupt or error) from error
 
-    def _fitted(
-        self, task: BinaryTask, found: Alternation, extra: dict[str, Any] | None = None
-    ) -> Fitted:
+    def _fitted(self, task: BinaryTask, found: Alternation, notes: Notes) -> Fitted:
         """What is kept of an alternation; of one that collapsed the majority."""
-        history = {"objective": [float(value) for value in found.objectives]}
-        if not found.collapsed:
-            plane = found.plane
-            return Fitted(
-                found.weights,
-                plane.b,
-                plane.objective,
-                history,
-                found.stages,
-                found.converged,
-                False,
-                extra or {},
-            )
-        heavier = float(task.weight @ task.y)
-        weights = found.weights._replace(scales=np.zeros(found.weights.rank))
-        b, objective = 1.0 if heavier > 0 else -1.0, float(found.plane.objective)
-        stages = [(weights, b)]
-        return Fitted(weights, b, objective, history, stages, False, True, extra or {})
+        history = {
+            "objective": [float(value) for value in found.objectives],
+            "step": [float(value) for value in found.steps],
+            "seconds": found.seconds,
+        } | notes
+        weights, b, stages = found.weights, found.plane.b, found.stages
+        if found.collapsed:
+            weights = weights._replace(scales=np.zeros(weights.rank))
+            b = 1.0 if float(task.weight @ task.y) > 0 else -1.0
+            stages = [(weights, b)]
+        objective, collapsed = float(found.plane.objective), found.collapsed
+        fitted = Fitted(weights, b, objective, history, stages, found.converged, collapsed, {})
+        return fitted._replace(extra=self._extra(task, found, fitted))
 
     # ------------------------------------------------------------------ starts
 
@@ -318,7 +358,10 @@ class TensorClassifier(TensorInput, LinearClassifier):
         def learn(Z: Matrix) -> Hyperplane:
             return label_ridge(Z, task.y, gamma, task.weight)
 
-        return alternate(task.X, learn, self._mean_difference(task), max_iter=30, tol=1e-4)
+        found = alternate(task.X, learn, self._mean_difference(task), max_iter=30, tol=1e-4)
+        if found.interrupt is not None:
+            raise found.interrupt
+        return found
 
     def _start_gamma(self, task: BinaryTask) -> float:
         """Of the start by least squares: a ridge of a tenth of the variance within classes."""

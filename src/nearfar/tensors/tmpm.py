@@ -8,6 +8,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, RidgeMode, for_each_problem
 from nearfar.parameters import one_of, real
+from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.minimax_probability import worst_case_accuracy
 from nearfar.solvers.two_sides import mpm
@@ -84,7 +85,8 @@ class TMPM(TensorClassifier):
     objective_ : float
         kappa.
     history_ : dict
-        "objective" after every mode step.
+        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
+        of a turn, and "seconds" since the start.
     n_iter_ : int
         Sweeps.
     converged_ : bool
@@ -166,8 +168,6 @@ class TMPM(TensorClassifier):
 
         return learn
 
-    def _run(self, task: BinaryTask) -> Fitted:
-        fitted = super()._run(task)
-        kappa = 0.0 if fitted.collapsed else float(fitted.objective)
-        extra = {"kappa_": kappa, "worst_case_accuracy_": worst_case_accuracy(kappa)}
-        return fitted._replace(extra=extra)
+    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
+        kappa = 0.0 if fitted.collapsed else fitted.objective
+        return {"kappa_": kappa, "worst_case_accuracy_": worst_case_accuracy(kappa)}

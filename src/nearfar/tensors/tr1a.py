@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,12 +13,18 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
+from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.solvers.rank_one_ascent import Atom, ascend_modes, random_vectors
+from nearfar.solvers.rank_one_ascent import (
+    AscentInterrupted,
+    Atom,
+    ascend_modes,
+    random_vectors,
+)
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
 from nearfar.state import State, floats
@@ -92,7 +99,8 @@ class TR1A(RankOneLearner):
         Shape of a sample.
     history_ : dict
         "objective", the squared norm taken by all atoms so far, after every step of a mode;
-        "sweeps", those of each atom. Of the best start of each atom.
+        "sweeps", those of each atom; after every sweep "step", the largest :math:`1 - |u^T v|`, and
+        "seconds" since the start. Of the best start of each atom.
     n_iter_ : int
         Sweeps, of all atoms.
 
@@ -176,13 +184,22 @@ class TR1A(RankOneLearner):
             found = "all samples are equal" if self.center else "all entries are zero"
             raise ValueError(f"TR1A: {found} in X, so that there is nothing to learn.")
         atoms: list[Atom] = []
-        for _ in range(self.n_components):
-            atom = self._next_atom(left, random)
-            if atom.objective <= left.least:
-                break
-            left.take(atom.vectors)
-            atoms.append(atom)
-        self._keep_atoms(left.factors, left.mean, T.dtype)
+        begun, interrupt = perf_counter(), None
+        try:
+            for _ in range(self.n_components):
+                atom = self._next_atom(left, atoms, random)
+                if atom.objective <= left.least:
+                    break
+                left.take(atom.vectors)
+                atoms.append(atom)
+        except KeyboardInterrupt as error:
+            interrupt = error
+            if isinstance(error, AscentInterrupted) and error.atom.objective > left.least:
+                atoms.append(error.atom)
+            if not atoms:
+                raise
+        factors = [np.column_stack(us) for us in zip(*(a.vectors for a in atoms), strict=True)]
+        self._keep_atoms(factors, left.mean, T.dtype)
         energies = np.array([atom.objective for atom in atoms])
         self.energies_ = energies / left.total
         before = np.append(0.0, np.cumsum(energies[:-1]))
@@ -193,15 +210,30 @@ class TR1A(RankOneLearner):
                 for energy in atom.objectives
             ],
             "sweeps": [atom.n_sweeps for atom in atoms],
+            "step": [step for atom in atoms for step in atom.steps],
+            "seconds": [time - begun for atom in atoms for time in atom.times],
         }
         self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual, after the atoms so far were left here
         late = sum(not atom.converged for atom in atoms)
         if late:
             warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
         return self
 
-    def _next_atom(self, left: _LeftOver, random: np.random.RandomState) -> Atom:
+    def _next_atom(
+        self, left: _LeftOver, atoms: Sequence[Atom], random: np.random.RandomState
+    ) -> Atom:
         """The best atom of all starts."""
+        report = report_of(self)
+        before = sum(atom.objective for atom in atoms)
+        number = len(atoms) + 1
+
+        def told(state: dict[str, Any]) -> None:
+            if report is not None:
+                report(
+                    state | {"objective": before + state["objective"], "stage": f"atom {number}"}
+                )
 
         def found_from(vectors: list[Vector]) -> Atom:
             return ascend_modes(
@@ -210,17 +242,26 @@ class TR1A(RankOneLearner):
                 max_iter=self.max_iter,
                 tolerances=[self.tol] * len(vectors),
                 least=left.least,
+                report=told,
             )
 
         best: Atom | None = None
         for start in range(self.n_init):
             leading = start == 0 and self.init == "hosvd"
-            atom = found_from(
-                left.leading_vectors() if leading else random_vectors(left.shape, random)
-            )
-            if atom.objective <= left.least:
-                # Leading vectors of modes may belong to different tensors, and meet none together.
-                atom = found_from(random_vectors(left.shape, random))
+            try:
+                atom = found_from(
+                    left.leading_vectors() if leading else random_vectors(left.shape, random)
+                )
+                if atom.objective <= left.least:
+                    # Leading vectors of modes may belong to different tensors, and meet none
+                    # together.
+                    atom = found_from(random_vectors(left.shape, random))
+            except KeyboardInterrupt as error:
+                found = [error.atom] if isinstance(error, AscentInterrupted) else []
+                found += [best] if best is not None else []
+                if not found:
+                    raise
+                raise AscentInterrupted(max(found, key=lambda one: one.objective)) from error
             if best is None or atom.objective > best.objective:
                 best = atom
         assert best is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, MultilinearLearner
+from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.mode_subspaces import (
@@ -89,7 +91,7 @@ class TwoDLDA(MultilinearLearner):
         The labels.
     history_ : dict
         "objective", the trace of the ratio, and "ratio", the ratio of traces, after every step of a
-        mode.
+        mode; "seconds" since the start, after every iteration.
     n_iter_ : int
         The iteration that was kept, from 1.
 
@@ -181,7 +183,7 @@ class TwoDLDA(MultilinearLearner):
             start = [np.eye(d, q) for d, q in zip(shape, kept, strict=True)]
         else:
             start = random_factors(shape, kept, check_random_state(self.random_state))
-        steps = self._steps(scatters, start, kept)
+        steps, interrupt = self._steps(scatters, start, kept)
         ends = steps[1::2]  # of the iterations, when both maps are new
         best = len(ends) - 1
         if self.keep == "best":
@@ -191,8 +193,11 @@ class TwoDLDA(MultilinearLearner):
         self.history_ = {
             "objective": [step.objective for step in steps],
             "ratio": [step.ratio for step in steps],
+            "seconds": [step.seconds for step in ends],
         }
         self._keep_factors(ends[best].factors, scatters.mean, T.dtype)
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual, after the best so far was left here
         return self
 
     def _kept(self, scatters: StackScatters, n_classes: int) -> list[int]:
@@ -218,27 +223,39 @@ class TwoDLDA(MultilinearLearner):
 
     def _steps(
         self, scatters: StackScatters, start: Sequence[Matrix], kept: Sequence[int]
-    ) -> list[_Step]:
-        """One map after the other, each from the one before."""
-        steps = []
+    ) -> tuple[list[_Step], KeyboardInterrupt | None]:
+        """One map after the other, each from the one before; whole iterations, and what ended them.
+
+        Ctrl-C before the end of the first is raised.
+        """
+        steps: list[_Step] = []
         factors = list(start)
-        for mode in [0, 1] * self.n_iter:
-            between = scatters.between_scatter(mode, factors)
-            within = scatters.within_scatter(mode, factors)
-            objective, U = _leading_quotients(between, within, kept[mode], self.ridge)
-            factors = [U if k == mode else other for k, other in enumerate(factors)]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = float(np.sum(U * (between @ U)) / np.sum(U * (within @ U)))
-            steps.append(_Step(factors, objective, ratio))
-        return steps
+        report, begun = report_of(self), perf_counter()
+        try:
+            for mode in [0, 1] * self.n_iter:
+                between = scatters.between_scatter(mode, factors)
+                within = scatters.within_scatter(mode, factors)
+                objective, U = _leading_quotients(between, within, kept[mode], self.ridge)
+                factors = [U if k == mode else other for k, other in enumerate(factors)]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    ratio = float(np.sum(U * (between @ U)) / np.sum(U * (within @ U)))
+                steps.append(_Step(factors, objective, ratio, perf_counter() - begun))
+                if mode == 1 and report is not None:
+                    report({"objective": objective, "ratio": ratio, "seconds": steps[-1].seconds})
+        except KeyboardInterrupt as interrupt:
+            if len(steps) < 2:
+                raise
+            return steps[: len(steps) // 2 * 2], interrupt
+        return steps, None
 
 
 class _Step(NamedTuple):
-    """Both maps after a step, the trace of the ratio and the ratio of traces."""
+    """Both maps after a step, the trace of the ratio and the ratio of traces, and when it was."""
 
     factors: list[Matrix]
     objective: float
     ratio: float
+    seconds: float
 
 
 def _leading_quotients(
