@@ -104,6 +104,7 @@ from .tensors.tensor_standardizer import TensorStandardizer as TensorStandardize
 from .tensors.tfda import TFDA as TFDA
 from .tensors.tmpm import TMPM as TMPM
 from .tensors.tr1a import TR1A as TR1A
+from .tensors.tr1da import TR1DA as TR1DA
 from .tensors.two_d_lda import TwoDLDA as TwoDLDA
 
 __version__: str

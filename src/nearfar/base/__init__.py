@@ -9,7 +9,8 @@ An estimator derives from one of
 * :class:`MultilinearLearner`: one matrix for each mode of a tensor; write ``fit``, which calls
   ``_keep_factors``. :class:`AlternatingLearner` finds them in turn: ``_learn_modes``;
   :class:`ModeStatisticsLearner` does so from scatters of the modes alone, and takes batches and
-  dask arrays: write ``_learn``;
+  dask arrays: write ``_learn``. :class:`RankOneLearner` has rank-one tensors that are taken away
+  in turn: ``_keep_atoms``;
 * :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
   ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
@@ -33,6 +34,7 @@ from nearfar.base.mapping import ThroughLearner
 from nearfar.base.mode_statistics_learner import ModeStatisticsLearner
 from nearfar.base.multilinear import AlternatingLearner, MultilinearLearner
 from nearfar.base.progress import report_of
+from nearfar.base.rank_one import RankOneLearner
 from nearfar.base.registry import all_estimators, all_learners
 from nearfar.base.statistics_estimator import StatisticsEstimator
 from nearfar.base.statistics_learner import StatisticsLearner
@@ -56,6 +58,7 @@ __all__ = [
     "NearestObjects",
     "NeighborVoter",
     "PairLearner",
+    "RankOneLearner",
     "StatisticsEstimator",
     "StatisticsLearner",
     "TensorInput",

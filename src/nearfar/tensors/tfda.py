@@ -8,16 +8,15 @@ import numpy as np
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MultiClass
+from nearfar.base.linear_classifier import MultiClass, RidgeMode
 from nearfar.parameters import one_of, real
 from nearfar.solvers.fisher_direction import Bias, scale_and_intercept
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.two_sides import fda, scores_of
 from nearfar.tensors.tensor_classifier import (
-    SHARED_PARAMETERS,
-    Init,
-    RidgeMode,
+    TENSOR_CLASSIFIER_PARAMETERS,
     TensorClassifier,
+    TensorStart,
     ridge_of,
 )
 
@@ -119,7 +118,7 @@ class TFDA(TensorClassifier):
         "ridge": [real(0)],
         "ridge_mode": [one_of("relative", "absolute")],
         "bias": [one_of("least_squares", "midpoint", "bayes", "literal")],
-        **SHARED_PARAMETERS,
+        **TENSOR_CLASSIFIER_PARAMETERS,
     }
 
     def __init__(
@@ -129,7 +128,7 @@ class TFDA(TensorClassifier):
         rank: int = 1,
         ridge_mode: RidgeMode = "relative",
         bias: Bias = "least_squares",
-        init: Init = "mean_difference",
+        init: TensorStart = "mean_difference",
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,22 +11,22 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix, Vector
-from nearfar.base import LearnerTags, MultilinearLearner
+from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.solvers.mode_subspaces import random_factors, signed_columns
+from nearfar.solvers.rank_one_ascent import Atom, ascend_modes, random_vectors
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
-from nearfar.state import Sizes, State, agrees, floats, need
+from nearfar.state import State, floats
 
 # Rows that are brought to float64 for sums of squares.
 _ROWS_AT_ONCE = 256
 
 
-class TR1A(MultilinearLearner):
+class TR1A(RankOneLearner):
     r"""Tensor rank-one analysis: every tensor a sum of the same few rank-one tensors.
 
     Atoms :math:`A_r = u_{1r} \otimes \dots \otimes u_{Mr}` are found one after another, each from
@@ -176,23 +175,22 @@ class TR1A(MultilinearLearner):
         if not left.total > left.least:
             found = "all samples are equal" if self.center else "all entries are zero"
             raise ValueError(f"TR1A: {found} in X, so that there is nothing to learn.")
-        atoms: list[_Atom] = []
+        atoms: list[Atom] = []
         for _ in range(self.n_components):
             atom = self._next_atom(left, random)
-            if atom.energy <= left.least:
+            if atom.objective <= left.least:
                 break
             left.take(atom.vectors)
             atoms.append(atom)
-        self._keep_factors(left.factors, left.mean, T.dtype)
-        self.n_components_ = (len(atoms),)
-        energies = np.array([atom.energy for atom in atoms])
+        self._keep_atoms(left.factors, left.mean, T.dtype)
+        energies = np.array([atom.objective for atom in atoms])
         self.energies_ = energies / left.total
         before = np.append(0.0, np.cumsum(energies[:-1]))
         self.history_ = {
             "objective": [
                 float(start + energy)
                 for start, atom in zip(before, atoms, strict=True)
-                for energy in atom.energies
+                for energy in atom.objectives
             ],
             "sweeps": [atom.n_sweeps for atom in atoms],
         }
@@ -202,114 +200,34 @@ class TR1A(MultilinearLearner):
             warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
         return self
 
-    def _next_atom(self, left: _LeftOver, random: np.random.RandomState) -> _Atom:
+    def _next_atom(self, left: _LeftOver, random: np.random.RandomState) -> Atom:
         """The best atom of all starts."""
-        best: _Atom | None = None
-        for start in range(self.n_init):
-            vectors = (
-                left.leading_vectors()
-                if start == 0 and self.init == "hosvd"
-                else [U[:, 0] for U in random_factors(left.shape, [1] * len(left.shape), random)]
+
+        def found_from(vectors: list[Vector]) -> Atom:
+            return ascend_modes(
+                lambda vectors, mode: _leading(left.contract(vectors, mode)),
+                vectors,
+                max_iter=self.max_iter,
+                tolerances=[self.tol] * len(vectors),
+                least=left.least,
             )
-            atom = _climb(left, vectors, self.max_iter, self.tol)
-            if atom.energy <= left.least:
+
+        best: Atom | None = None
+        for start in range(self.n_init):
+            leading = start == 0 and self.init == "hosvd"
+            atom = found_from(
+                left.leading_vectors() if leading else random_vectors(left.shape, random)
+            )
+            if atom.objective <= left.least:
                 # Leading vectors of modes may belong to different tensors, and meet none together.
-                vectors = [U[:, 0] for U in random_factors(left.shape, [1] * len(vectors), random)]
-                atom = _climb(left, vectors, self.max_iter, self.tol)
-            if best is None or atom.energy > best.energy:
+                atom = found_from(random_vectors(left.shape, random))
+            if best is None or atom.objective > best.objective:
                 best = atom
         assert best is not None
         return best
 
-    def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
-        atoms, triangle = flat_atoms(self.factors_).astype(dtype), _triangle(self.factors_)
-        return lambda rows: _solved(triangle, (rows @ atoms).T).T.astype(dtype)
-
-    def _components(self) -> Floats:
-        rows = _solved(_triangle(self.factors_), flat_atoms(self.factors_).T)
-        return np.ascontiguousarray(rows, self.factors_[0].dtype)
-
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        r"""The tensors that the atoms make up: :math:`\sum_r \lambda_r A_r`, and the mean if any.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Mapped tensors.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, d1, ..., dk)
-            In the dtype of X.
-        """
-        return super().inverse_transform(X)
-
-    def _rebuilt(self, rows: Floats) -> Floats:
-        return np.asarray(rows @ flat_atoms(self.factors_).T.astype(rows.dtype))
-
-    def _check_kept(self, sizes: Sizes) -> None:
-        kept = {U.shape[1] for U in self.factors_}
-        need(kept == {*self.n_components_} and len(self.n_components_) == 1, "atoms are missing.")
-        need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")
-
-
-# ---------------------------------------------------------------------- the map
-
-
-def flat_atoms(factors: Sequence[Floats]) -> Matrix:
-    """Flat rank-one tensors as columns, (d, R)."""
-    return np.asarray(reduce(linalg.khatri_rao, [U.astype(np.float64) for U in factors]))
-
-
-def _triangle(factors: Sequence[Floats]) -> Matrix:
-    """Inner products of atoms with those before them; each has length one."""
-    exact = [U.astype(np.float64) for U in factors]
-    return np.tril(rank_one_gram(exact, exact))
-
-
-def _solved(triangle: Matrix, right: Floats) -> Matrix:
-    """What taking atoms away in turn gives: that the diagonal is one is known, up to rounding."""
-    return np.asarray(linalg.solve_triangular(triangle, right, lower=True, unit_diagonal=True))
-
 
 # ---------------------------------------------------------------------- one atom after another
-
-
-class _Atom(NamedTuple):
-    """A rank-one tensor of norm one: its vectors, and the squared norms that it takes."""
-
-    vectors: list[Vector]
-    energies: list[float]  # after every mode step
-    n_sweeps: int
-    converged: bool
-
-    @property
-    def energy(self) -> float:
-        return self.energies[-1]
-
-
-def _climb(left: _LeftOver, vectors: list[Vector], max_iter: int, tol: float) -> _Atom:
-    """Each vector in turn replaced by the best one, until they rest."""
-    vectors, energies = list(vectors), []
-    for sweep in range(1, max_iter + 1):
-        turned = 0.0
-        for mode in range(len(vectors)):
-            energy, u = _leading(left.contract(vectors, mode))
-            energies.append(energy)
-            if energy <= left.least:
-                return _Atom(vectors, energies, sweep, True)
-            turned = max(turned, 1 - abs(float(u @ vectors[mode])))
-            vectors[mode] = u
-        # With one mode there is nothing that a second sweep could change.
-        if turned <= tol or len(vectors) == 1:
-            break
-    else:
-        return _Atom(_signed(vectors), energies, max_iter, False)
-    return _Atom(_signed(vectors), energies, sweep, True)
-
-
-def _signed(vectors: list[Vector]) -> list[Vector]:
-    return [signed_columns(u[:, None])[:, 0] for u in vectors]
 
 
 def _leading(rows: Matrix) -> tuple[float, Vector]:

@@ -18,6 +18,7 @@ from sklearn.datasets import load_digits, load_wine, make_swiss_roll
 from sklearn.manifold import trustworthiness
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tensor_learners import stripes
 
 pytest.importorskip("jinja2", reason="the page needs jinja2")
 
@@ -189,11 +190,16 @@ def test_a_target_is_guessed_by_name_but_y_beside_x_is_a_coordinate(here, capsys
 
 @pytest.mark.parametrize("method", sorted(methods.embedders()))
 def test_every_embedding_draws_a_page(here, method):
-    X = make_swiss_roll(70, random_state=1)[0]
-    np.save("roll.npy", X)
+    if methods.embedders()[method].learner_tags.input == "tensors":
+        X, y = stripes(70)
+        np.savez("roll.npz", X=X, y=y)
+        name = "roll.npz"
+    else:
+        np.save("roll.npy", make_swiss_roll(70, random_state=1)[0])
+        name = "roll.npy"
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # warnings are words on the page, not noise
-        assert run("roll.npy", "--method", method, "--csv", "places.npy") == 0
+        assert run(name, "--method", method, "--csv", "places.npy") == 0
     places = np.load("places.npy")
     assert places.shape == (70, 2) and np.isfinite(places).all()
     text = Page(here / "embedding.html").text

@@ -1,0 +1,93 @@
+"""Learners whose features are what rank-one tensors, taken away in turn, take of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.base.multilinear import MultilinearLearner
+from nearfar.solvers.tensor_algebra import rank_one_gram
+from nearfar.state import Sizes, agrees, need
+
+
+class RankOneLearner(MultilinearLearner):
+    r"""A learner of atoms :math:`A_r = u_{1r} \otimes \dots \otimes u_{Mr}` of norm one.
+
+    A tensor is mapped to the numbers :math:`\lambda_r = \langle X^{(r)}, A_r \rangle` with
+    :math:`X^{(r+1)} = X^{(r)} - \lambda_r A_r`. Atoms are not orthogonal, so that these are not its
+    inner products :math:`b_r` with the atoms: they solve the triangle
+    :math:`\mathrm{tril}(G) \lambda = b` with :math:`G_{rs} = \langle A_r, A_s \rangle`, all samples
+    at once.
+
+    A subclass writes ``fit``, which calls :meth:`_keep_atoms`.
+    """
+
+    def _keep_atoms(
+        self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
+    ) -> None:
+        """Set what was learned: unit vectors in columns, a matrix for each mode."""
+        self._keep_factors(factors, mean, dtype)
+        self.n_components_ = (self.factors_[0].shape[1],)
+
+    def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
+        atoms, triangle = flat_atoms(self.factors_).astype(dtype), _triangle(self.factors_)
+        return lambda rows: _solved(triangle, (rows @ atoms).T).T.astype(dtype)
+
+    def _components(self) -> Floats:
+        rows = _solved(_triangle(self.factors_), flat_atoms(self.factors_).T)
+        return np.ascontiguousarray(rows, self.factors_[0].dtype)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        r"""The tensors that the atoms make up: :math:`\sum_r \lambda_r A_r`, and the mean if any.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Mapped tensors.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, d1, ..., dk)
+            In the dtype of X.
+        """
+        return super().inverse_transform(X)
+
+    def _rebuilt(self, rows: Floats) -> Floats:
+        return np.asarray(rows @ flat_atoms(self.factors_).T.astype(rows.dtype))
+
+    def _check_kept(self, sizes: Sizes) -> None:
+        kept = {U.shape[1] for U in self.factors_}
+        need(kept == {*self.n_components_} and len(self.n_components_) == 1, "atoms are missing.")
+        need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")
+
+
+def flat_atoms(factors: Sequence[Floats]) -> Matrix:
+    """Flat rank-one tensors as columns, (d, R)."""
+    return np.asarray(reduce(linalg.khatri_rao, [U.astype(np.float64) for U in factors]))
+
+
+def deflate(rows: Floats, atom: Vector) -> Vector:
+    """Take an atom of norm one away from flat rows, in place; returns what it took of each."""
+    atom = atom.astype(rows.dtype)
+    scores = rows @ atom
+    # Of the transposed rows, which are in the order of Fortran, BLAS makes no copy.
+    update = linalg.blas.sger if rows.dtype == np.float32 else linalg.blas.dger
+    update(-1.0, atom, scores, a=rows.T, overwrite_a=True)
+    return np.asarray(scores)
+
+
+def _triangle(factors: Sequence[Floats]) -> Matrix:
+    """Inner products of atoms with those before them; each has length one."""
+    exact = [U.astype(np.float64) for U in factors]
+    return np.tril(rank_one_gram(exact, exact))
+
+
+def _solved(triangle: Matrix, right: Floats) -> Matrix:
+    """What taking atoms away in turn gives: that the diagonal is one is known, up to rounding."""
+    return np.asarray(linalg.solve_triangular(triangle, right, lower=True, unit_diagonal=True))
