@@ -73,7 +73,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output, of each mode: an integer is the most in any mode, a tuple has one
+        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
         number for each. None is what keeps 97 % of the energy in each mode on its own.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
         Which weights, as in the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
