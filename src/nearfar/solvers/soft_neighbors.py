@@ -84,7 +84,8 @@ def soft_neighbors(
        Analysis", 2005.
     .. [2] A. Globerson, S. Roweis, "Metric Learning by Collapsing Classes",
        2006.
-    .. [3] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression", 2007.
+    .. [3] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression",
+       2007.
 
     Examples
     --------

@@ -404,8 +404,8 @@ def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Fl
     Returns
     -------
     ndarray of shape (n, d_mode)
-        The score :math:`\langle X_i, u_1 \otimes \cdots \otimes u_M \rangle` is its product with the
-        vector of this mode.
+        The score :math:`\langle X_i, u_1 \otimes \cdots \otimes u_M \rangle` is its product with
+        the vector of this mode.
     """
     T = np.ascontiguousarray(X)
     n, shape = len(T), T.shape[1:]
