@@ -67,7 +67,8 @@ class DSDC(StatisticsLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.6.1.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 3.6.1.
 
     Examples
     --------

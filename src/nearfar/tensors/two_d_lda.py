@@ -99,7 +99,8 @@ class TwoDLDA(MultilinearLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.5.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 3.5.
 
     Examples
     --------
