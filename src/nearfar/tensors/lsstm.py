@@ -23,7 +23,7 @@ class LSSTM(TensorClassifier):
     .. math::
         \min_{W, b}\; \tfrac12\|W\|^2 +
         \tfrac\gamma2 \sum_i (y_i - \langle X_i, W\rangle - b)^2,
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr},
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
     with labels :math:`y_i = \pm 1`. One mode is learned at a time with the others held, a ridge
     regression with one Cholesky factorisation, until no direction moves; the objective never

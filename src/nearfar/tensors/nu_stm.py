@@ -33,7 +33,7 @@ class NuSTM(TensorClassifier):
     .. math::
         \min_{W, b, \rho \ge 0}\; \tfrac12\|W\|^2 - \nu\rho +
         \tfrac1n \sum_i (\rho - y_i(\langle X_i, W\rangle + b))_+,
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr} .
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr} .
 
     Where rho is positive at most a share nu of the samples lies within the margin. One mode is
     learned at a time, a nu-SVM by an interior point method; the objective never rises. As with
@@ -104,7 +104,8 @@ class NuSTM(TensorClassifier):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.1.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.3.1.
 
     Examples
     --------

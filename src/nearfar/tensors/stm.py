@@ -46,7 +46,7 @@ class STM(TensorClassifier):
 
     .. math::
         \min_{W, b}\; \tfrac12\|W\|^2 + C \sum_i (1 - y_i(\langle X_i, W\rangle + b))_+,
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr} .
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr} .
 
     With all modes but one held it is a linear SVM, solved by an interior point method to a proven
     gap. Alternation alone, the procedure of [1], stalls: hinges have corners that no single mode

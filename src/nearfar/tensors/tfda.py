@@ -27,7 +27,7 @@ class TFDA(TensorClassifier):
     .. math::
         \max_W\; \frac{\langle M_+ - M_-, W\rangle^2}
         {\sum_i \langle X_i - M, W\rangle^2 + n \rho \|W\|^2},
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr},
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
     with the class means :math:`M_\pm` and the mean M of all. One mode is learned at a time by one
     Cholesky factorisation; the ratio never falls. It is :class:`LSSTM` with an infinite weight of
@@ -100,7 +100,8 @@ class TFDA(TensorClassifier):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.3.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.3.3.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class TMPM(TensorClassifier):
     .. math::
         \max_{W}\; \kappa = \frac{\langle M_+ - M_-, W\rangle}
         {\sqrt{\mathrm{Var}_+ + \rho\|W\|^2} + \sqrt{\mathrm{Var}_- + \rho\|W\|^2}},
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr},
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
     with the class means :math:`M_\pm` and the variances of the scores
     :math:`\langle X, W\rangle` in the classes. One mode is learned at a time, by one generalised
