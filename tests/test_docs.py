@@ -41,6 +41,19 @@ def test_the_page_of_an_estimator_speaks_of_it(name):
     assert name in names_in((DOCS / "guide" / f"{page}.rst").read_text("utf-8"))
 
 
+def test_docstrings_hold_nothing_that_breaks_a_page():
+    found = []
+    for path in (DOCS.parent / "src").rglob("*.py"):
+        text = path.read_text("utf-8")
+        # The page's formulas know \\cdots and \\ldots; a reference on a line of its own that begins
+        # with an initial is taken for an item of a list.
+        alone = re.findall(r"^( *)\.\. \[\d\] [A-Z]\. .*\n(?!\1   +\S)", text, re.M)
+        formulas = re.findall(r":math:`[^`]*`|\.\. math::.*", text)
+        if alone or any("\\dots" in one or "…" in one for one in formulas):
+            found.append(path.name)
+    assert not found
+
+
 def test_lists_of_estimators_are_not_typed():
     index = (DOCS / "api" / "index.rst").read_text("utf-8")
     assert not set(re.findall(r"^   (\w+)$", index, re.M)) & set(all_estimators())

@@ -30,6 +30,7 @@ OTHERWISE = {
     },
     "gamma": {"ITML": "of slacks, as in the paper", "LSSTM": "of errors, as in the paper"},
     "delta": {"GaborFeatures": "of waves in an image"},
+    "graph": {"TensorGraphEmbedding": "weights of two graphs"},
     "kind": {"GaborFeatures": "sums of kernels"},
     "metric": {
         "GaitRecognizer": "between cycles of a gait",
@@ -85,9 +86,12 @@ OTHERWISE = {
         "STM": "of directions",
         "TFDA": "of directions",
         "TMPM": "of directions",
+        "TensorGraphEmbedding": "of the projectors of modes",
+        "TR1A": "of vectors",
         "TR1DA": "of vectors, over their length",
     },
     "weights": {"PARDA": "of objectives instead of edges"},
+    "zeta": {"TensorGraphEmbedding": "of a graph"},
 }
 # Those that rebuild rows or new points by the weights of LLE.
 LLE_WEIGHTS = {"EigenEmbedding", "HessianLLE", "LLE", "LandmarkMVU", "MVU", "NPE", "VariationalMVU"}

@@ -18,6 +18,8 @@ from nearfar.parameters import Allowed, one_of
 from nearfar.state import Sizes, State, Word, floats, labels, need
 
 MultiClass = Literal["ovo", "ovr"]
+#: The unit of a ridge: the variance within classes, or that of X squared.
+RidgeMode = Literal["relative", "absolute"]
 #: What the parameter ``multi_class`` may be.
 MULTI_CLASS: dict[str, list[Allowed]] = {"multi_class": [one_of("ovo", "ovr")]}
 

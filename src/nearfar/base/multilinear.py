@@ -46,7 +46,7 @@ factor_word = Word(
 
 
 class MultilinearLearner(TensorInput, LinearLearner):
-    r"""A learner whose map is :math:`X \mapsto (X - M) \times_1 U_1^T \dots \times_M U_M^T`.
+    r"""A learner whose map is :math:`X \mapsto (X - M) \times_1 U_1^T \cdots \times_M U_M^T`.
 
     As a map of flat rows it is linear: ``components_`` is the Kronecker product of the factors. It
     is built when it is asked for; tensors are mapped mode by mode.

@@ -17,7 +17,7 @@ from nearfar.state import Sizes, agrees, need
 
 
 class RankOneLearner(MultilinearLearner):
-    r"""A learner of atoms :math:`A_r = u_{1r} \otimes \dots \otimes u_{Mr}` of norm one.
+    r"""A learner of atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` of norm one.
 
     A tensor is mapped to the numbers :math:`\lambda_r = \langle X^{(r)}, A_r \rangle` with
     :math:`X^{(r+1)} = X^{(r)} - \lambda_r A_r`. Atoms are not orthogonal, so that these are not its

@@ -59,17 +59,20 @@ class TensorInput(Estimator):
             )
         flat = given if shape is None else given.reshape(len(given), prod(shape))
         rows = self._check_X(flat, reset=reset, min_samples=min_samples, finite=False)
-        check_finite_samples(rows)
         if shape is None:
             shape = rows.shape[1:] if wanted is None else wanted
         shape = tuple(int(n) for n in shape)
-        if prod(shape) != rows.shape[1]:
-            if reset:
+        try:
+            check_finite_samples(rows)
+            if prod(shape) != rows.shape[1]:
+                raise ValueError(
+                    f"{name}: rows of {rows.shape[1]} numbers are no tensors of shape "
+                    f"{shape}, which have {prod(shape)}."
+                )
+        except ValueError:
+            if reset:  # what was refused leaves nothing that looks fitted
                 self._forget()
-            raise ValueError(
-                f"{name}: rows of {rows.shape[1]} numbers are no tensors of shape "
-                f"{shape}, which have {prod(shape)}."
-            )
+            raise
         if reset:
             self.tensor_shape_ = shape
         return rows.reshape(-1, *shape)

@@ -37,7 +37,7 @@ class DSDC(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, at most the number of directions in which X varies; None takes
+        Dimension of the output: at most the number of directions in which X varies. None takes
         ``n_classes - 1`` if there are so many.
     zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
         Weight of the scatter within classes: a number, or chosen as the largest ratio
@@ -67,7 +67,8 @@ class DSDC(StatisticsLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.6.1.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 3.6.1.
 
     Examples
     --------

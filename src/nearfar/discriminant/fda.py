@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MULTI_CLASS, MultiClass
-from nearfar.discriminant.two_classes import RidgeMode, Sides, TwoSidedClassifier
+from nearfar.base.linear_classifier import MULTI_CLASS, MultiClass, RidgeMode
+from nearfar.discriminant.two_classes import Sides, TwoSidedClassifier
 from nearfar.parameters import one_of, real
 from nearfar.solvers.fisher_direction import Bias, Scores, fisher_direction, scale_and_intercept
 from nearfar.solvers.hyperplanes import Hyperplane

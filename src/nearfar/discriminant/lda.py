@@ -87,8 +87,9 @@ class LDA(StatisticsLearner):
         The scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three; the
         eigenvalues are :math:`l`, :math:`l/(1+l)` and :math:`1+l`.
     zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
-        Weight in J3: a number, or chosen as the trace ratio at its optimum (J3 then equals J4),
-        the largest generalised eigenvalue, or the sum of the leading ones.
+        Weight of the scatter within classes: in J3, a number, or chosen as the trace ratio at its
+        optimum (J3 then equals J4), the largest generalised eigenvalue, or the sum of the leading
+        ones.
     shrinkage : float in [0, 1] or "auto", default="auto"
         What is mixed into covariances. A number g replaces :math:`S_w` by
         :math:`(1-g) S_w + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while :math:`S_w` is

@@ -7,8 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MULTI_CLASS, MultiClass, for_each_problem, one_or_list
-from nearfar.discriminant.two_classes import RidgeMode, Sides, TwoSidedClassifier
+from nearfar.base.linear_classifier import (
+    MULTI_CLASS,
+    MultiClass,
+    RidgeMode,
+    for_each_problem,
+    one_or_list,
+)
+from nearfar.discriminant.two_classes import Sides, TwoSidedClassifier
 from nearfar.parameters import one_of, real
 from nearfar.solvers.hyperplanes import Hyperplane
 from nearfar.solvers.minimax_probability import minimax_direction, worst_case_accuracy

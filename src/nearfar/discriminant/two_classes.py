@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base import StatisticsEstimator
 from nearfar.base.linear_classifier import (
     LinearClassifier,
+    RidgeMode,
     TwoClassProblem,
     for_each_problem,
     one_or_list,
@@ -24,8 +25,6 @@ from nearfar.solvers.hyperplanes import Hyperplane
 from nearfar.state import State, number
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import total_range
-
-RidgeMode = Literal["relative", "absolute"]
 
 
 class Side(NamedTuple):

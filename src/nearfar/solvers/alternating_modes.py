@@ -17,7 +17,7 @@ _DEPENDENT = 1e-12
 
 
 class CPWeights(NamedTuple):
-    r"""A weight tensor :math:`\sum_r s_r\, u_{1r} \otimes \dots \otimes u_{Mr}`.
+    r"""A weight tensor :math:`\sum_r s_r\, u_{1r} \otimes \cdots \otimes u_{Mr}`.
 
     Parameters
     ----------

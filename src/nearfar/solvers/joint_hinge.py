@@ -13,7 +13,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.alternating_modes import CPWeights, contracted, cp_weights
 
 #: Widths of the smoothed corner of the hinge, one after the other.
-WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
+CORNER_WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
 # Samples that are so far beyond their margin are left out of steps, if few enough stay.
 _BEYOND = 0.3
 _SPARES = 0.8
@@ -34,7 +34,7 @@ def descend_jointly(
     start: CPWeights,
     b: float,
     *,
-    widths: Sequence[float] = WIDTHS,
+    widths: Sequence[float] = CORNER_WIDTHS,
     max_iter: int = 200,
 ) -> JointPoint:
     r"""A stationary point of the support tensor machine.

@@ -82,8 +82,10 @@ def soft_neighbors(
     ----------
     .. [1] J. Goldberger, S. Roweis, G. Hinton, R. Salakhutdinov, "Neighbourhood Components
        Analysis", 2005.
-    .. [2] A. Globerson, S. Roweis, "Metric Learning by Collapsing Classes", 2006.
-    .. [3] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression", 2007.
+    .. [2] A. Globerson, S. Roweis, "Metric Learning by Collapsing Classes",
+       2006.
+    .. [3] K. Q. Weinberger, G. Tesauro, "Metric Learning for Kernel Regression",
+       2007.
 
     Examples
     --------

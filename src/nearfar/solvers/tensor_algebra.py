@@ -165,7 +165,7 @@ def multi_mode_dot(
 
 
 def rank_one(vectors: Sequence[ArrayLike]) -> Floats:
-    r"""The outer product :math:`u_1 \otimes \dots \otimes u_M`.
+    r"""The outer product :math:`u_1 \otimes \cdots \otimes u_M`.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def n_rank(tensor: ArrayLike, mode: int) -> int:
 def hosvd(
     tensor: ArrayLike, ranks: int | Sequence[int] | None = None
 ) -> tuple[Floats, list[Matrix]]:
-    r"""The higher-order singular value decomposition, :math:`X = Y \times_1 U_1 \dots`.
+    r"""The higher-order singular value decomposition, :math:`X = Y \times_1 U_1 \cdots`.
 
     :math:`U_k` are the left singular vectors of the unfolding in mode k: closed form, one
     decomposition for each mode. Slices of the core Y along any mode are orthogonal, and their norms
@@ -265,7 +265,7 @@ def best_rank_one(
     tol: float = 1e-10,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[float, list[Vector]]:
-    r"""The nearest tensor of rank one, :math:`\min \|X - \lambda u_1 \otimes \dots \otimes u_M\|`.
+    r"""The nearest tensor of rank one, :math:`\min \|X - \lambda u_1 \otimes \cdots \otimes u_M\|`.
 
     Its squared error is :math:`\|X\|^2 - \lambda^2`. Each step replaces one vector by the
     contraction of X with all others, which never lowers :math:`\lambda` (the higher-order power
@@ -345,7 +345,7 @@ def _power_method(
 def best_rank(
     tensor: ArrayLike, ranks: int | Sequence[int], max_iter: int = 100, tol: float = 1e-10
 ) -> tuple[Floats, list[Matrix]]:
-    r"""The nearest tensor of ranks (q1, ..., qM), :math:`\max \|X \times_1 U_1^T \dots\|`.
+    r"""The nearest tensor of ranks (q1, ..., qM), :math:`\max \|X \times_1 U_1^T \cdots\|`.
 
     Orthonormal factors in turn, from the HOSVD: each is the best given the others (orthogonal
     iteration, HOOI). The optimum is local.
@@ -405,8 +405,8 @@ def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Fl
     Returns
     -------
     ndarray of shape (n, d_mode)
-        The score :math:`\langle X_i, u_1 \otimes \dots \otimes u_M \rangle` is its product with the
-        vector of this mode.
+        The score :math:`\langle X_i, u_1 \otimes \cdots \otimes u_M \rangle` is its product with
+        the vector of this mode.
     """
     T = np.ascontiguousarray(X)
     n, shape = len(T), T.shape[1:]
@@ -599,7 +599,7 @@ def _mode_columns(stack: Floats, mode: int) -> Floats:
 
 
 def kron_rows(factors: Sequence[Floats]) -> Floats:
-    r"""Rows that map ``vec(X)`` as factors (d_k, q_k) map X: :math:`(U_1 \otimes \dots)^T`."""
+    r"""Rows that map ``vec(X)`` as factors (d_k, q_k) map X: :math:`(U_1 \otimes \cdots)^T`."""
     return np.ascontiguousarray(reduce(np.kron, factors).T)
 
 

@@ -15,7 +15,7 @@ from nearfar.solvers.minimax_probability import minimax_direction
 _ROUNDING = 1e-13
 
 
-class Side(NamedTuple):
+class LabelledSide(NamedTuple):
     """Weight, mean and rows about it, each times the root of its share of the weight."""
 
     weight: float
@@ -23,7 +23,9 @@ class Side(NamedTuple):
     rows: Matrix
 
 
-def two_sides(Z: Matrix, y: Vector, weight: Vector | None = None) -> tuple[Side, Side]:
+def labelled_sides(
+    Z: Matrix, y: Vector, weight: Vector | None = None
+) -> tuple[LabelledSide, LabelledSide]:
     """The rows of label 1, then those of -1; ``rows.T @ rows`` is the covariance of a side."""
     sides = []
     for sign in (1, -1):
@@ -33,7 +35,7 @@ def two_sides(Z: Matrix, y: Vector, weight: Vector | None = None) -> tuple[Side,
         total = float(own.sum() if weight is None else shares.sum())
         shares = shares / shares.sum()
         mean = shares @ rows
-        sides.append(Side(total, mean, np.sqrt(shares)[:, None] * (rows - mean)))
+        sides.append(LabelledSide(total, mean, np.sqrt(shares)[:, None] * (rows - mean)))
     return sides[0], sides[1]
 
 
@@ -60,7 +62,7 @@ def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
         With w·d = 1 for the difference d of the means.
     """
     short, basis = row_space(Z - Z.mean(axis=0))
-    plus, minus = two_sides(short, y, weight)
+    plus, minus = labelled_sides(short, y, weight)
     d = plus.mean - minus.mean
     if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
@@ -93,7 +95,7 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     Hyperplane
     """
     short, basis = row_space(Z - Z.mean(axis=0))
-    plus, minus = two_sides(short, y, weight)
+    plus, minus = labelled_sides(short, y, weight)
     d, n = plus.mean - minus.mean, plus.weight + minus.weight
     if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
@@ -107,7 +109,7 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
 
 def scores_of(scores: Vector, y: Vector, weight: Vector | None = None) -> Scores:
     """Weights, means and variances of the scores of both sides."""
-    plus, minus = two_sides(scores[:, None], y, weight)
+    plus, minus = labelled_sides(scores[:, None], y, weight)
     return Scores(
         (plus.weight, minus.weight),
         (float(plus.mean[0]), float(minus.mean[0])),

@@ -16,13 +16,13 @@ For squared slack w follows from Z, and a step is solved for the m (m + 1) / 2 e
 :math:`a_e = \mathrm{svec}(q_e q_e^T)` and Z S = μ I linearised as
 :math:`dS = \mu Z^{-1} - S - \mathrm{sym}(Z^{-1} dZ \, S)`,
 
-.. math:: \Bigl( 2c \sum_e a_e a_e^T + \mathrm{sym}(Z^{-1} \cdot S) \Bigr) dZ = \dots
+.. math:: \Bigl( 2c \sum_e a_e a_e^T + \mathrm{sym}(Z^{-1} \cdot S) \Bigr) dZ = \cdots
 
 The sum is built once, O(E m⁴ / 4), and steps do not see the edges again: O(m⁶) each, for few
 functions. For inequalities only those edges take part that have been violated so far, some ten
 times m, and a step is solved for their weights:
 
-.. math:: \bigl( (q Z q^T) \circ (q S^{-1} q^T) + \mathrm{diag}(s / w) \bigr) dw = \dots ,
+.. math:: \bigl( (q Z q^T) \circ (q S^{-1} q^T) + \mathrm{diag}(s / w) \bigr) dw = \cdots ,
 
 O(m³) with a large constant.
 """

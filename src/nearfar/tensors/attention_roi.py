@@ -60,7 +60,8 @@ class AttentionROI(_TensorMap):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.5.1.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.5.1.
 
     Examples
     --------

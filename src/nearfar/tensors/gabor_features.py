@@ -91,7 +91,8 @@ class GaborFeatures(_TensorMap):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.7.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 3.7.
 
     Examples
     --------
@@ -201,7 +202,8 @@ def gabor_bank(
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, (3.43).
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       (3.43).
 
     Examples
     --------

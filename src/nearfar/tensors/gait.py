@@ -92,7 +92,7 @@ def gait_period(silhouettes: ArrayLike) -> int:
 def averaged_gait_images(silhouettes: ArrayLike, period: int | None = None) -> Floats:
     r"""The mean of the frames of each gait cycle.
 
-    .. math:: A_i = \frac1N \sum_{t = iN}^{(i+1)N - 1} S_t, \qquad i = 0, …, \lfloor T/N\rfloor - 1
+    .. math:: A_i = \frac1N \sum_{t = iN}^{(i+1)N - 1} S_t, \qquad 0 \le i < \lfloor T/N\rfloor
 
     for T frames S and a period N. Frames after the last whole cycle are left out.
 
@@ -154,7 +154,8 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, (3.48).
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       (3.48).
 
     Examples
     --------

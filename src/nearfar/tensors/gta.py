@@ -24,7 +24,7 @@ class GTA(ModeStatisticsLearner):
     r"""General tensor analysis: principal components of tensors, one subspace for each mode.
 
     .. math:: \max_{U_k^T U_k = I}\;
-        \sum_i \|(X_i - M) \times_1 U_1^T \dots \times_K U_K^T\|^2 ,
+        \sum_i \|(X_i - M) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
     with M the mean. Given the other modes, :math:`U_k` are the leading eigenvectors of
     :math:`\sum_i T_{i(k)} T_{i(k)}^T`, where :math:`T_i` is :math:`X_i - M` projected in all modes

@@ -29,8 +29,8 @@ class GTDA(ModeStatisticsLearner):
     r"""General tensor discriminant analysis: class means apart, less what classes scatter.
 
     .. math:: \max_{U_k^T U_k = I}\;
-        \sum_c n_c \|(M_c - M) \times_1 U_1^T \dots \times_K U_K^T\|^2
-        - \zeta \sum_i \|(X_i - M_{c(i)}) \times_1 U_1^T \dots \times_K U_K^T\|^2 ,
+        \sum_c n_c \|(M_c - M) \times_1 U_1^T \cdots \times_K U_K^T\|^2
+        - \zeta \sum_i \|(X_i - M_{c(i)}) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
     with the mean M and the class means :math:`M_c`. Given the other modes, :math:`U_k` are the
     leading eigenvectors of :math:`B_k - \zeta W_k`, the scatters between and within classes of

@@ -10,7 +10,11 @@ from nearfar.base.linear_classifier import MultiClass
 from nearfar.parameters import real
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.label_ridge import label_ridge
-from nearfar.tensors.tensor_classifier import SHARED_PARAMETERS, Init, TensorClassifier
+from nearfar.tensors.tensor_classifier import (
+    TENSOR_CLASSIFIER_PARAMETERS,
+    TensorClassifier,
+    TensorStart,
+)
 
 
 class LSSTM(TensorClassifier):
@@ -19,7 +23,7 @@ class LSSTM(TensorClassifier):
     .. math::
         \min_{W, b}\; \tfrac12\|W\|^2 +
         \tfrac\gamma2 \sum_i (y_i - \langle X_i, W\rangle - b)^2,
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr},
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
     with labels :math:`y_i = \pm 1`. One mode is learned at a time with the others held, a ridge
     regression with one Cholesky factorisation, until no direction moves; the objective never
@@ -105,7 +109,7 @@ class LSSTM(TensorClassifier):
     learner_tags = LearnerTags(reads="supervision", role="classifier", input="tensors")
     parameters: ClassVar = {
         "gamma": [real(0, open_low=True)],
-        **SHARED_PARAMETERS,
+        **TENSOR_CLASSIFIER_PARAMETERS,
     }
 
     def __init__(
@@ -113,7 +117,7 @@ class LSSTM(TensorClassifier):
         gamma: float = 1.0,
         *,
         rank: int = 1,
-        init: Init = "mean_difference",
+        init: TensorStart = "mean_difference",
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,

@@ -44,7 +44,8 @@ def margin_error_bound(
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, theorem 4.2.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       theorem 4.2.
 
     Examples
     --------

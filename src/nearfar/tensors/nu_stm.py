@@ -14,11 +14,11 @@ from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.support_vectors import largest_nu, nu_svm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
-    SHARED_PARAMETERS,
+    TENSOR_CLASSIFIER_PARAMETERS,
+    BinaryTask,
     Fitted,
-    Init,
-    Task,
     TensorClassifier,
+    TensorStart,
 )
 
 # Values of nu on the way down from the largest feasible one.
@@ -31,7 +31,7 @@ class NuSTM(TensorClassifier):
     .. math::
         \min_{W, b, \rho \ge 0}\; \tfrac12\|W\|^2 - \nu\rho +
         \tfrac1n \sum_i (\rho - y_i(\langle X_i, W\rangle + b))_+,
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr} .
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr} .
 
     Where rho is positive at most a share nu of the samples lies within the margin. One mode is
     learned at a time, a nu-SVM by an interior point method; the objective never rises. As with
@@ -101,7 +101,8 @@ class NuSTM(TensorClassifier):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.1.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.3.1.
 
     Examples
     --------
@@ -118,7 +119,7 @@ class NuSTM(TensorClassifier):
     state = State({"rho_": for_each_problem(number(0))})
     parameters: ClassVar = {
         "nu": [real(0, 1, open_low=True)],
-        **SHARED_PARAMETERS,
+        **TENSOR_CLASSIFIER_PARAMETERS,
     }
 
     def __init__(
@@ -126,7 +127,7 @@ class NuSTM(TensorClassifier):
         nu: float = 0.5,
         *,
         rank: int = 1,
-        init: Init = "mean_difference",
+        init: TensorStart = "mean_difference",
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
@@ -155,7 +156,7 @@ class NuSTM(TensorClassifier):
 
         return learn
 
-    def _run(self, task: Task) -> Fitted:
+    def _run(self, task: BinaryTask) -> Fitted:
         most = largest_nu(task.y, task.weight)
         if self.nu > most * (1 + 1e-12):
             raise ValueError(

@@ -50,7 +50,8 @@ def saliency_map(image: ArrayLike) -> Matrix:
     ----------
     .. [1] L. Itti, C. Koch, E. Niebur, "A Model of Saliency-Based Visual Attention for Rapid Scene
        Analysis", PAMI 1998.
-    .. [2] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.5.1.
+    .. [2] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.5.1.
 
     Examples
     --------

@@ -14,15 +14,15 @@ from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import Allowed, none, one_of, real
 from nearfar.solvers.alternating_modes import cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.joint_hinge import WIDTHS, descend_jointly, stationarity_gap
+from nearfar.solvers.joint_hinge import CORNER_WIDTHS, descend_jointly, stationarity_gap
 from nearfar.solvers.support_vectors import c_svm
 from nearfar.state import State, Word, number
 from nearfar.tensors.tensor_classifier import (
-    SHARED_PARAMETERS,
+    TENSOR_CLASSIFIER_PARAMETERS,
+    BinaryTask,
     Fitted,
-    Init,
-    Task,
     TensorClassifier,
+    TensorStart,
 )
 
 # Margins so near to their corner are on it, and multipliers of so small a share of C are none.
@@ -40,7 +40,7 @@ class STM(TensorClassifier):
 
     .. math::
         \min_{W, b}\; \tfrac12\|W\|^2 + C \sum_i (1 - y_i(\langle X_i, W\rangle + b))_+,
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr} .
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr} .
 
     With all modes but one held it is a linear SVM, solved by an interior point method to a proven
     gap. Alternation alone, the procedure of [1], stalls: hinges have corners that no single mode
@@ -151,7 +151,7 @@ class STM(TensorClassifier):
             Allowed(lambda value: isinstance(value, dict), "a dict of factors by label"),
         ],
         "refine": [one_of("joint"), none],
-        **SHARED_PARAMETERS,
+        **TENSOR_CLASSIFIER_PARAMETERS,
     }
 
     def __init__(
@@ -160,7 +160,7 @@ class STM(TensorClassifier):
         *,
         rank: int = 1,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        init: Init = "least_squares",
+        init: TensorStart = "least_squares",
         refine: Literal["joint"] | None = "joint",
         n_init: int = 1,
         max_iter: int = 100,
@@ -203,10 +203,10 @@ class STM(TensorClassifier):
 
         return learn
 
-    def _start_gamma(self, task: Task) -> float:
+    def _start_gamma(self, task: BinaryTask) -> float:
         return self.C
 
-    def _run(self, task: Task) -> Fitted:
+    def _run(self, task: BinaryTask) -> Fitted:
         X, y, cost = task.X, task.y, self.C * task.weight
         learn = self._learner(X, y, task.weight)
         start, joint = self._refined(task, cost) if self.refine else (self._start(task), [])
@@ -214,14 +214,14 @@ class STM(TensorClassifier):
         if found.collapsed:
             found = self._alternate(X, learn, self._mean_difference(task))
         fitted = self._fitted(task, found)
-        active = max(_CORNER, 2 * WIDTHS[-1] if joint else 0.0)
+        active = max(_CORNER, 2 * CORNER_WIDTHS[-1] if joint else 0.0)
         gap = stationarity_gap(X, y, cost, fitted.weights, fitted.b, active=active)
         dual = np.zeros(len(X)) if found.plane.dual is None else found.plane.dual
         extra = {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
         history = fitted.history | ({"joint": joint} if joint else {})
         return fitted._replace(history=history, extra=extra)
 
-    def _refined(self, task: Task, cost: Vector) -> tuple[list[Matrix], list[float]]:
+    def _refined(self, task: BinaryTask, cost: Vector) -> tuple[list[Matrix], list[float]]:
         """Factors after the joint descent, and its objectives."""
         by_squares = isinstance(self.init, str) and self.init == "least_squares"
         if task.start == 0 and by_squares:

@@ -17,6 +17,7 @@ from nearfar.base import TensorInput, report_of
 from nearfar.base.linear_classifier import (
     MULTI_CLASS,
     LinearClassifier,
+    RidgeMode,
     TwoClassProblem,
     for_each_problem,
     one_or_list,
@@ -40,11 +41,10 @@ from nearfar.solvers.label_ridge import label_ridge
 from nearfar.state import Sizes, State, Word, flag, number, whole
 from nearfar.summaries.class_statistics import check_weight
 
-RidgeMode = Literal["relative", "absolute"]
-Init = Literal["mean_difference", "least_squares", "random"] | Sequence[ArrayLike]
+TensorStart = Literal["mean_difference", "least_squares", "random"] | Sequence[ArrayLike]
 
 #: Parameters that all of them have.
-SHARED_PARAMETERS: dict[str, list[Allowed]] = {
+TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
     "rank": [integer(1)],
     "init": [
         one_of("mean_difference", "least_squares", "random"),
@@ -88,7 +88,7 @@ _history = Word(
 )
 
 
-class Task(NamedTuple):
+class BinaryTask(NamedTuple):
     """One problem of two sides from one start."""
 
     X: Matrix
@@ -131,7 +131,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
     #: Whether the objective is to be large.
     maximizes: ClassVar[bool] = False
     rank: int
-    init: Init
+    init: TensorStart
     n_init: int
     max_iter: int
     tol: float
@@ -234,7 +234,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             k, start = task
             part, y = rows[k]
             own = np.random.RandomState(seeds[k, start])
-            return self._run(Task(parts[k], y, weight[part], start, own))
+            return self._run(BinaryTask(parts[k], y, weight[part], start, own))
 
         tasks = [(k, start) for k in range(len(rows)) for start in range(self.n_init)]
         found = list(map_in_order(solve, tasks, min(effective_threads(self.n_jobs), len(tasks))))
@@ -251,7 +251,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
     # ------------------------------------------------------------------ one problem from one start
 
-    def _run(self, task: Task) -> Fitted:
+    def _run(self, task: BinaryTask) -> Fitted:
         """Alternation from a start; where it collapses once more from the difference of means."""
         learn = self._learner(task.X, task.y, task.weight)
         found = self._alternate(task.X, learn, self._start(task))
@@ -270,7 +270,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return alternate(X, learn, start, max_iter=self.max_iter, tol=self.tol, report=tell)
 
     def _fitted(
-        self, task: Task, found: Alternation, extra: dict[str, Any] | None = None
+        self, task: BinaryTask, found: Alternation, extra: dict[str, Any] | None = None
     ) -> Fitted:
         """What is kept of an alternation; of one that collapsed the majority."""
         history = {"objective": [float(value) for value in found.objectives]}
@@ -294,7 +294,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
     # ------------------------------------------------------------------ starts
 
-    def _start(self, task: Task) -> list[Matrix]:
+    def _start(self, task: BinaryTask) -> list[Matrix]:
         """Factors to start from; only the first start is as ``init`` says, others are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
@@ -306,13 +306,13 @@ class TensorClassifier(TensorInput, LinearClassifier):
         found = self._least_squares(task, self._start_gamma(task))
         return self._mean_difference(task) if found.collapsed else found.weights.factors
 
-    def _mean_difference(self, task: Task) -> list[Matrix]:
+    def _mean_difference(self, task: BinaryTask) -> list[Matrix]:
         sums = [np.where(task.y == sign, task.weight, 0.0) for sign in (1, -1)]
         means = [v @ task.X.reshape(len(task.X), -1) / v.sum() for v in sums]
         D = (means[0] - means[1]).reshape(task.X.shape[1:])
         return rank_start(D, self.rank, task.random)
 
-    def _least_squares(self, task: Task, gamma: float) -> Alternation:
+    def _least_squares(self, task: BinaryTask, gamma: float) -> Alternation:
         """A few sweeps of the least-squares machine."""
 
         def learn(Z: Matrix) -> Hyperplane:
@@ -320,7 +320,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
         return alternate(task.X, learn, self._mean_difference(task), max_iter=30, tol=1e-4)
 
-    def _start_gamma(self, task: Task) -> float:
+    def _start_gamma(self, task: BinaryTask) -> float:
         """Of the start by least squares: a ridge of a tenth of the variance within classes."""
         level = (
             _SHARE_OF_VARIANCE

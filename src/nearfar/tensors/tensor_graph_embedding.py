@@ -37,7 +37,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     r"""Tensorised graph embedding: a graph of the samples kept by one subspace for each mode.
 
     .. math:: \max_{U_k^T U_k = I}\; \sum_{ij} (b_{ij} - \zeta s_{ij})\,
-        \|(X_i - X_j) \times_1 U_1^T \dots \times_K U_K^T\|^2 ,
+        \|(X_i - X_j) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
     where s says which samples belong together, and b which do not. Given the other modes,
     :math:`U_k` are the leading eigenvectors of
@@ -73,7 +73,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output, of each mode: an integer is the most in any mode, a tuple has one
+        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
         number for each. None is what keeps 97 % of the energy in each mode on its own.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
         Which weights, as in the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
@@ -116,7 +116,8 @@ class TensorGraphEmbedding(AlternatingLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.7.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 3.7.
     .. [2] Yan, S., D. Xu, B. Zhang, H.-J. Zhang, Q. Yang, S. Lin, "Graph embedding and extensions:
        a general framework for dimensionality reduction", IEEE Transactions on Pattern Analysis and
        Machine Intelligence 29, 2007 (marginal Fisher analysis).

@@ -8,16 +8,15 @@ import numpy as np
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MultiClass
+from nearfar.base.linear_classifier import MultiClass, RidgeMode
 from nearfar.parameters import one_of, real
 from nearfar.solvers.fisher_direction import Bias, scale_and_intercept
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.two_sides import fda, scores_of
 from nearfar.tensors.tensor_classifier import (
-    SHARED_PARAMETERS,
-    Init,
-    RidgeMode,
+    TENSOR_CLASSIFIER_PARAMETERS,
     TensorClassifier,
+    TensorStart,
     ridge_of,
 )
 
@@ -28,7 +27,7 @@ class TFDA(TensorClassifier):
     .. math::
         \max_W\; \frac{\langle M_+ - M_-, W\rangle^2}
         {\sum_i \langle X_i - M, W\rangle^2 + n \rho \|W\|^2},
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr},
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
     with the class means :math:`M_\pm` and the mean M of all. One mode is learned at a time by one
     Cholesky factorisation; the ratio never falls. It is :class:`LSSTM` with an infinite weight of
@@ -100,7 +99,8 @@ class TFDA(TensorClassifier):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.3.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.3.3.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class TFDA(TensorClassifier):
         "ridge": [real(0)],
         "ridge_mode": [one_of("relative", "absolute")],
         "bias": [one_of("least_squares", "midpoint", "bayes", "literal")],
-        **SHARED_PARAMETERS,
+        **TENSOR_CLASSIFIER_PARAMETERS,
     }
 
     def __init__(
@@ -129,7 +129,7 @@ class TFDA(TensorClassifier):
         rank: int = 1,
         ridge_mode: RidgeMode = "relative",
         bias: Bias = "least_squares",
-        init: Init = "mean_difference",
+        init: TensorStart = "mean_difference",
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,

@@ -6,19 +6,18 @@ from typing import Any, ClassVar
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MultiClass, for_each_problem
+from nearfar.base.linear_classifier import MultiClass, RidgeMode, for_each_problem
 from nearfar.parameters import one_of, real
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.minimax_probability import worst_case_accuracy
 from nearfar.solvers.two_sides import mpm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
-    SHARED_PARAMETERS,
+    TENSOR_CLASSIFIER_PARAMETERS,
+    BinaryTask,
     Fitted,
-    Init,
-    RidgeMode,
-    Task,
     TensorClassifier,
+    TensorStart,
     ridge_of,
 )
 
@@ -29,7 +28,7 @@ class TMPM(TensorClassifier):
     .. math::
         \max_{W}\; \kappa = \frac{\langle M_+ - M_-, W\rangle}
         {\sqrt{\mathrm{Var}_+ + \rho\|W\|^2} + \sqrt{\mathrm{Var}_- + \rho\|W\|^2}},
-        \qquad W = \sum_{r=1}^R u_{1r} \otimes \dots \otimes u_{Mr},
+        \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
     with the class means :math:`M_\pm` and the variances of the scores
     :math:`\langle X, W\rangle` in the classes. One mode is learned at a time, by one generalised
@@ -129,7 +128,7 @@ class TMPM(TensorClassifier):
     parameters: ClassVar = {
         "ridge": [real(0)],
         "ridge_mode": [one_of("relative", "absolute")],
-        **SHARED_PARAMETERS,
+        **TENSOR_CLASSIFIER_PARAMETERS,
     }
 
     def __init__(
@@ -138,7 +137,7 @@ class TMPM(TensorClassifier):
         *,
         rank: int = 1,
         ridge_mode: RidgeMode = "relative",
-        init: Init = "mean_difference",
+        init: TensorStart = "mean_difference",
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
@@ -167,7 +166,7 @@ class TMPM(TensorClassifier):
 
         return learn
 
-    def _run(self, task: Task) -> Fitted:
+    def _run(self, task: BinaryTask) -> Fitted:
         fitted = super()._run(task)
         kappa = 0.0 if fitted.collapsed else float(fitted.objective)
         extra = {"kappa_": kappa, "worst_case_accuracy_": worst_case_accuracy(kappa)}

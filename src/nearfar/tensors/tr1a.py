@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 256
 class TR1A(RankOneLearner):
     r"""Tensor rank-one analysis: every tensor a sum of the same few rank-one tensors.
 
-    Atoms :math:`A_r = u_{1r} \otimes \dots \otimes u_{Mr}` are found one after another, each from
+    Atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` are found one after another, each from
     what those before it left over of all tensors:
 
     .. math:: \max_{\|u_{kr}\| = 1} \sum_i \lambda_{ir}^2, \qquad

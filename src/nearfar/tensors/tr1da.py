@@ -41,7 +41,7 @@ _VECTORS = Allowed(
 class TR1DA(RankOneLearner):
     r"""Tensor rank-one discriminant analysis: numbers of a tensor that tell classes apart.
 
-    Atoms :math:`A_r = u_{1r} \otimes \dots \otimes u_{Mr}` are found one after another, each from
+    Atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` are found one after another, each from
     what those before it left over of all tensors:
 
     .. math:: \max_{\|u_{kr}\| = 1} \sum_c n_c \langle M_c - M, A_r \rangle^2

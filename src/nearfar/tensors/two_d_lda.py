@@ -55,7 +55,7 @@ class TwoDLDA(MultilinearLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output, of each mode: an integer is the most in any mode, a tuple has one
+        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
         number for each. None is what keeps 97 % of the energy in each mode on its own. With c
         classes no mode has more than c - 1 times the number of the other.
     n_iter : int, default=1
@@ -99,7 +99,8 @@ class TwoDLDA(MultilinearLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 3.5.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 3.5.
 
     Examples
     --------
