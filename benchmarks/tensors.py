@@ -307,8 +307,9 @@ def write(results: dict[str, dict[str, Any]]) -> None:
         "defaults. The MPCA loop is ours, written after the algorithm of PyKale's MPCA (a centred "
         "copy, a thin SVD of each unfolding, one sweep as by default), as the package itself "
         "installs 5.7 GB. The objective is the energy that is kept. Of TR1A, up to ten sweeps for "
-        "every atom, the rows compare the time of a sweep with that of the first row: as many "
-        "times as there are images, and the same for any number of atoms. Made by "
+        "every atom, the rows compare the time of a sweep with that of the first row: it is the "
+        "same for any number of atoms, and grows with the images, somewhat faster than their "
+        "number. Made by "
         "`python benchmarks/tensors.py`."
     )
     write_table(RESULTS / "tensors.md", "Subspaces of tensors", notes, rows, "tensorly")

@@ -42,14 +42,14 @@ class Set(NamedTuple):
 
 
 SETS = {
-    "ORL-3": Set("orl_32x32", (32, 32), 3, 5, 8, 8, (6, 8, 12)),
-    "ORL-5": Set("orl_32x32", (32, 32), 5, 3, 8, 6, (6, 8, 12)),
-    "Olivetti-3": Set("olivetti_64x64", (64, 64), 3, 2, 8, 8, (6, 8, 12)),
-    "Yale-4": Set("yale_32x32", (32, 32), 4, 4, 6, 6, (6, 8, 12)),
-    "YaleB-8": Set("yaleb_32x32", (32, 32), 8, 2, 16, 10, (12, 16, 20)),
-    "USPS-10": Set("usps", (16, 16), 10, 3, 8, 6, (6, 8, 10)),
-    "ETH80-20": Set("eth80_close64", (64, 64), 20, 2, 8, 8, (6, 8, 12)),
-    "ETH80-objects": Set("eth80_close64", (64, 64), 20, 2, 8, 8, (6, 8, 12), True),
+    "ORL-3": Set("orl_32x32", (32, 32), 3, 10, 8, 8, (6, 8, 12)),
+    "ORL-5": Set("orl_32x32", (32, 32), 5, 10, 8, 6, (6, 8, 12)),
+    "Olivetti-3": Set("olivetti_64x64", (64, 64), 3, 5, 8, 8, (6, 8, 12)),
+    "Yale-4": Set("yale_32x32", (32, 32), 4, 10, 6, 6, (6, 8, 12)),
+    "YaleB-8": Set("yaleb_32x32", (32, 32), 8, 4, 16, 10, (12, 16, 20)),
+    "USPS-10": Set("usps", (16, 16), 10, 10, 8, 6, (6, 8, 10)),
+    "ETH80-20": Set("eth80_close64", (64, 64), 20, 4, 8, 8, (6, 8, 12)),
+    "ETH80-objects": Set("eth80_close64", (64, 64), 20, 4, 8, 8, (6, 8, 12), True),
 }
 # Objects of each class that train, where views of one object are not to be on both sides.
 N_OBJECTS = 5
