@@ -571,13 +571,16 @@ def errors_of(rows: list[dict[str, Any]]) -> list[float]:
 
 
 def curves(results: Results, **which: Any) -> list[str]:
-    """A row for each size, a column for each method."""
-    rows = results.select(**which)
+    """A row for each size, a column for each method; of runs that all methods have."""
+    at: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in results.select(**which):
+        at.setdefault((row["n"], row.get("pair"), row["split"]), {})[row["method"]] = row["error"]
+    whole = {key: errors for key, errors in at.items() if set(METHODS) <= set(errors)}
     body = []
-    for n in sorted({row["n"] for row in rows}):
-        cells = [errors_of([r for r in rows if r["n"] == n and r["method"] == m]) for m in METHODS]
-        n_runs = max(map(len, cells))
-        body.append([f"{n} ({n_runs})", *(mean_and_spread(cell) for cell in cells)])
+    for n in sorted({key[0] for key in whole}):
+        runs = [errors for key, errors in whole.items() if key[0] == n]
+        cells = [mean_and_spread([errors[name] for errors in runs]) for name in METHODS]
+        body.append([f"{n} ({len(runs)})", *cells])
     return table(["samples (runs)", *METHODS], body)
 
 
