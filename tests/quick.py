@@ -13,6 +13,7 @@ QUICK = {
     "KernelLMNN": {"estimator": ROUGH},
     "KernelMGMKLD": {"estimator": MGMKLD(**SEARCH)},
     "LMNN": {"tol": 1e-3},
+    "MDML": {"n_components": 2, "tol": 1e-4},
     "MLKR": {"max_iter": 60},
     "MVU": {"tol": 1e-3},
     "MultiMetricLMNN": {"estimator": ROUGH, "patience": 2},
