@@ -18,6 +18,7 @@ OTHERWISE = {
     "basis": {"SCML": "directions of a metric"},
     "beta": {"SCML": "of a penalty"},
     "estimator": {
+        "IFEM": "a classifier, fitted for each feature",
         "EnergyClassifier": "energies instead of neighbours",
         "KernelLMNN": "settings of LMNN",
         "KernelMGMKLD": "settings of MGMKLD",
@@ -45,6 +46,7 @@ OTHERWISE = {
         "KNNClassifier": "points that vote",
         "KNNRegressor": "points that are averaged",
         "LMNN": "targets",
+        "MDML": "targets",
         "MVEMClassifier": "points that vote",
         "NCA": "points that may be chosen",
         "MultiMetricLMNN": "points that vote",
@@ -73,6 +75,7 @@ OTHERWISE = {
         "LSSTM": "of directions",
         "LogisticMetric": "of an objective, and of a gap",
         "MCML": "of an objective",
+        "MDML": "of an objective",
         "MLKR": "of an objective",
         "NCA": "of an objective",
         "NuSTM": "of directions",

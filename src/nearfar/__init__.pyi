@@ -96,7 +96,9 @@ from .tensors.gabor_features import GaborFeatures as GaborFeatures
 from .tensors.gait_recognizer import GaitRecognizer as GaitRecognizer
 from .tensors.gta import GTA as GTA
 from .tensors.gtda import GTDA as GTDA
+from .tensors.ifem import IFEM as IFEM
 from .tensors.lsstm import LSSTM as LSSTM
+from .tensors.mdml import MDML as MDML
 from .tensors.nu_stm import NuSTM as NuSTM
 from .tensors.stm import STM as STM
 from .tensors.tensor_graph_embedding import TensorGraphEmbedding as TensorGraphEmbedding

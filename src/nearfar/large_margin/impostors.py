@@ -18,6 +18,7 @@ from nearfar.large_margin.triplet_loss import (
     order_of_nearness,
     pair_list,
 )
+from nearfar.notices import warn
 from nearfar.search.exact_search import choose_search, kneighbors
 
 # Products of so many terms take longer than starting threads and limiting those of BLAS.
@@ -35,6 +36,28 @@ def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) 
             _, nearest = kneighbors(X[members], n_neighbors=k)
             targets[members, :k] = members[nearest]
     return targets
+
+
+def chosen_targets(
+    X: NDArray[np.floating],
+    codes: Indices,
+    classes: NDArray[Any],
+    n_neighbors: int,
+    owner: str,
+) -> Indices:
+    """`target_neighbors` for a learner of this name, which must have some and may have fewer."""
+    sizes = np.bincount(codes, minlength=len(classes))
+    if sizes.max() < 2:
+        raise ValueError(
+            f"{owner} needs a class with at least two points; each class of y has only 1 sample."
+        )
+    if sizes.min() <= n_neighbors:
+        label = classes.tolist()[int(np.argmin(sizes))]
+        warn(
+            f"Class {label!r} has {sizes.min()} points: fewer than n_neighbors + 1 = "
+            f"{n_neighbors + 1}. Its points get as many targets as there are.",
+        )
+    return target_neighbors(X, codes, n_neighbors)
 
 
 def check_targets(targets: ArrayLike, codes: Indices) -> Indices:

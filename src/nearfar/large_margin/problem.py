@@ -176,10 +176,14 @@ class LargeMargin:
     # The working set
 
     def rescaled(self, L: Matrix) -> Matrix:
-        """L times the number that is best for it, judged by a sample of centres.
+        """L times the number that is best for it.
 
         Far above it the pull drives L down past the margin, where every hinge is active at once.
         """
+        return np.asarray(L * self.best_scale(L))
+
+    def best_scale(self, L: Matrix) -> float:
+        """The best factor for the mapped points, judged by a sample of centres."""
         pulled, gaps = self._gaps(self.mapped(L, self.points))
         # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
         # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
@@ -190,8 +194,8 @@ class LargeMargin:
         turning = int(np.searchsorted(-slopes, 0.0, side="right"))
         if turning >= len(closing) or pull <= 0:
             mean = float(pulled.mean())
-            return L / np.sqrt(mean) if mean > 0 else L
-        return np.asarray(L / np.sqrt(-closing[turning]))
+            return float(1 / np.sqrt(mean)) if mean > 0 else 1.0
+        return float(1 / np.sqrt(-closing[turning]))
 
     def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
         """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
@@ -277,7 +281,7 @@ class LargeMargin:
         before, radius = self._listed_at
         if L is before or np.array_equal(L, before):
             return True
-        alpha = shrinkage_of(before, L)
+        alpha = self.shrinkage(before, L)
         Z = self.mapped(L, self.points)
         needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
         centers = np.isfinite(needed)
@@ -288,6 +292,10 @@ class LargeMargin:
             last = order_of_nearness(listed, distances) == self.nearest - 1
             needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
         return bool(np.all(alpha * radius[centers] >= needed[centers]))
+
+    def shrinkage(self, before: Matrix, now: Matrix) -> float:
+        """At least so many times the squared distances before are those now."""
+        return shrinkage_of(before, now)
 
     # Descent
 

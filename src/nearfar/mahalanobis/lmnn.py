@@ -17,7 +17,7 @@ from nearfar.base.progress import report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads
 from nearfar.large_margin.held_out import Watch, hold_out
-from nearfar.large_margin.impostors import check_targets, target_neighbors
+from nearfar.large_margin.impostors import check_targets, chosen_targets
 from nearfar.large_margin.problem import (
     GivenTriplets,
     LargeMargin,
@@ -341,18 +341,7 @@ class LMNN(LinearLearner):
     def _choose_targets(
         self, rows: Floats, codes: Indices, classes: NDArray[Any]
     ) -> NDArray[np.intp]:
-        sizes = np.bincount(codes, minlength=len(classes))
-        if sizes.max() < 2:
-            raise ValueError(
-                "LMNN needs a class with at least two points; each class of y has only 1 sample."
-            )
-        if sizes.min() <= self.n_neighbors:
-            label = classes.tolist()[int(np.argmin(sizes))]
-            warn(
-                f"Class {label!r} has {sizes.min()} points: fewer than n_neighbors + 1 = "
-                f"{self.n_neighbors + 1}. Its points get as many targets as there are.",
-            )
-        return target_neighbors(rows, codes, self.n_neighbors)
+        return chosen_targets(rows, codes, classes, self.n_neighbors, "LMNN")
 
     # Learning
 

@@ -20,6 +20,7 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.mode_subspaces import alternate_modes, random_factors, signed_columns
 
 # Mode products by a Kronecker product with the identity up to this many trailing entries: so many
@@ -501,6 +502,19 @@ def mode_scatter(stack: Floats, mode: int, other: Floats | None = None) -> Matri
     rows = _mode_columns(stack, mode)
     others = rows if other is None else _mode_columns(other, mode)
     return np.asarray(rows @ others.T, dtype=np.float64)
+
+
+def varying_basis(stack: Floats, mode: int, empty: float) -> Matrix:
+    """Orthonormal columns (d_k, r) that span what is not zero in a mode, the largest part first.
+
+    Directions whose part of the sum of squares is at most ``empty`` times the largest are left out.
+    """
+    unfolded = unfold(stack, mode + 1)
+    if unfolded.shape[1] < len(unfolded):
+        U, singular, _ = linalg.svd(unfolded.astype(np.float64), full_matrices=False)
+        return np.asarray(U[:, singular**2 > empty * singular[0] ** 2])
+    values, vectors = descending_eigh(mode_scatter(stack, mode))
+    return vectors[:, values > empty * values[0]]
 
 
 def moment_mode_scatter(

@@ -20,7 +20,12 @@ from nearfar.parameters import Allowed, array, integer, one_of, random_state, re
 from nearfar.solvers.eigen import descending_eigh, some_eigh
 from nearfar.solvers.rank_one_ascent import Atom, ascend_modes, random_vectors
 from nearfar.solvers.spectral_step import check_squares
-from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, project_stack, unfold
+from nearfar.solvers.tensor_algebra import (
+    contract_except,
+    mode_scatter,
+    project_stack,
+    varying_basis,
+)
 from nearfar.state import State, floats, labels
 
 # Of the mean variance within classes, added to it where a ratio divides by it: the default of TFDA.
@@ -339,7 +344,7 @@ class _Residuals:
 
     def _reduce(self, empty: float) -> None:
         """To directions in which anything varies, and to no more rows than entries."""
-        bases = [_varying(self.rows, mode, empty) for mode in range(len(self.shape))]
+        bases = [varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = np.ascontiguousarray(project_stack(self.rows, self.bases))
         shape = self.rows.shape[1:]
@@ -405,13 +410,3 @@ def _leading(B: Matrix, W: Matrix, weight: float | None, ridge: float) -> tuple[
     last = len(B) - 1
     values, vectors = some_eigh(B, last, last, W + ridge * np.eye(len(B)))
     return float(values[0]), vectors[:, 0] / linalg.norm(vectors[:, 0])
-
-
-def _varying(rows: Floats, mode: int, empty: float) -> Matrix:
-    """Orthonormal columns that span what varies in a mode."""
-    unfolded = unfold(rows, mode + 1)
-    if unfolded.shape[1] < len(unfolded):
-        U, singular, _ = linalg.svd(unfolded.astype(np.float64), full_matrices=False)
-        return np.asarray(U[:, singular**2 > empty * singular[0] ** 2])
-    values, vectors = descending_eigh(mode_scatter(rows, mode))
-    return vectors[:, values > empty * values[0]]

@@ -1,0 +1,198 @@
+"""The iterative feature extraction model: a classifier of tensors, again and again, as a map."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from nearfar.arrays import Floats, Indices, Matrix, Vector
+from nearfar.base import LearnerTags, RankOneLearner
+from nearfar.base.rank_one import deflate, flat_atoms
+from nearfar.base.tensor_input import TENSOR_PARAMETERS
+from nearfar.notices import warn
+from nearfar.parameters import having, integer, none
+from nearfar.solvers.mode_subspaces import signed_columns
+from nearfar.solvers.spectral_step import check_squares
+from nearfar.state import State, labels
+from nearfar.tensors.lsstm import LSSTM
+
+
+class IFEM(RankOneLearner):
+    r"""Iterative feature extraction: scores of a classifier, taken away before the next.
+
+    A classifier of tensors finds weights of rank one, :math:`W = s\,u_1 \otimes \dots \otimes u_M`.
+    With the atom :math:`A_r` of unit vectors, features and what is left of the samples are
+
+    .. math:: \lambda_{ir} = \langle X_i^{(r)}, A_r \rangle, \qquad
+        X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r ,
+
+    and the next classifier learns from what is left. Of several classes there are several problems
+    at a time, and of a rank above one several rank-one tensors: the atom is then the one whose
+    scores have the largest share of their variance between classes. New tensors are mapped by the
+    triangle of inner products of the atoms, as in :class:`TR1A`.
+
+    Use it to look at what a classifier of tensors finds beyond its first direction, or for a short
+    code before k-NN. :class:`TR1DA` does the same for a criterion of many classes at once, and is
+    the better choice with more than a few of them: here each feature costs a fit of all problems.
+
+    Cost: a fit of the classifier for each feature. Memory: one copy of X.
+
+    Parameters
+    ----------
+    estimator : classifier of tensors or None, default=None
+        Cloned and fitted for each feature: one with ``factors_``, such as STM, NuSTM, LSSTM, TMPM
+        and TFDA. None is ``LSSTM()``.
+    n_components : int, default=10
+        Dimension of the output: the number of atoms R. There are fewer, with a warning, when
+        nothing is left to tell classes apart.
+    tensor_shape : tuple of int or None, default=None
+        Shape of a sample, where X comes as flat rows, the last mode fastest.
+
+    Attributes
+    ----------
+    factors_ : list of ndarray of shape (d_k, n_components)
+        The vectors :math:`u_{kr}` as columns, for each mode.
+    components_ : ndarray of shape (n_components, n_features)
+        The map of flat rows: the inverse triangle times the flat atoms, built when it is asked for.
+    n_components_ : tuple of int
+        The number of atoms found, (R,).
+    tensor_shape_ : tuple of int
+        Shape of a sample.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    See Also
+    --------
+    TR1DA, LSSTM
+
+    References
+    ----------
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.4,
+       (4.60) to (4.62).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from nearfar import IFEM
+    >>> images, y = load_digits(n_class=2).images, load_digits(n_class=2).target
+    >>> ifem = IFEM(n_components=3).fit(images, y)
+    >>> ifem.transform(images).shape
+    (360, 3)
+    """
+
+    learner_tags = LearnerTags(reads="instances", input="tensors")
+    state = State({"classes_": labels("c")}, rows=0)
+    parameters: ClassVar = {
+        "estimator": [none, having("fit", "decision_function", description="a classifier")],
+        "n_components": [integer(1)],
+        **TENSOR_PARAMETERS,
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_components: int = 10,
+        tensor_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_components = n_components
+        self.tensor_shape = tensor_shape
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit the classifier to what is left, for each feature.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
+            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        object
+            The learner itself.
+        """
+        self._check_parameters()
+        T = self._check_tensors(X, reset=True, min_samples=2)
+        classes, codes = self._check_labels(y, len(T))
+        check_squares(T)
+        shape = T.shape[1:]
+        left = np.array(T.reshape(len(T), -1), np.float64, order="C")  # the one copy
+        spread = float(np.sum((left - left.mean(axis=0)) ** 2))
+        least = (1e-20 if T.dtype == np.float64 else 1e-11) * float(np.sum(left**2))
+        if not spread > least:
+            raise ValueError("IFEM: all samples are equal in X, so that there is nothing to learn.")
+        found: list[list[Vector]] = []
+        for _ in range(self.n_components):
+            learner = LSSTM() if self.estimator is None else clone(self.estimator)
+            if "tensor_shape" in learner.get_params(deep=False):
+                learner.set_params(tensor_shape=None)  # of tensors as they are given here
+            atom = _best_atom(
+                _atoms_of(learner.fit(left.reshape(T.shape), codes)), left, codes, least
+            )
+            if atom is None:
+                break
+            deflate(left, flat_atoms([u[:, None] for u in atom])[:, 0])
+            found.append(atom)
+        if not found:
+            raise ValueError(
+                "IFEM: the classifier has no weights at all, so that there is no feature to take."
+            )
+        if len(found) < self.n_components:
+            warn(
+                f"IFEM: {len(found)} of {self.n_components} features were found; what is left does "
+                "not tell classes apart. Use fewer n_components."
+            )
+        self.classes_ = classes
+        factors = [np.column_stack([atom[k] for atom in found]) for k in range(len(shape))]
+        self._keep_atoms(factors, None, T.dtype)
+        return self
+
+
+def _atoms_of(learner: Any) -> list[list[Vector]]:
+    """Unit vectors of every rank-one tensor in the weights of a fitted classifier."""
+    factors = getattr(learner, "factors_", None)
+    if factors is None:
+        raise ValueError(
+            f"IFEM: estimator {type(learner).__name__} has no factors_; give a classifier of "
+            "tensors, such as LSSTM()."
+        )
+    problems = factors if isinstance(factors[0], list | tuple) else [factors]
+    atoms = []
+    for problem in problems:
+        columns: list[Matrix] = [np.asarray(U, float).reshape(len(U), -1) for U in problem]
+        for r in range(columns[0].shape[1]):
+            vectors = [U[:, r] for U in columns]
+            lengths = [float(np.linalg.norm(u)) for u in vectors]
+            if min(lengths) > 0:
+                atoms.append(
+                    [
+                        signed_columns((u / s)[:, None])[:, 0]
+                        for u, s in zip(vectors, lengths, strict=True)
+                    ]
+                )
+    return atoms
+
+
+def _best_atom(
+    atoms: list[list[Vector]], left: Floats, codes: Indices, least: float
+) -> list[Vector] | None:
+    """The atom whose scores vary most between classes, for their variance; None if none varies."""
+    if not atoms:
+        return None
+    flat = np.column_stack([flat_atoms([u[:, None] for u in atom]) for atom in atoms])
+    scores = left @ flat
+    scores -= scores.mean(axis=0)
+    total = np.sum(scores**2, axis=0)
+    counts = np.bincount(codes)
+    means = np.stack([scores[codes == c].mean(axis=0) for c in range(len(counts))])
+    varies = total > least
+    if not varies.any():
+        return None
+    share = np.where(varies, counts @ means**2 / np.where(varies, total, 1.0), -1.0)
+    return atoms[int(np.argmax(share))]
