@@ -135,6 +135,8 @@ def test_labels_of_sets_to_be_tested_choose_nothing(script):
     wrong[30:] = 1 - wrong[30:]
     matrices, _ = sov.measured(data, 0)
     assert list(matrices) == list(sov.RIDGES)
+    # Some of the ridges and of the dissimilarities are enough to choose among.
+    matrices = {ridge: dict(list(matrices[ridge].items())[::3]) for ridge in list(sov.RIDGES)[::2]}
 
     def choices(labels):
         rows = sov.honest(data._replace(y=labels), 0, matrices, list(sov.CLASSIFIERS))

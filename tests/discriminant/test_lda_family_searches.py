@@ -209,8 +209,17 @@ def decell_mayekar(U, X, y, weights=None):
     return total
 
 
-@pytest.mark.parametrize("priors", ["uniform", "empirical"])
-@pytest.mark.parametrize("n_components", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("n_components", "priors"),
+    [
+        (1, "uniform"),
+        (2, "empirical"),
+        (4, "uniform"),
+        pytest.param(1, "empirical", marks=pytest.mark.slow),
+        pytest.param(2, "uniform", marks=pytest.mark.slow),
+        pytest.param(4, "empirical", marks=pytest.mark.slow),
+    ],
+)
 def test_oda_maximises_the_trace_form(priors, n_components):
     X, y = unequal()
     weights = moments(X, y)[0] if priors == "empirical" else None
@@ -428,7 +437,7 @@ def test_units_of_the_features_change_nothing(learner):
 @every_search
 @pytest.mark.filterwarnings("ignore")
 def test_singular_classes_stay_finite_or_raise_with_advice(learner):
-    learner = clone(learner).set_params(max_iter=25)
+    learner = clone(learner).set_params(max_iter=10)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 20)), np.arange(30) % 3  # 10 rows a class
     assert np.isfinite(learner.fit(X, y).transform(X)).all()

@@ -321,21 +321,26 @@ AWKWARD = {
 }
 
 
+PROGRAMS = [
+    ("inequality", "max"),
+    ("equality", "max"),
+    ("equality", "min"),
+    ("l1", "max"),
+    ("l1", "min"),
+    ("squared", "max"),
+    ("squared", "min"),
+]
+# All data with all programs, by turns with one solver; the other is slow.
+CERTIFIED = [
+    pytest.param(name, solver, *program, marks=[pytest.mark.slow] if (a + b + c) % 2 else [])
+    for a, name in enumerate(AWKWARD)
+    for b, solver in enumerate(["interior_point", "low_rank"])
+    for c, program in enumerate(PROGRAMS)
+]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("constraints", "objective"),
-    [
-        ("inequality", "max"),
-        ("equality", "max"),
-        ("equality", "min"),
-        ("l1", "max"),
-        ("l1", "min"),
-        ("squared", "max"),
-        ("squared", "min"),
-    ],
-)
-@pytest.mark.parametrize("solver", ["interior_point", "low_rank"])
-@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize(("name", "solver", "constraints", "objective"), CERTIFIED)
 def test_the_certificate_is_what_its_definition_says(name, solver, constraints, objective):
     X, k = AWKWARD[name]
     X = X[np.sort(np.unique(X, axis=0, return_index=True)[1])]

@@ -45,7 +45,7 @@ X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["setosa", "versicolor", "virginica"])[Y[::3]]
 TYPES = listed_types()
 # Of the mutants of each attribute so many are tried; all of them in the slow lane.
-FEW = 5
+FEW = 3
 
 
 def data(name):

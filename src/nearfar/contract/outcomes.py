@@ -5,12 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 Check = Callable[[Any], None]
 # What a case does to (X, y, queries).
@@ -43,6 +44,12 @@ def used(fitted: Any, X: Any) -> NDArray[Any]:
         if hasattr(fitted, name):
             return np.asarray(getattr(fitted, name)(X))
     raise AssertionError(f"{type(fitted).__name__} has nothing to be used by")
+
+
+@lru_cache(maxsize=4)
+def shared_fit(estimator: Any, kind: SampleKind) -> Any:
+    """A fit to all clean samples that checks of one estimator look at, and none of them changes."""
+    return clone(estimator).fit(*kind.data())
 
 
 @cache

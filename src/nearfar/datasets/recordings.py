@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import signal as scipy_signal
 
 from nearfar.arrays import Matrix
 from nearfar.blocks import effective_threads, map_in_order
@@ -171,6 +170,8 @@ def read_recordings(
 def resampled(wave: Matrix, old: int, new: int) -> Matrix:
     """A recording at another rate, without what that rate cannot hold."""
     common = gcd(old, new)
+    from scipy import signal as scipy_signal  # long to import, and few resample
+
     return np.asarray(scipy_signal.resample_poly(wave, new // common, old // common))
 
 

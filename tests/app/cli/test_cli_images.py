@@ -136,6 +136,24 @@ def test_a_model_of_pictures_tells_new_ones(faces, capsys, method):
     assert "48: 8 × 6" in capsys.readouterr().out
 
 
+def test_a_classifier_of_tensors_is_fitted_asked_and_shown(faces, capsys):
+    words = ["fit", "faces", "--images", "8x6", "--method", "stm", "--save", "m.nf"]
+    assert run(*words) == 0
+    capsys.readouterr()
+    assert run("predict", "m.nf", "new") == 0
+    found = read(capsys.readouterr().out)
+    assert len(found) == 12
+    assert np.mean([row["label"] == row["folder"] for row in found]) > 0.7
+    assert run("show", "m.nf") == 0
+    said = capsys.readouterr().out
+    assert "STM" in said and "48: 8 × 6" in said
+    # It has no distance, and says so instead of failing.
+    assert run("neighbors", "m.nf", "new") == 2
+    assert run("transform", "m.nf", "new", "--out", "t.csv") == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert len(errors) == 2 and all("STM" in line for line in errors)
+
+
 @pytest.mark.parametrize(
     ("place", "wanted"),
     [(0, "zeta=0.1 --then lda"), (1, "zeta=0.1 --then none"), (3, "zeta=1.0 --then lda")],

@@ -1,5 +1,7 @@
 """Maps of tensors beside maps of rows: what they are told, what follows them, what is kept."""
 
+import base64
+import io
 import json
 
 import numpy as np
@@ -15,6 +17,8 @@ from nearfar.app.compare.embeddings import in_modes
 from nearfar.app.compare.journal import identity
 from nearfar.app.compare.methods import family, learners, of_rows, reduced
 from nearfar.app.tables.inputs import as_table
+
+Image = pytest.importorskip("PIL.Image")
 
 QUICK = {"repeats": 1, "isolate": False, "verbose": False, "context": False}
 
@@ -218,3 +222,54 @@ def test_the_family_of_tensors_is_what_shortens_them():
     assert all(nearfar.all_estimators()[name].learner_tags.input == "tensors" for name in names)
     assert not {"GaborFeatures", "AttentionROI", "TensorStandardizer"} & set(names)
     assert "LDA" in family("discriminant")
+
+
+# ---------------------------------------------------------------------- classifiers
+
+
+@pytest.fixture(scope="module")
+def machines():
+    images, y = stripes()
+    names = np.array(["ann", "bob", "cy"])[y]
+    methods = {
+        "modes": LeadingModes(),
+        "stm": nearfar.STM(rank=2),
+        "rests": nearfar.LSSTM(multi_class="ovr"),
+    }
+    return compare(images, names, methods=methods, scale="none", **QUICK | {"tuning": "k"})
+
+
+def test_the_family_of_tensors_has_its_classifiers_for_context(machines):
+    assert {"STM", "NuSTM", "LSSTM", "TMPM", "TFDA"} <= set(family("tensors"))
+    roles = {name: method["role"] for name, method in methods_of(machines).items()}
+    assert roles["modes"] == "learner" and roles["stm"] == roles["rests"] == "context"
+    assert machines.best in ("reference", "modes") and "* no distance, for" in str(machines)
+
+
+def test_weight_tensors_are_pictures_with_the_classes_on_either_side(machines):
+    found = machines.document["tensors"]
+    pairs, rests = found["stm"], found["rests"]
+    assert pairs["shape"] == [6, 5] and (pairs["rank"], pairs["n_problems"]) == (2, 3)
+    sides = [(one["dark"], one["light"]) for one in pairs["weights"]]
+    assert sides == [("ann", "bob"), ("ann", "cy"), ("bob", "cy")]
+    rest_sides = [(one["dark"], one["light"]) for one in rests["weights"]]
+    assert rest_sides == [(None, "ann"), (None, "bob"), (None, "cy")]
+    # The picture is that of the weights of the first fold, light where they are positive.
+    images, y = stripes()
+    flat = images.reshape(len(images), -1)
+    train = np.setdiff1d(np.arange(len(y)), machines.document["folds"][0]["test"])
+    machine = nearfar.STM(rank=2, tensor_shape=(6, 5)).fit(flat[train], y[train])
+    for weight, one in zip(machine.coef_, pairs["weights"], strict=True):
+        _, data = one["picture"].split(",", 1)
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))), float)
+        wanted = weight.reshape(6, 5) / np.abs(weight).max()
+        assert np.abs(pixels - 127.5 * (1 + wanted)).max() <= 1
+    json.dumps(machines.document, allow_nan=False)
+
+
+def test_weights_that_are_no_image_are_told_of_and_not_drawn():
+    clips, y = stripes(shape=(6, 5))
+    clips = np.stack([clips] * 2, axis=1)[:, :, None]  # of order four
+    found = compare(clips, y, methods={"lsstm": nearfar.LSSTM()}, **QUICK | {"tuning": "k"})
+    weights = found.document["tensors"]["lsstm"]
+    assert weights["weights"] == [] and weights["n_problems"] == 3

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nearfar.app.cli import main
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the system who started whom")
 pytestmark = [linux, pytest.mark.usefixtures("default_signals")]
 
@@ -93,12 +95,16 @@ def strike(process, kind, rng, journal):
     return False
 
 
+def in_peace(*more):
+    """The command without a process of its own, which need not be started; it has workers."""
+    return main(["compare", "data.npz", *OPTIONS, *more])
+
+
 def storm(here, kinds, seed):
     """Kill one process after another; how many runs came to their end meanwhile."""
     rng, journal = np.random.default_rng(seed), here / "a.journal"
     left, ended, process = list(kinds), 0, None
-    undisturbed = subprocess.run(command("--force"), capture_output=True, text=True)
-    assert undisturbed.returncode == 0, undisturbed.stderr
+    assert in_peace("--force") == 0
     expected = numbers(here)
     assert expected[1]["status"] == "complete" and not journal.exists()
     while left or process is not None:
@@ -122,13 +128,7 @@ def storm(here, kinds, seed):
         # At the end of the storm what is unfinished is gone on with, in peace.
         process = None
         if not left and not complete:
-            left_over = subprocess.run(
-                command("--resume" if journal.exists() else "--force"),
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-            )
-            assert left_over.returncode == 0, left_over.stderr
+            assert in_peace("--resume" if journal.exists() else "--force") == 0
             assert numbers(here) == expected and not journal.exists()
             ended += 1
     return ended

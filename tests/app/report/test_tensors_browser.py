@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from tensor_learners import stripes
 
@@ -11,7 +12,7 @@ pytest.importorskip("selenium", reason="selenium is not installed")
 import browsing
 from browsing import find
 
-from nearfar import GTA, GTDA, LDA, TR1A, compare
+from nearfar import GTA, GTDA, LDA, LSSTM, TR1A, compare
 from nearfar.app.report import write
 
 pytestmark = browsing.needed
@@ -112,6 +113,33 @@ def test_nothing_but_pictures_becomes_a_picture(browser):
     sources = [one.get_attribute("src") for one in find(driver, "#tensors img")]
     assert len(sources) == 3 * 20 - 2 - 2
     assert all(one.startswith("data:image/png;base64,") for one in sources)
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_weights_of_classifiers_stand_below_the_maps(driver, tmp_path, width):
+    images, y = stripes(60, shape=(8, 6))
+    names = np.array(["ann", "<b>bob</b>", "cy"])[y]
+    quick = {"repeats": 1, "tuning": "k", "isolate": False, "verbose": False, "context": False}
+    methods = {"gta": GTA(2), "lsstm": LSSTM(rank=2)}
+    document = compare(images, names, methods=methods, **quick).document
+    hostile = json.loads(json.dumps(document))
+    hostile["tensors"]["lsstm"]["weights"][0]["picture"] = "https://example.org/x.png"
+    alone = document | {"tensors": {"lsstm": document["tensors"]["lsstm"]}}
+    wanted = {"plain": (document, 2, 3), "hostile": (hostile, 2, 2), "alone": (alone, 1, 3)}
+    for name, (one, panels, pictures) in wanted.items():
+        page = write(one, tmp_path / f"{name}.html")
+        browsing.open_page(driver, page.as_uri(), width)
+        driver.execute_script(
+            "document.querySelectorAll('details.tensor').forEach(one => one.open = true)"
+        )
+        assert len(find(driver, "#tensors details.tensor")) == panels
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        shown = find(driver, "#tensors details.machine img")
+        assert len(shown) == pictures and all(image.size["width"] >= 70 for image in shown)
+    text = find(driver, "#tensors")[0].text
+    assert "These are no distances." in text and "rank 2; 3 weight tensors" in text
+    assert shown[0].get_attribute("alt") == "Weights of ann against <b>bob</b>"
+    assert "map each mode" not in text  # there is no map on this page
 
 
 def test_neighbours_are_images(browser):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from functools import cache
+from importlib import metadata
 from typing import Any, Literal
 
 from sklearn.base import ClassifierMixin, clone
@@ -557,6 +558,12 @@ def _known_as(name: str) -> str:
         hint = nearest_names(name, map(hyphened, known))
         raise ValueError(f"There is no method {name!r}.{hint} See: nearfar methods.")
     return found
+
+
+@cache
+def entry_points(group: str) -> tuple[metadata.EntryPoint, ...]:
+    """What installed packages offer: a file of each of them is read for it."""
+    return tuple(metadata.entry_points(group=group))
 
 
 def known_estimators() -> dict[str, type[Estimator]]:

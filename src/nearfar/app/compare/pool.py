@@ -15,10 +15,11 @@ import time
 import weakref
 from collections import Counter, deque
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.handing import Parcel, pack
@@ -227,6 +228,12 @@ def _tidy(folder: str, parcel: Parcel) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@lru_cache(maxsize=1)
+def _numerical_libraries(n_modules: int) -> ThreadpoolController:
+    """Found once, not for each task; anew when a module was imported, which may bring another."""
+    return ThreadpoolController()
+
+
 class LocalPool:
     """The same in this process, one task after the other: nothing can be killed."""
 
@@ -244,7 +251,7 @@ class LocalPool:
         """Do the task now."""
         work = self._problem.pilot if kind == "pilot" else self._problem.run_fold
         try:
-            with threadpool_limits(1):  # as in a worker
+            with _numerical_libraries(len(sys.modules)).limit(limits=1):  # as in a worker
                 value = work(self._methods[name], **arguments)
             event: dict[str, Any] = {"kind": "done", "value": value, "peak": None}
         except KeyboardInterrupt:

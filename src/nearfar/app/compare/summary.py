@@ -501,7 +501,7 @@ class Summary(Answer):
             },
             "tensors": {
                 row.method.name: row.results[0]["tensors"]
-                for row in votes
+                for row in drawn
                 if row.results.get(0, {}).get("tensors")
             },
         }

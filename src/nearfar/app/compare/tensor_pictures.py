@@ -1,4 +1,4 @@
-"""What a map of tensors looks like: its factors, its eigen-tensors, and what it keeps of a few."""
+"""What estimators of tensors look like: factors and eigen-tensors, or weights of classifiers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.tables.images import data_uri, pictures
-from nearfar.base import MultilinearLearner
+from nearfar.base import MultilinearLearner, TensorInput
+from nearfar.base.linear_classifier import LinearClassifier, two_class_problems
 from nearfar.datasets.table import Table
 
-#: Eigen-tensors, samples, columns of a factor and their length, at most.
-EIGEN, SAMPLES, CURVES, LENGTH = 8, 6, 4, 64
+#: Eigen-tensors, samples, columns of a factor and their length, weight tensors, at most.
+EIGEN, SAMPLES, CURVES, LENGTH, WEIGHTS = 8, 6, 4, 64, 12
 #: Pixels on the longer side of a picture.
 LARGEST = 48
 # Numbers of the map of flat rows that are made to be drawn, at most.
@@ -23,7 +24,7 @@ _MOST_CELLS = 20_000_000
 def tensors_of(
     chain: Pipeline | None, rows: NDArray[Any], numbers: NDArray[Any], *, show_rows: bool
 ) -> dict[str, Any] | None:
-    """Of a fitted chain with a map of tensors, what a page draws; None of any other.
+    """Of a fitted chain with a map or a classifier of tensors, what a page draws; else None.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ def tensors_of(
         Whether a few of them may be shown.
     """
     learner = None if chain is None else chain.named_steps.get("learner")
+    if isinstance(learner, TensorInput) and isinstance(learner, LinearClassifier):
+        return _weights(learner)
     if not isinstance(learner, MultilinearLearner) or chain is None:
         return None
     before = [(name, step) for name, step in chain.steps if name in ("prepare", "scale")]
@@ -99,7 +102,7 @@ def _curves(factor: NDArray[Any]) -> dict[str, Any]:
 def _eigen_pictures(
     learner: MultilinearLearner, mapped: NDArray[np.float64], shape: tuple[int, ...]
 ) -> list[dict[str, Any]]:
-    """The eigen-tensors of the largest variance as pictures: mid grey is zero."""
+    """The eigen-tensors of the largest variance as pictures."""
     if mapped.shape[1] * int(np.prod(shape)) > _MOST_CELLS:
         return []
     variances = mapped.var(axis=0)
@@ -107,13 +110,38 @@ def _eigen_pictures(
     found = []
     components = np.asarray(learner.components_, np.float64)
     for which in np.argsort(-variances, kind="stable")[:EIGEN]:
-        tensor = components[which].reshape(shape)
-        tensor = tensor.mean(axis=2) if tensor.ndim == 3 and shape[2] != 3 else tensor
-        largest = float(np.abs(tensor).max()) or 1.0
-        found.append(
+        picture = _signed_picture(components[which].reshape(shape))
+        found.append({"picture": picture, "share": float(variances[which] / total)})
+    return found
+
+
+def _signed_picture(tensor: NDArray[np.float64]) -> str | None:
+    """A tensor of an image's shape: mid grey is zero, white the largest."""
+    tensor = tensor.mean(axis=2) if tensor.ndim == 3 and tensor.shape[2] != 3 else tensor
+    largest = float(np.abs(tensor).max()) or 1.0
+    return data_uri(127.5 * (1 + tensor / largest), LARGEST)
+
+
+def _weights(machine: Any) -> dict[str, Any]:
+    """The weight tensors of a classifier as pictures, with the classes on either side."""
+    shape = tuple(int(size) for size in machine.tensor_shape_)
+    names = [str(name) for name in machine.classes_.tolist()]
+    problems = two_class_problems(len(names), machine.multi_class)
+    found: dict[str, Any] = {
+        "shape": list(shape),
+        "rank": int(getattr(machine, "rank", 1)),
+        "n_problems": len(problems),
+        "weights": [],
+        "samples": [],
+    }
+    if Table("", None, tensor_shape=shape).image_shape is None:
+        return found
+    for weight, problem in list(zip(machine.coef_, problems, strict=True))[:WEIGHTS]:
+        found["weights"].append(
             {
-                "picture": data_uri(127.5 * (1 + tensor / largest), LARGEST),
-                "share": float(variances[which] / total),
+                "picture": _signed_picture(np.asarray(weight, np.float64).reshape(shape)),
+                "light": names[problem.positive[0]],
+                "dark": names[problem.negative[0]] if len(problem.negative) == 1 else None,
             }
         )
     return found

@@ -1,4 +1,4 @@
-"""What maps of tensors look like: factors, eigen-tensors, and what is kept of a few images."""
+"""Estimators of tensors: factors, eigen-tensors and what maps keep; weights of classifiers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from typing import Any
 
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison, is_picture
-from nearfar.app.report.words import number, percent
+from nearfar.app.report.words import cut, number, percent
 
 View = dict[str, Any]
 
 PANELS = 6
-#: Of each panel, at most: eigen-tensors, samples, modes, and columns of a factor.
-EIGEN, SAMPLES, MODES, CURVES = 8, 6, 5, 4
+#: Of each panel, at most: eigen-tensors, samples, modes, columns of a factor, and weight tensors.
+EIGEN, SAMPLES, MODES, CURVES, WEIGHTS = 8, 6, 5, 4, 12
 
 
 def tensors_view(comparison: Comparison) -> View | None:
-    """A panel for each map of tensors, the best first; None where there is none."""
+    """Panels of maps of tensors, the best first, and of classifiers; None where there is none."""
     found = comparison["tensors"]
-    methods = sorted(comparison.learners, key=lambda method: method is not comparison.best)
+    methods = sorted(comparison.methods, key=lambda method: method is not comparison.best)
     names = [method["name"] for method in methods if found.get(method["name"])]
-    if not names:
+    machines = [name for name in names if "weights" in found[name]]
+    names = [name for name in names if "weights" not in found[name]]
+    if not names and not machines:
         return None
     return {
         "panels": [_panel(comparison, name, found[name]) for name in names[:PANELS]],
         "more": max(0, len(names) - PANELS),
+        "machines": [_machine(comparison, name, found[name]) for name in machines[:PANELS]],
+        "more_machines": max(0, len(machines) - PANELS),
         "hidden": not comparison.shows_rows,
     }
 
@@ -56,6 +60,30 @@ def _panel(comparison: Comparison, name: str, found: View) -> View:
         "modes": [
             _mode(place, one) for place, one in enumerate((found.get("factors") or [])[:MODES], 1)
         ],
+    }
+
+
+def _machine(comparison: Comparison, name: str, found: View) -> View:
+    """A classifier: the weight tensor of each of its problems, and who is on which side."""
+    weights = [one for one in found.get("weights") or [] if is_picture(one.get("picture"))]
+    shown = weights[:WEIGHTS]
+    n_problems = int(number(found.get("n_problems")) or len(weights))
+    return {
+        "label": comparison.label(name),
+        "shape": _sizes(found.get("shape")),
+        "rank": f"{number(found.get('rank')) or 1:.0f}",
+        "n_problems": f"{n_problems:,}",
+        "several": n_problems > 1,
+        "weights": [
+            {
+                "image": one["picture"],
+                "light": cut(str(one.get("light")), 20),
+                "rest": one.get("dark") is None,
+                "dark": "the rest" if one.get("dark") is None else cut(str(one["dark"]), 20),
+            }
+            for one in shown
+        ],
+        "more": max(0, n_problems - len(shown)) if shown else 0,
     }
 
 
