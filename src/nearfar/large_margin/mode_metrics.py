@@ -17,7 +17,7 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
 
 class ModeMetrics(LargeMargin):
-    r"""The large-margin loss of :math:`\|(X - Y) \times_1 W_1 \dots \times_M W_M\|^2`.
+    r"""The large-margin loss of :math:`\|(X - Y) \times_1 W_1 \cdots \times_M W_M\|^2`.
 
     As a metric of flat rows it is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`. The loss
     is convex in each of them and not in all together; one descent over all does not stall where the

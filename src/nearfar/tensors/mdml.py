@@ -39,7 +39,7 @@ class MDML(MultilinearLearner):
 
     .. math:: \min_{\Sigma_k \succeq 0} \sum_{i, j \leadsto i} D_{ij}
         + c \sum_{i, j \leadsto i} \sum_{l : y_l \ne y_i} [1 + D_{ij} - D_{il}]_+, \qquad
-        D_{ij} = \|(X_i - X_j) \times_1 W_1 \dots \times_M W_M\|^2,
+        D_{ij} = \|(X_i - X_j) \times_1 W_1 \cdots \times_M W_M\|^2,
 
     with :math:`\Sigma_k = W_k^T W_k`. On flat tensors the metric is the Kronecker product of all
     :math:`\Sigma_k`. The work solves one semidefinite program after another, one for each mode;
@@ -112,8 +112,10 @@ class MDML(MultilinearLearner):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.4.
-    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, chapter 2.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
+       section 4.3.4.
+    .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
+       chapter 2.
 
     Examples
     --------
