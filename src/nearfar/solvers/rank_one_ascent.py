@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -97,6 +97,24 @@ def ascend_modes(
             raise
         raise AscentInterrupted(_signed(atom)) from interrupt
     return atom if atom.objective <= least else _signed(atom)
+
+
+def best_atom(attempts: Iterable[Callable[[], Atom]]) -> Atom:
+    """The best atom of several attempts; at Ctrl-C the best that there is so far."""
+    best: Atom | None = None
+    for attempt in attempts:
+        try:
+            atom = attempt()
+        except KeyboardInterrupt as error:
+            found = [error.atom] if isinstance(error, AscentInterrupted) else []
+            found += [best] if best is not None else []
+            if not found:
+                raise
+            raise AscentInterrupted(max(found, key=lambda one: one.objective)) from error
+        if best is None or atom.objective > best.objective:
+            best = atom
+    assert best is not None
+    return best
 
 
 def _sweep(step: ModeStep, atom: Atom, tolerances: Sequence[float], least: float) -> Atom:

@@ -23,8 +23,9 @@ from nearfar.tensors.lsstm import LSSTM
 class IFEM(RankOneLearner):
     r"""Iterative feature extraction: scores of a classifier, taken away before the next.
 
-    A classifier of tensors finds weights of rank one, :math:`W = s\,u_1 \otimes \cdots \otimes u_M`.
-    With the atom :math:`A_r` of unit vectors, features and what is left of the samples are
+    A classifier of tensors finds weights of rank one,
+    :math:`W = s\,u_1 \otimes \cdots \otimes u_M`. With the atom :math:`A_r` of unit vectors,
+    features and what is left of the samples are
 
     .. math:: \lambda_{ir} = \langle X_i^{(r)}, A_r \rangle, \qquad
         X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r ,

@@ -102,7 +102,7 @@ class MDML(MultilinearLearner):
         "objective" (with hinges as they were rounded, over the pairs listed then), "step",
         "active" and "seconds", after every step.
     n_iter_ : int
-        Rounds.
+        Steps of all modes together, of which ``max_iter`` counts twenty as one.
     converged_ : bool
         Whether it stopped by itself.
 
@@ -229,7 +229,7 @@ class MDML(MultilinearLearner):
             parts = problem.parts(progress.L)
             factors = [Q @ W.T for Q, W in zip(bases, parts, strict=True)]
             self._keep_factors(_canonical(factors), mean, T.dtype)
-            self.n_iter_ = -(-progress.n_iter // _ROUND)
+            self.n_iter_ = progress.n_iter
             self.history_ = progress.history
             # The problem divides by 1 + c.
             self.history_["objective"] = [

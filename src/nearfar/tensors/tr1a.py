@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, Literal, Self
 
@@ -23,6 +24,7 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
+    best_atom,
     random_vectors,
 )
 from nearfar.solvers.spectral_step import check_squares
@@ -245,27 +247,17 @@ class TR1A(RankOneLearner):
                 report=told,
             )
 
-        best: Atom | None = None
-        for start in range(self.n_init):
+        def attempt(start: int) -> Atom:
             leading = start == 0 and self.init == "hosvd"
-            try:
-                atom = found_from(
-                    left.leading_vectors() if leading else random_vectors(left.shape, random)
-                )
-                if atom.objective <= left.least:
-                    # Leading vectors of modes may belong to different tensors, and meet none
-                    # together.
-                    atom = found_from(random_vectors(left.shape, random))
-            except KeyboardInterrupt as error:
-                found = [error.atom] if isinstance(error, AscentInterrupted) else []
-                found += [best] if best is not None else []
-                if not found:
-                    raise
-                raise AscentInterrupted(max(found, key=lambda one: one.objective)) from error
-            if best is None or atom.objective > best.objective:
-                best = atom
-        assert best is not None
-        return best
+            atom = found_from(
+                left.leading_vectors() if leading else random_vectors(left.shape, random)
+            )
+            if atom.objective <= left.least:
+                # Leading vectors of modes may belong to different tensors, and meet none together.
+                atom = found_from(random_vectors(left.shape, random))
+            return atom
+
+        return best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
 # ---------------------------------------------------------------------- one atom after another

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
+from time import perf_counter
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -13,12 +15,19 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
+from nearfar.base.progress import report_of
 from nearfar.base.rank_one import deflate, flat_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh, some_eigh
-from nearfar.solvers.rank_one_ascent import Atom, ascend_modes, random_vectors
+from nearfar.solvers.rank_one_ascent import (
+    AscentInterrupted,
+    Atom,
+    ascend_modes,
+    best_atom,
+    random_vectors,
+)
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import (
     contract_except,
@@ -109,7 +118,8 @@ class TR1DA(RankOneLearner):
         The labels.
     history_ : dict
         "objective", after every step of a mode, one feature after another; "sweeps", those of each
-        feature. Of the best start of each feature.
+        feature; after every sweep "step", the largest :math:`1 - |u^T v|`, and "seconds" since the
+        start. Of the best start of each feature.
     n_iter_ : int
         Sweeps, of all features.
 
@@ -205,12 +215,20 @@ class TR1DA(RankOneLearner):
             )
         random = check_random_state(self.random_state)
         atoms: list[Atom] = []
-        for r, weight in enumerate(weights):
-            atom = self._next_atom(left, weight, None if given is None else given[r], random)
-            if atom.objective <= left.least and (atoms or left.taken_by(atom) <= left.least):
-                break
-            left.take(atom)
-            atoms.append(atom)
+        begun, interrupt = perf_counter(), None
+        try:
+            for r, weight in enumerate(weights):
+                atom = self._next_atom(left, weight, None if given is None else given[r], random)
+                if atom.objective <= left.least and (atoms or left.taken_by(atom) <= left.least):
+                    break
+                left.take(atom)
+                atoms.append(atom)
+        except KeyboardInterrupt as error:
+            interrupt = error
+            if isinstance(error, AscentInterrupted) and left.taken_by(error.atom) > left.least:
+                atoms.append(error.atom)
+            if not atoms:
+                raise
         if not atoms:
             raise ValueError(
                 f"TR1DA: with zeta={self.zeta} no feature was found from {self.n_init} start(s): "
@@ -224,8 +242,12 @@ class TR1DA(RankOneLearner):
         self.history_ = {
             "objective": [value for atom in atoms for value in atom.objectives],
             "sweeps": [atom.n_sweeps for atom in atoms],
+            "step": [step for atom in atoms for step in atom.steps],
+            "seconds": [time - begun for atom in atoms for time in atom.times],
         }
         self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
+        if interrupt is not None:
+            raise interrupt  # Ctrl-C as usual, after the features so far were left here
         self._tell(atoms)
         return self
 
@@ -285,24 +307,23 @@ class TR1DA(RankOneLearner):
         random: np.random.RandomState,
     ) -> Atom:
         """The best atom of all starts."""
-        best: Atom | None = None
-        for start in range(self.n_init):
+
+        def attempt(start: int) -> Atom:
             if start == 0 and given is not None:
                 vectors = left.reduced(given)
             elif start == 0 and self.init == "hosvd":
                 vectors = left.leading_vectors(weight)
             else:
                 vectors = left.reduced(random_vectors(left.shape, random))
-            atom = ascend_modes(
+            return ascend_modes(
                 lambda vectors, mode: left.best_vector(vectors, mode, weight),
                 vectors,
                 max_iter=self.max_iter,
                 tolerances=[self.tol * d for d in left.shape],
+                report=report_of(self),
             )
-            if best is None or atom.objective > best.objective:
-                best = atom
-        assert best is not None
-        return best
+
+        return best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
 class _Residuals:
