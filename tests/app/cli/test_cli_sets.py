@@ -62,7 +62,7 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
     out = capsys.readouterr().out
     for part in (
         "long.csv: 36 sets of 8 to 20 vectors",
-        "3 features, 3 classes (12 to 12 sets each)",
+        "3 features, 3 classes (12 sets each)",
         "Groups: 9; none is on both sides of any of the 5 folds (checked).",
         "Error: the share of held-out sets that are mistaken.",
         "Error on held-out sets;",
