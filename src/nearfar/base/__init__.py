@@ -21,11 +21,13 @@ An estimator derives from one of
 * :class:`Estimator`: anything else; write ``fit`` and what it is for.
 
 :class:`ThroughLearner` maps points by another learner first, and :class:`TensorInput` takes
-tensors, or flat rows with their shape.
+tensors, or flat rows with their shape. A classifier whose neighbours vote tells by a
+:class:`LocalExplanation` which of them decided, and which features.
 """
 
 from nearfar.base.embedding import Embedding
 from nearfar.base.estimator import Estimator
+from nearfar.base.explanation import LocalExplanation
 from nearfar.base.guided import GuidedLearner, PairLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
 from nearfar.base.kernelized import KernelizedLearner
@@ -53,6 +55,7 @@ __all__ = [
     "Learner",
     "LearnerTags",
     "LinearLearner",
+    "LocalExplanation",
     "ModeStatisticsLearner",
     "MultilinearLearner",
     "NearestObjects",
