@@ -282,7 +282,7 @@ class LocalExplanation:
             Of the relevance, and of the voters. Needs matplotlib: ``pip install 'nearfar[plot]'``.
         """
         row = self._row(row)
-        figures, colors = require("matplotlib.figure", "plot"), require("matplotlib", "plot")
+        colors, figures = require("matplotlib", "plot"), require("matplotlib.figure", "plot")
         if axes is None:
             figure = figures.Figure(figsize=(9, 4), layout="constrained")
             axes = figure.subplots(1, 2)
