@@ -50,6 +50,7 @@ OTHERWISE = {
         "MVEMClassifier": "points that vote",
         "NCA": "points that may be chosen",
         "MultiMetricLMNN": "points that vote",
+        "ShortFukunagaClassifier": "points that vote",
         "SetKNeighborsClassifier": "sets that vote",
     },
     "n_principal": {"LDA": "for some of the solvers"},

@@ -17,6 +17,7 @@ An estimator derives from one of
   ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel, and
   :class:`KernelizedLearner` fits a linear learner there;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
+  with a metric of its own for each query it is a :class:`LocalVoter`; write ``_metrics``;
 * :class:`NearestObjects`: anything else that asks them; write ``_nearest``;
 * :class:`Estimator`: anything else; write ``fit`` and what it is for.
 
@@ -32,6 +33,7 @@ from nearfar.base.guided import GuidedLearner, PairLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
 from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
+from nearfar.base.local_voter import LocalVoter
 from nearfar.base.mapping import ThroughLearner
 from nearfar.base.mode_statistics_learner import ModeStatisticsLearner
 from nearfar.base.multilinear import AlternatingLearner, MultilinearLearner
@@ -56,6 +58,7 @@ __all__ = [
     "LearnerTags",
     "LinearLearner",
     "LocalExplanation",
+    "LocalVoter",
     "ModeStatisticsLearner",
     "MultilinearLearner",
     "NearestObjects",

@@ -1,0 +1,336 @@
+"""Nearest rows under a metric of its own for each query.
+
+A block of queries is measured by one matrix product, which rounds; whatever its rounding leaves in
+doubt is measured again from differences of rows. So which rows are nearest is a function of rows
+and metrics alone, whatever the block, and of rows equally far those of smaller number come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.arrays import Indices, Mask, Matrix, Vector
+from nearfar.blocks import row_blocks
+from nearfar.search.candidates import center_of, centered
+from nearfar.summaries.local_moments import LocalMoments
+
+# So much memory for the products of features of rows, which make distances one matrix product.
+_PRODUCTS = 2**25
+# Pairs are measured for so many numbers at once, which stay in the cache.
+_NUMBERS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class LocalMetrics:
+    r"""A metric for each of b queries, in units in which the rows are standardised.
+
+    Either ``full`` matrices, or :math:`\mathrm{diag}(w) + V^T V` of ``weights`` w and, if given,
+    ``directions`` V (r of them, r small).
+
+    Parameters
+    ----------
+    full : ndarray of shape (b, p, p), optional
+        Symmetric and positive semi-definite.
+    weights : ndarray of shape (b, p), optional
+        Non-negative.
+    directions : ndarray of shape (b, r, p), optional
+        Beside weights.
+    """
+
+    full: NDArray[np.float64] | None = None
+    weights: Matrix | None = None
+    directions: NDArray[np.float64] | None = None
+
+    @classmethod
+    def euclidean(cls, n: int, p: int) -> LocalMetrics:
+        """The same for all of n queries: no feature counts for more than another."""
+        return cls(weights=np.ones((n, p)))
+
+    def __len__(self) -> int:
+        known = self.weights if self.full is None else self.full
+        assert known is not None
+        return len(known)
+
+    def __getitem__(self, which: slice | Indices | Mask) -> LocalMetrics:
+        parts = (self.full, self.weights, self.directions)
+        return LocalMetrics(*(None if part is None else part[which] for part in parts))
+
+    def matrices(self) -> NDArray[np.float64]:
+        """All as matrices, of shape (b, p, p)."""
+        if self.full is not None:
+            return self.full
+        assert self.weights is not None
+        matrices = np.zeros((*self.weights.shape, self.weights.shape[1]))
+        np.einsum("ijj->ij", matrices)[:] = self.weights
+        if self.directions is not None:
+            matrices += np.matmul(self.directions.transpose(0, 2, 1), self.directions)
+        return matrices
+
+    def diagonals(self) -> Matrix:
+        """What a step of one unit along each feature costs, of shape (b, p)."""
+        if self.full is not None:
+            return np.einsum("ijj->ij", self.full)
+        assert self.weights is not None
+        if self.directions is None:
+            return self.weights
+        return np.asarray(self.weights + np.square(self.directions).sum(axis=1))
+
+    def sizes(self) -> Vector:
+        """At least the largest eigenvalue of each."""
+        if self.full is not None:
+            return np.sqrt(np.square(self.full).sum(axis=(1, 2)))
+        assert self.weights is not None
+        sizes = np.abs(self.weights).max(axis=1)
+        if self.directions is not None:
+            sizes = sizes + np.square(self.directions).sum(axis=(1, 2))
+        return np.asarray(sizes)
+
+    def parts(self, apart: Matrix, owner: Indices) -> Matrix:
+        """How each feature contributes to squared lengths: u_j [M u]_j, of shape (m, p).
+
+        ``apart[i]`` is measured by the metric of number ``owner[i]``. Plain sums add in the same
+        order wherever a row stands: identical rows are equally far.
+        """
+        if self.full is not None:
+            return np.asarray((apart[:, :, None] * self.full[owner]).sum(axis=1) * apart)
+        assert self.weights is not None
+        parts = self.weights[owner] * apart**2
+        if self.directions is not None:
+            V = self.directions[owner]
+            along = (V * apart[:, None, :]).sum(axis=2)
+            parts += (V * along[:, :, None]).sum(axis=1) * apart
+        return np.asarray(parts)
+
+
+@dataclass(frozen=True)
+class LocalQueries:
+    """A block of queries.
+
+    Parameters
+    ----------
+    given : ndarray of shape (b, p)
+        In the units of the training rows.
+    standard : ndarray of shape (b, p)
+        The same in standard units.
+    own : ndarray of shape (b,), optional
+        Their numbers, if they are training rows that must not see themselves.
+    """
+
+    given: Matrix
+    standard: Matrix
+    own: Indices | None = None
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def __getitem__(self, which: slice | Indices | Mask) -> LocalQueries:
+        own = None if self.own is None else self.own[which]
+        return LocalQueries(self.given[which], self.standard[which], own)
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """Training rows, ready to be searched under any metric.
+
+    Parameters
+    ----------
+    given : ndarray of shape (n, p)
+        The rows.
+    codes : ndarray of shape (n,)
+        Numbers of their classes.
+    n_classes : int
+        How many there are.
+    scale : ndarray of shape (p,)
+        By what features are divided.
+    """
+
+    given: Matrix
+    codes: Indices
+    n_classes: int
+    scale: Vector
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    @property
+    def n_features(self) -> int:
+        """How many features rows have."""
+        return int(self.given.shape[1])
+
+    @cached_property
+    def _center(self) -> Vector:
+        return center_of(self.given)
+
+    @cached_property
+    def standard(self) -> Matrix:
+        """The rows in standard units, about zero."""
+        return self._standardized(self.given)
+
+    def _standardized(self, given: Matrix) -> Matrix:
+        # Checked after the division, too: a tiny deviation makes large numbers.
+        return np.asarray(centered(given - self._center, 0 * self.scale, given.dtype) / self.scale)
+
+    def queries(self, given: Matrix, own: Indices | None = None) -> LocalQueries:
+        """Queries in the units of the rows, to be searched for."""
+        return LocalQueries(given, self._standardized(given), own)
+
+    @cached_property
+    def moments(self) -> LocalMoments:
+        """Sums over classes for weights of rows, in standard units."""
+        return LocalMoments(self.standard, self.codes, self.n_classes)
+
+    @cached_property
+    def _longest(self) -> float:
+        return float(np.square(self.standard).sum(axis=1).max())
+
+    def squared_distances(
+        self, queries: LocalQueries, metrics: LocalMetrics
+    ) -> tuple[Matrix, Vector]:
+        """Squared distances of shape (b, n), and by how much each row may be wrong.
+
+        By matrix products, which round. A training row is infinitely far from itself.
+        """
+        Q, n = queries.standard, len(self)
+        squares = np.empty((len(Q), n))
+        if metrics.full is not None:
+            n_terms = self._by_products(Q, metrics.full, squares)
+        else:
+            assert metrics.weights is not None
+            W = metrics.weights
+            np.matmul(W, self._squares, out=squares)
+            squares += np.matmul(-2 * W * Q, self.standard.T)
+            squares += (W * Q**2).sum(axis=1)[:, None]
+            n_terms = 2 * self.n_features
+            if metrics.directions is not None:
+                for V in metrics.directions.transpose(1, 0, 2):
+                    along = V @ self.standard.T
+                    along -= (V * Q).sum(axis=1)[:, None]
+                    squares += np.square(along, out=along)
+                n_terms *= 2
+        reach = metrics.sizes() * (self._longest + np.square(Q).sum(axis=1))
+        errors = 4 * (n_terms + 8) * np.finfo(np.float64).eps * reach
+        if queries.own is not None:
+            squares[np.arange(len(Q)), queries.own] = np.inf
+        return squares, errors
+
+    @cached_property
+    def _squares(self) -> Matrix:
+        return np.ascontiguousarray(np.square(self.standard).T)
+
+    def _by_products(self, Q: Matrix, full: NDArray[np.float64], squares: Matrix) -> int:
+        """Write squared distances under full metrics; the number of terms that are added up."""
+        p = self.n_features
+        if len(Q) == 1:  # the products alone would take as long
+            apart = self.standard - Q[0]
+            squares[0] = ((apart @ full[0]) * apart).sum(axis=1)
+            return p * p
+        upper = np.triu_indices(p)
+        twice = np.where(upper[0] == upper[1], 1.0, 2.0)
+        along = np.matmul(full, Q[:, :, None])[:, :, 0]
+        terms = np.hstack([full[:, upper[0], upper[1]] * twice, -2 * along])
+        for block, products in self._products():
+            np.matmul(terms, products, out=squares[:, block])
+        squares += (along * Q).sum(axis=1)[:, None]
+        return terms.shape[1]
+
+    def _products(self) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of rows, and the products of their features above the features themselves."""
+        if 8 * len(self) * self._n_products <= _PRODUCTS:
+            yield slice(0, len(self)), self._all_products
+            return
+        for block in row_blocks(len(self), 1, at_most=_PRODUCTS // (16 * self._n_products) + 1):
+            yield block, products_of(self.standard[block])
+
+    @property
+    def _n_products(self) -> int:
+        return self.n_features * (self.n_features + 3) // 2
+
+    @cached_property
+    def _all_products(self) -> Matrix:
+        return products_of(self.standard)
+
+    def measured(
+        self, queries: LocalQueries, metrics: LocalMetrics, owner: Indices, found: Indices
+    ) -> Vector:
+        """Squared distances of pairs: of row ``found[i]`` from the query ``owner[i]``."""
+        p = self.n_features
+        squares = np.empty(len(found))
+        at_once = max(1, _NUMBERS_AT_ONCE // (p * p if metrics.full is not None else p))
+        for pairs in row_blocks(len(found), 24 * p * p, at_most=at_once):
+            apart = self.apart(queries, owner[pairs], found[pairs])
+            squares[pairs] = metrics.parts(apart, owner[pairs]).sum(axis=1)
+        return np.maximum(squares, 0, out=squares)
+
+    def apart(self, queries: LocalQueries, owner: Indices, found: Indices) -> Matrix:
+        """Differences of rows and queries in standard units, of shape (m, p)."""
+        # Subtracted before they are divided: equal differences stay equal.
+        return np.asarray((self.given[found] - queries.given[owner]) / self.scale)
+
+    def nearest(
+        self, queries: LocalQueries, metrics: LocalMetrics, k: int
+    ) -> tuple[Matrix, Indices]:
+        """Distances and numbers of the k nearest rows, each of shape (b, k), nearest first."""
+        squares, errors = self.squared_distances(queries, metrics)
+        reach = np.partition(squares, k - 1, axis=1)[:, k - 1] + 2 * errors
+        owner, found = np.nonzero(squares <= reach[:, None])
+        exact = self.measured(queries, metrics, owner, found)
+        order = np.lexsort((exact, owner))  # stable, and rows come in order
+        first = np.searchsorted(owner, np.arange(len(queries)))
+        best = order[first[:, None] + np.arange(k)]
+        return np.sqrt(exact[best]), found[best]
+
+    def window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
+        """The m nearest rows of each query, as a set."""
+        squares, errors = self.squared_distances(queries, metrics)
+        cut = np.partition(squares, m - 1, axis=1)[:, m - 1]
+        inside = squares < (cut - 2 * errors)[:, None]
+        owner, found = np.nonzero((squares <= (cut + 2 * errors)[:, None]) & ~inside)
+        exact = self.measured(queries, metrics, owner, found)
+        order = np.lexsort((exact, owner))
+        first = np.searchsorted(owner, np.arange(len(queries)))
+        rank = np.arange(len(owner)) - first[owner[order]]
+        wanted = m - np.count_nonzero(inside, axis=1)
+        taken = order[rank < wanted[owner[order]]]
+        inside[owner[taken], found[taken]] = True
+        last = order[first + wanted - 1]
+        return Window(squares, errors, inside, exact[last])
+
+
+@dataclass(frozen=True)
+class Window:
+    """The nearest rows of each query.
+
+    Parameters
+    ----------
+    squares : ndarray of shape (b, n)
+        Squared distances to all rows, rounded.
+    errors : ndarray of shape (b,)
+        By how much they may be wrong.
+    inside : ndarray of bool, shape (b, n)
+        Which rows are in it.
+    radius : ndarray of shape (b,)
+        The squared distance of the last, exact.
+    """
+
+    squares: Matrix
+    errors: Vector
+    inside: Mask
+    radius: Vector
+
+
+def products_of(rows: Matrix) -> Matrix:
+    """Products of two features, each pair once, above the features: (p (p + 3) / 2, n)."""
+    p = rows.shape[1]
+    columns = np.ascontiguousarray(rows.T)
+    products = np.empty((p * (p + 3) // 2, len(rows)))
+    start = 0
+    for i in range(p):
+        np.multiply(columns[i], columns[i:], out=products[start : start + p - i])
+        start += p - i
+    products[start:] = columns
+    return products
