@@ -1,0 +1,121 @@
+"""Votes after a linear map, explained: one metric for all rows, in the units of the features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+
+from nearfar.arrays import Floats, Matrix
+from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
+from nearfar.base.explanation import relevance_of
+
+# Training rows on which a map is held against a matrix, and how far it may be off.
+_TRIED = 500
+_OFF = {4: 1e-3, 8: 1e-6}
+
+
+def explain_linear(
+    voter: NeighborVoter,
+    mapped: Any,
+    queries: Matrix,
+    rows: Matrix,
+    linear: Matrix | None,
+    feature_names: Sequence[str],
+) -> LocalExplanation:
+    """Which rows voted, and what the features did to their distances.
+
+    Parameters
+    ----------
+    voter : NeighborVoter
+        Fitted to mapped rows.
+    mapped : array-like
+        The rows to explain, as the voter takes them.
+    queries, rows : ndarray of shape (n_queries, n_features) and (n_samples, n_features)
+        The rows to explain and the training rows before the map.
+    linear : ndarray of shape (q, n_features) or None
+        The map; None is the identity.
+    feature_names : sequence of str
+        What the features are called.
+
+    Returns
+    -------
+    LocalExplanation
+    """
+    distances, neighbors = voter.kneighbors(mapped)
+    codes = voter._codes[neighbors]
+    differences = rows[neighbors] - queries[:, None]
+    if linear is None:
+        costs, contributions = np.ones(rows.shape[1]), differences**2
+    else:
+        costs = np.einsum("ij,ij->j", linear, linear)
+        contributions = differences * (differences @ linear.T @ linear)
+    share = relevance_of(costs[None], rows.std(axis=0))
+    return LocalExplanation(
+        relevance=np.repeat(share, len(queries), axis=0),
+        contributions=contributions,
+        neighbors=neighbors,
+        distances=distances,
+        neighbor_labels=voter.classes_[codes],
+        labels=voter.predict(mapped),
+        feature_names=feature_names,
+        overall=share[0],
+        ties=voter.ties,
+        one_metric=True,
+    )
+
+
+def may_be_linear(learner: Any) -> bool:
+    """Whether a map may be a matrix: not if it is known to be something else."""
+    if isinstance(learner, Pipeline):
+        return all(may_be_linear(step) for _, step in learner.steps)
+    return isinstance(learner, LinearLearner) or not isinstance(learner, Estimator)
+
+
+def kept_rows(X: Any) -> Floats | None:
+    """Rows as flat finite numbers, to be kept for an explanation; None if they are no such."""
+    if sparse.issparse(X):
+        return None
+    try:
+        rows = np.asarray(X)
+        rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    if rows.ndim < 2 or not np.isfinite(rows).all():
+        return None
+    return rows.reshape(len(rows), -1)
+
+
+def linear_map(learner: Any, rows: Matrix, points: Floats) -> Matrix | None:
+    """The matrix of a fitted learner that made ``points`` of ``rows``; None if it has none."""
+    if isinstance(learner, LinearLearner):
+        return np.asarray(learner.components_, dtype=np.float64)
+    return linear_map_of(learner.transform, rows, points)
+
+
+def linear_map_of(
+    transform: Callable[[Matrix], NDArray[Any]], rows: Matrix, points: Floats
+) -> Matrix | None:
+    """The matrix L of a map x -> Lx + b, by steps of one deviation from the mean.
+
+    None if the map is none: if differences of the points are not those of the rows, mapped.
+    """
+    center, steps = rows.mean(axis=0), rows.std(axis=0)
+    steps = np.where(steps > 0, steps, 1.0)
+    ends = np.vstack([center, center + np.diag(steps)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that these rows have no names
+        made = np.asarray(transform(ends), dtype=np.float64)
+    if made.ndim != 2:
+        return None
+    linear = (made[1:] - made[0]).T / steps
+    some = np.linspace(0, len(rows) - 1, min(_TRIED, len(rows))).astype(np.intp)
+    wanted = points[some].astype(np.float64) - made[0]
+    found = (rows[some] - center) @ linear.T
+    off = _OFF[min(points.dtype.itemsize, 8)] * max(float(abs(wanted).max()), 1e-300)
+    return linear if found.shape == wanted.shape and abs(found - wanted).max() <= off else None
