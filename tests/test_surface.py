@@ -40,8 +40,10 @@ OTHERWISE = {
     "n_basis": {"SCML": "directions of a metric"},
     "n_clusters": {"MODA": "parts of each class"},
     "n_directions": {"GaborFeatures": "of waves in an image"},
+    "n_iter": {"TwoDLDA": "of both maps"},
     "n_landmarks": {"LandmarkIsomap": "rows of a graph", "LandmarkMVU": "rows of a graph"},
     "n_neighbors": {
+        "DANNClassifier": "points that vote",
         "EnergyClassifier": "points of each class that pull",
         "KNNClassifier": "points that vote",
         "KNNRegressor": "points that are averaged",
@@ -94,7 +96,10 @@ OTHERWISE = {
         "TR1A": "of vectors",
         "TR1DA": "of vectors, over their length",
     },
-    "weights": {"PARDA": "of objectives instead of edges"},
+    "weights": {
+        "DANNClassifier": "of points instead of edges",
+        "PARDA": "of objectives instead of edges",
+    },
     "zeta": {"TensorGraphEmbedding": "of a graph"},
 }
 # Those that rebuild rows or new points by the weights of LLE.

@@ -37,6 +37,7 @@ from .distributions.set_k_neighbors_classifier import (
 )
 from .distributions.set_spectral_clustering import SetSpectralClustering as SetSpectralClustering
 from .large_margin.energy import EnergyClassifier as EnergyClassifier
+from .local.dann import DANNClassifier as DANNClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
 from .local.short_fukunaga import ShortFukunagaClassifier as ShortFukunagaClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean

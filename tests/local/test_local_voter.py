@@ -100,7 +100,7 @@ def test_search_is_that_of_all_differences(kind):
         order = np.argsort(np.round(squares, 10), kind="stable")[:9]
         assert found[i].tolist() == order.tolist()
         np.testing.assert_allclose(distances[i] ** 2, np.array(squares)[order], atol=1e-12)
-        assert np.flatnonzero(window.inside[i]).tolist() == sorted(order)
+        assert window.found[i].tolist() == sorted(order)
         np.testing.assert_allclose(window.radius[i], squares[order[-1]], atol=1e-12)
     np.testing.assert_allclose(
         metric.diagonals(), np.einsum("ijj->ij", metric.matrices()), atol=1e-12

@@ -36,7 +36,7 @@ class ShortFukunagaClassifier(LocalVoter):
     n_metric : int or None, default=None
         How many nearest points make a metric; None is a fifth of the rows, but at least 50.
     epsilon : float, default=0.1
-        How much all other directions count.
+        How much directions count in which classes do not differ.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
@@ -57,7 +57,7 @@ class ShortFukunagaClassifier(LocalVoter):
 
     See Also
     --------
-    KNNClassifier, MVEMClassifier
+    DANNClassifier, KNNClassifier
 
     References
     ----------
@@ -111,7 +111,7 @@ class ShortFukunagaClassifier(LocalVoter):
         b, p = queries.standard.shape
         m = min(self.n_metric_, len(rows) - (queries.own is not None))
         window = rows.window(queries, LocalMetrics.euclidean(b, p), m)
-        sums = rows.moments.class_sums(rows.moments.sorted_weights(window.inside.astype(float)))
+        sums = rows.moments.class_sums(rows.moments.spread(window.found, 1.0))
         weights = np.full((b, p), float(self.epsilon))
         return LocalMetrics(weights=weights, directions=between_two(sums)[:, None, :])
 

@@ -61,16 +61,19 @@ class LocalMoments:
     """
 
     def __init__(self, rows: Matrix, codes: Indices, n_classes: int) -> None:
-        self._order = np.argsort(codes, kind="stable")
-        self._rows = np.ascontiguousarray(rows[self._order])
+        order = np.argsort(codes, kind="stable")
+        self._rows = np.ascontiguousarray(rows[order])
+        self._places = np.argsort(order)
         self._ends = np.cumsum(np.bincount(codes, minlength=n_classes))
 
-    def sorted_weights(self, weights: Matrix) -> Matrix:
-        """Weights of shape (b, n) with the rows of a class side by side."""
-        return np.take(weights, self._order, axis=1)
+    def spread(self, found: Indices, weights: Matrix | float) -> Matrix:
+        """Weights of the rows that each point has found as (b, n), the rows of a class in turn."""
+        spread = np.zeros((len(found), len(self._rows)))
+        spread[np.arange(len(found))[:, None], self._places[found]] = weights
+        return spread
 
     def class_sums(self, ordered: Matrix) -> ClassSums:
-        """Of weights that are sorted."""
+        """Of weights that are spread."""
         n_classes, p = len(self._ends), self._rows.shape[1]
         totals = np.empty((len(ordered), n_classes))
         sums = np.empty((len(ordered), n_classes, p))

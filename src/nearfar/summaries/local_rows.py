@@ -202,9 +202,8 @@ class LocalRows:
         else:
             assert metrics.weights is not None
             W = metrics.weights
-            np.matmul(W, self._squares, out=squares)
-            squares += np.matmul(-2 * W * Q, self.standard.T)
-            squares += (W * Q**2).sum(axis=1)[:, None]
+            rest = (W * Q**2).sum(axis=1)[:, None]
+            np.matmul(np.hstack([W, -2 * W * Q, rest]), self._squares, out=squares)
             n_terms = 2 * self.n_features
             if metrics.directions is not None:
                 for V in metrics.directions.transpose(1, 0, 2):
@@ -220,7 +219,9 @@ class LocalRows:
 
     @cached_property
     def _squares(self) -> Matrix:
-        return np.ascontiguousarray(np.square(self.standard).T)
+        """Squares of features above the features themselves and a row of ones."""
+        columns = self.standard.T
+        return np.vstack([np.square(columns), columns, np.ones((1, len(self)))])
 
     def _by_products(self, Q: Matrix, full: NDArray[np.float64], squares: Matrix) -> int:
         """Write squared distances under full metrics; the number of terms that are added up."""
@@ -232,10 +233,10 @@ class LocalRows:
         upper = np.triu_indices(p)
         twice = np.where(upper[0] == upper[1], 1.0, 2.0)
         along = np.matmul(full, Q[:, :, None])[:, :, 0]
-        terms = np.hstack([full[:, upper[0], upper[1]] * twice, -2 * along])
+        rest = (along * Q).sum(axis=1)[:, None]
+        terms = np.hstack([full[:, upper[0], upper[1]] * twice, -2 * along, rest])
         for block, products in self._products():
             np.matmul(terms, products, out=squares[:, block])
-        squares += (along * Q).sum(axis=1)[:, None]
         return terms.shape[1]
 
     def _products(self) -> Iterator[tuple[slice, Matrix]]:
@@ -248,7 +249,7 @@ class LocalRows:
 
     @property
     def _n_products(self) -> int:
-        return self.n_features * (self.n_features + 3) // 2
+        return self.n_features * (self.n_features + 3) // 2 + 1
 
     @cached_property
     def _all_products(self) -> Matrix:
@@ -276,8 +277,7 @@ class LocalRows:
     ) -> tuple[Matrix, Indices]:
         """Distances and numbers of the k nearest rows, each of shape (b, k), nearest first."""
         squares, errors = self.squared_distances(queries, metrics)
-        reach = np.partition(squares, k - 1, axis=1)[:, k - 1] + 2 * errors
-        owner, found = np.nonzero(squares <= reach[:, None])
+        owner, found = _within(squares, _kth(squares, k) + 2 * errors)
         exact = self.measured(queries, metrics, owner, found)
         order = np.lexsort((exact, owner))  # stable, and rows come in order
         first = np.searchsorted(owner, np.arange(len(queries)))
@@ -285,52 +285,87 @@ class LocalRows:
         return np.sqrt(exact[best]), found[best]
 
     def window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
-        """The m nearest rows of each query, as a set."""
+        """The m nearest rows of each query."""
         squares, errors = self.squared_distances(queries, metrics)
-        cut = np.partition(squares, m - 1, axis=1)[:, m - 1]
-        inside = squares < (cut - 2 * errors)[:, None]
-        owner, found = np.nonzero((squares <= (cut + 2 * errors)[:, None]) & ~inside)
-        exact = self.measured(queries, metrics, owner, found)
-        order = np.lexsort((exact, owner))
-        first = np.searchsorted(owner, np.arange(len(queries)))
-        rank = np.arange(len(owner)) - first[owner[order]]
-        wanted = m - np.count_nonzero(inside, axis=1)
-        taken = order[rank < wanted[owner[order]]]
-        inside[owner[taken], found[taken]] = True
-        last = order[first + wanted - 1]
-        return Window(squares, errors, inside, exact[last])
+        cut = _kth(squares, m)
+        owner, found = _within(squares, cut + 2 * errors)
+        values = squares[owner, found]
+        # Only those about the cut need to be measured: the others are in it anyway.
+        doubt = np.flatnonzero(values >= (cut - 2 * errors)[owner])
+        values[doubt] = self.measured(queries, metrics, owner[doubt], found[doubt])
+        counts = np.bincount(owner, minlength=len(queries))
+        left = counts - m
+        # Of those in doubt the farthest are too many, of equal ones the last.
+        order = doubt[np.lexsort((found[doubt], values[doubt], owner[doubt]))]
+        ends = np.cumsum(np.bincount(owner[doubt], minlength=len(queries)))
+        from_end = ends[owner[order]] - np.arange(len(order))
+        inside = np.ones(len(owner), dtype=bool)
+        inside[order[from_end <= left[owner[order]]]] = False
+        radius = values[order[ends - left - 1]]
+        shape = (len(queries), m)
+        return Window(found[inside].reshape(shape), values[inside].reshape(shape), radius, errors)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The nearest rows of each query.
+    """The m nearest rows of each of b queries.
 
     Parameters
     ----------
-    squares : ndarray of shape (b, n)
-        Squared distances to all rows, rounded.
-    errors : ndarray of shape (b,)
-        By how much they may be wrong.
-    inside : ndarray of bool, shape (b, n)
-        Which rows are in it.
+    found : ndarray of shape (b, m)
+        Their numbers, ascending.
+    squares : ndarray of shape (b, m)
+        Their squared distances, rounded.
     radius : ndarray of shape (b,)
-        The squared distance of the last, exact.
+        The squared distance of the farthest, exact.
+    errors : ndarray of shape (b,)
+        By how much the squares may be wrong.
     """
 
+    found: Indices
     squares: Matrix
-    errors: Vector
-    inside: Mask
     radius: Vector
+    errors: Vector
+
+    def __getitem__(self, which: slice | Indices | Mask) -> Window:
+        found, squares = self.found[which], self.squares[which]
+        return Window(found, squares, self.radius[which], self.errors[which])
+
+    def tricube(self) -> Matrix:
+        """Weights (1 - (d / h)^3)^3, where h is the distance of the farthest.
+
+        All are one where no row would have any: where all are equally far, or at the query.
+        """
+        some = self.radius > 0
+        ratios = np.clip(self.squares / np.where(some, self.radius, 1.0)[:, None], 0, 1)
+        weights = (1 - ratios * np.sqrt(ratios)) ** 3
+        # Rows at the distance of the farthest may have kept a trace of rounding.
+        none = weights.max(axis=1) <= 1e-20
+        weights[none | ~some] = 1.0
+        return np.asarray(weights)
+
+
+def _kth(squares: Matrix, k: int) -> Vector:
+    """The k-th smallest of each row."""
+    return np.asarray(np.partition(squares, k - 1, axis=1)[:, k - 1])
+
+
+def _within(squares: Matrix, reach: Vector) -> tuple[Indices, Indices]:
+    """Rows and columns of the entries up to a bound for each row, in order."""
+    flat = np.flatnonzero(squares <= reach[:, None])
+    owner, found = np.divmod(flat, squares.shape[1])
+    return owner, found
 
 
 def products_of(rows: Matrix) -> Matrix:
-    """Products of two features, each pair once, above the features: (p (p + 3) / 2, n)."""
+    """Products of two features, each pair once, above the features and a row of ones."""
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)
-    products = np.empty((p * (p + 3) // 2, len(rows)))
+    products = np.empty((p * (p + 3) // 2 + 1, len(rows)))
     start = 0
     for i in range(p):
         np.multiply(columns[i], columns[i:], out=products[start : start + p - i])
         start += p - i
-    products[start:] = columns
+    products[start:-1] = columns
+    products[-1] = 1
     return products

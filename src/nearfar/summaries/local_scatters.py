@@ -1,0 +1,116 @@
+"""Scatters within and between classes around many points at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.arrays import Indices
+from nearfar.blocks import row_blocks
+from nearfar.summaries.local_moments import ClassSums
+from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
+
+# Of a scatter that is so small a share of the squares it is the difference of, or of distances so
+# rounded, too few digits are left.
+_DIGITS_LEFT = 1e-5
+_ROUNDED = 1e-8
+# A scatter that is such a share of squared distances from the point itself is none.
+_NO_SCATTER = 1e-14
+
+
+@dataclass(frozen=True)
+class LocalScatters:
+    """What is known of the classes around each of b points, in standard units.
+
+    Parameters
+    ----------
+    within : ndarray of shape (b, p, p)
+        Weighted covariances about the means of classes; exactly zero where there is none.
+    between : ndarray of shape (b, p, p)
+        Those of the means of classes, by their shares.
+    """
+
+    within: NDArray[np.float64]
+    between: NDArray[np.float64]
+
+
+def scatters_around(
+    rows: LocalRows,
+    queries: LocalQueries,
+    metrics: LocalMetrics,
+    window: Window,
+    *,
+    tricube: bool = True,
+) -> LocalScatters:
+    """Scatters of the rows in a window that was found by these metrics.
+
+    All sums are matrix products of dense weights. They are sums about zero: where the window is
+    so small that they have lost their digits, they are taken anew about each query.
+    """
+    weights = window.tricube() if tricube else np.ones(window.found.shape)
+    spread = rows.moments.spread(window.found, weights)
+    sums = rows.moments.class_sums(spread)
+    total = rows.moments.second_moments(spread)
+    total /= sums.weights.sum(axis=1)[:, None, None]
+    squares = np.trace(total, axis1=1, axis2=2)
+    means = sums.means * np.sqrt(sums.shares())[:, :, None]
+    total -= np.matmul(means.transpose(0, 2, 1), means)
+    scatters = LocalScatters(total, sums.between())
+    left = np.trace(total, axis1=1, axis2=2) / np.where(squares > 0, squares, 1.0)
+    doubt = (left < _DIGITS_LEFT) | (window.errors > _ROUNDED * window.radius)
+    for chosen in _chunks(np.flatnonzero(doubt), window.found.shape[1] * rows.n_features):
+        anew = _from_differences(rows, queries[chosen], metrics[chosen], window[chosen], tricube)
+        scatters.within[chosen], scatters.between[chosen] = anew.within, anew.between
+    return scatters
+
+
+def _from_differences(
+    rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, window: Window, tricube: bool
+) -> LocalScatters:
+    """The same by differences from each query, which are gathered."""
+    b, m = window.found.shape
+    owner, found = np.repeat(np.arange(b), m), window.found.ravel()
+    weights = np.ones((b, m))
+    if tricube:
+        exact = rows.measured(queries, metrics, owner, found).reshape(b, m)
+        weights = Window(window.found, exact, window.radius, 0 * window.errors).tricube()
+    apart = rows.apart(queries, owner, found).reshape(b, m, -1)
+    codes = rows.codes[window.found]
+    member = np.zeros((b, rows.n_classes, m))
+    member[np.arange(b)[:, None], codes, np.arange(m)] = weights
+    totals = member.sum(axis=2)
+    means = np.matmul(member, apart) / np.where(totals > 0, totals, 1.0)[:, :, None]
+    own = apart - means[np.arange(b)[:, None], codes]
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    within = np.matmul((own * weights[:, :, None]).transpose(0, 2, 1), own)
+    far = (weights * np.square(apart).sum(axis=2)).sum(axis=1)
+    within[np.trace(within, axis1=1, axis2=2) <= _NO_SCATTER * far] = 0
+    return LocalScatters(within, ClassSums(totals, means).between())
+
+
+def _chunks(chosen: Indices, numbers: int) -> list[Indices]:
+    return [chosen[part] for part in row_blocks(len(chosen), 64 * numbers)]
+
+
+def shrunk(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
+    """Symmetric matrices, (1 - s) S + s tr(S) / p I; I in place of one that is zero."""
+    p = scatters.shape[-1]
+    traces = np.trace(scatters, axis1=-2, axis2=-1)[..., None]
+    found = (1 - shrinkage) * (scatters + np.swapaxes(scatters, -1, -2)) / 2
+    diagonal = np.einsum("...jj->...j", found)
+    diagonal += shrinkage * traces / p
+    diagonal += np.where(traces > 0, 0.0, 1.0)
+    return np.asarray(found)
+
+
+def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
+    """Of symmetric matrices; eigenvalues below 1e-10 of the largest are raised to that."""
+    if regular:
+        inverse = np.linalg.inv(matrices)
+    else:
+        values, axes = np.linalg.eigh(matrices)
+        values = np.maximum(values, 1e-10 * values[..., -1:])
+        inverse = np.matmul(axes / values[..., None, :], np.swapaxes(axes, -1, -2))
+    return np.asarray((inverse + np.swapaxes(inverse, -1, -2)) / 2)
