@@ -1,10 +1,14 @@
 """TR1DA against table 4.2 by loops over samples, eigenvectors of scatters, and known optima."""
 
+import tracemalloc
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import TR1DA
+from nearfar.tensors.tr1da import _Residuals
 
 
 def data(n=40, shape=(6, 5), n_classes=4, seed=0, gap=0.7):
@@ -302,3 +306,35 @@ def test_bad_input_is_named():
         TR1DA().fit(X, np.zeros(len(X)))
     # Equal samples within classes are no harm to a number.
     assert TR1DA(1).fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1]).objectives_[0] > 0
+
+
+@pytest.mark.parametrize("blank", [0, 1])
+def test_memory_is_one_copy_and_little_more(blank):
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 5
+    X = np.zeros((300, 24, 20, 8))
+    inner = (slice(None), slice(blank, 24 - blank), slice(blank, 20 - blank))
+    X[inner] = rng.standard_normal(X[inner].shape)
+    X[inner] += rng.standard_normal((5, *X[inner].shape[1:]))[y]
+    learner = TR1DA(2, max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tracemalloc.start()
+        learner.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # Of 300 samples and 5 means; blocks and products with the last vector take the rest.
+    assert peak < 1.6 * X.nbytes
+
+
+def test_many_samples_are_a_triangle_of_the_same_scatter():
+    """With more samples than numbers, in blocks; nothing else of them is needed."""
+    rng = np.random.default_rng(3)
+    y = np.arange(150) % 3
+    X = rng.standard_normal((150, 4, 5)) + rng.standard_normal((3, 4, 5))[y]
+    few, many = _Residuals(X[:18], y[:18]), _Residuals(X, y)
+    assert len(few.rows) == 3 + 18 and len(many.rows) == 3 + 20
+    centered = X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]
+    flat = centered.reshape(150, -1)
+    triangle = many.rows[3:].reshape(20, 20)
+    np.testing.assert_allclose(triangle.T @ triangle, flat.T @ flat, atol=1e-10)

@@ -335,7 +335,10 @@ def _target_weights(
 
 def laplacian_dot(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
     """Lap(W) V."""
-    degrees = np.asarray(W.sum(axis=1)) + np.asarray(W.sum(axis=0))
+    # Sums over rows and over columns: those of sparse arrays take longer than small products.
+    n = len(V)
+    rows = np.repeat(np.arange(n), np.diff(W.indptr))
+    degrees = (np.bincount(rows, W.data, n) + np.bincount(W.indices, W.data, n)).astype(V.dtype)
     if W.nnz * V.shape[1] < THREADED_SIZE:
         result = W @ V
         result += W.T @ V

@@ -227,12 +227,17 @@ def check_spread(X: NDArray[np.floating[Any]]) -> None:
 
 def check_squares(X: NDArray[np.floating[Any]]) -> None:
     """Raise if sums of squares of such numbers would overflow."""
-    largest = float(np.abs(X).max(initial=0))
+    largest = largest_size(X)
     if not largest < _LARGEST:
         raise ValueError(
             f"Squares of X overflow: the largest value found is {largest:.3g}; divide the data by "
             "a constant."
         )
+
+
+def largest_size(X: NDArray[np.floating[Any]]) -> float:
+    """The largest absolute value, without a copy of them all; 0 of nothing."""
+    return max(float(X.max(initial=0)), -float(X.min(initial=0)))
 
 
 def principal_axes(centered: Matrix) -> tuple[Matrix, Matrix]:
@@ -242,7 +247,7 @@ def principal_axes(centered: Matrix) -> tuple[Matrix, Matrix]:
     """
     n, p = centered.shape
     check_squares(centered)
-    size = float(np.abs(centered).max(initial=0))
+    size = largest_size(centered)
     if size == 0:
         return np.zeros(0), np.zeros((p, 0))
     Z = centered / size  # squares must neither overflow nor underflow

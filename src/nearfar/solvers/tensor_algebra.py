@@ -28,6 +28,8 @@ from nearfar.solvers.mode_subspaces import alternate_modes, random_factors, sign
 _FEW_TRAILING = 8
 # Of a stack, for a graph of its samples, at once.
 _GRAPH_BYTES = 2**25
+# Unfolded at once, where that is a copy.
+_SCATTER_BYTES = 2**22
 
 
 # ---------------------------------------------------------------------- one tensor
@@ -499,9 +501,17 @@ def mode_scatter(stack: Floats, mode: int, other: Floats | None = None) -> Matri
     ndarray of float64
         The product is computed in the dtype of the stack.
     """
-    rows = _mode_columns(stack, mode)
-    others = rows if other is None else _mode_columns(other, mode)
-    return np.asarray(rows @ others.T, dtype=np.float64)
+    if mode + 2 == stack.ndim or stack.nbytes <= 2 * _SCATTER_BYTES:
+        rows = _mode_columns(stack, mode)
+        others = rows if other is None else _mode_columns(other, mode)
+        return np.asarray(rows @ others.T, dtype=np.float64)
+    # Columns of other modes than the last are a copy: of some samples at a time.
+    total = np.zeros((stack.shape[mode + 1], (stack if other is None else other).shape[mode + 1]))
+    size = max(1, _SCATTER_BYTES * len(stack) // stack.nbytes)
+    for i in range(0, len(stack), size):
+        part = slice(i, i + size)
+        total += mode_scatter(stack[part], mode, None if other is None else other[part])
+    return total
 
 
 def varying_basis(stack: Floats, mode: int, empty: float) -> Matrix:
@@ -509,9 +519,9 @@ def varying_basis(stack: Floats, mode: int, empty: float) -> Matrix:
 
     Directions whose part of the sum of squares is at most ``empty`` times the largest are left out.
     """
-    unfolded = unfold(stack, mode + 1)
-    if unfolded.shape[1] < len(unfolded):
-        U, singular, _ = linalg.svd(unfolded.astype(np.float64), full_matrices=False)
+    if stack.size < stack.shape[mode + 1] ** 2:
+        unfolded = unfold(stack, mode + 1).astype(np.float64)
+        U, singular, _ = linalg.svd(unfolded, full_matrices=False)
         return np.asarray(U[:, singular**2 > empty * singular[0] ** 2])
     values, vectors = descending_eigh(mode_scatter(stack, mode))
     return vectors[:, values > empty * values[0]]

@@ -20,11 +20,13 @@ from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, one_of, real
 from nearfar.solvers.mode_subspaces import signed_columns
 from nearfar.solvers.spectral_step import check_squares
-from nearfar.solvers.tensor_algebra import project_stack, varying_basis
+from nearfar.solvers.tensor_algebra import mode_scatter, project_stack, varying_basis
 from nearfar.state import State, flag, labels, number, whole
 
 # Iterations of the joint descent in a round: about as many lie between two searches for impostors.
 _ROUND = 20
+# Of the mean scatter of the directions of a mode, added to each before they are made alike.
+_LEAST_SCATTER = 1e-3
 _MATRICES = Allowed(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(W) for W in value),
     "a list of matrices, one for each mode",
@@ -50,11 +52,13 @@ class MDML(MultilinearLearner):
 
     Use it before k-NN on images or volumes, where a metric of all entries has far more numbers
     than there are samples: for 28×28 images 812 instead of 307,720. Hold it against the plain
-    distance: learned from 300 digits, 3-NN errs on 13 % of the others, without it on 11 %. It is no
-    cheaper than :class:`LMNN`, as distances are those of whole tensors.
+    distance: learned from 300 digits of 8×8 (five draws), 3-NN errs on 5.8 % of the others, and on
+    5.2 % without it; from 1,000 of MNIST on 15 %, and on 18 % without it. There it takes a third of
+    the time of an :class:`LMNN` that stops early, which errs on 17 %.
 
     Cost: O(n² d) a step with d numbers in a tensor, in blocks, less where few points are impostors;
-    some hundred steps. Memory: O(n d) and a list of pairs.
+    some hundred steps, in coordinates in which all directions of a mode vary alike. Memory: O(n d)
+    and a list of pairs.
 
     Parameters
     ----------
@@ -212,8 +216,7 @@ class MDML(MultilinearLearner):
         targets = chosen_targets(
             stack.reshape(len(T), -1), codes, classes, self.n_neighbors, "MDML"
         )
-        # In directions in which nothing varies there is nothing to measure.
-        bases = [varying_basis(stack, mode, digits) for mode in range(stack.ndim - 1)]
+        bases = [_white_basis(stack, mode, digits) for mode in range(stack.ndim - 1)]
         stack = np.ascontiguousarray(project_stack(stack, bases))
         start = _start(bases, wanted, given)
         weight = self.push / (1 + self.push)
@@ -260,6 +263,18 @@ class MDML(MultilinearLearner):
         return matrices
 
 
+def _white_basis(stack: Floats, mode: int, empty: float) -> Matrix:
+    """Orthogonal columns (d_k, r) in which a mode varies, the largest scatter first, all alike.
+
+    In directions in which nothing varies there is nothing to measure. In the others the descent
+    takes a fifth of the steps where their scatters are alike; those next to nothing are not blown
+    up to the size of the rest.
+    """
+    Q = varying_basis(stack, mode, empty)
+    scatter = np.einsum("ij,ij->j", Q, mode_scatter(stack, mode) @ Q)
+    return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _LEAST_SCATTER))
+
+
 def _start(
     bases: Sequence[Matrix], wanted: list[int] | None, given: list[Matrix] | None
 ) -> list[Matrix]:
@@ -268,11 +283,12 @@ def _start(
     for k, Q in enumerate(bases):
         r = Q.shape[1]
         rows = min(wanted[k], r) if wanted else r
+        lengths = linalg.norm(Q, axis=0)
         if given is None:
-            start.append(np.eye(rows, r))
+            start.append(np.eye(rows, r) / lengths)
             continue
         # As many rows as can differ give the same metric.
-        W = given[k] @ Q
+        W = given[k] @ (Q / lengths**2)
         W = linalg.qr(W, mode="r")[0][:rows] if len(W) > rows else W
         if not W.any():
             raise ValueError("MDML: init holds a matrix of zeros where X varies: no way leads out.")

@@ -18,6 +18,7 @@ from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.progress import report_of
 from nearfar.base.rank_one import deflate, flat_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
+from nearfar.blocks import row_blocks
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh, some_eigh
@@ -28,7 +29,7 @@ from nearfar.solvers.rank_one_ascent import (
     best_atom,
     random_vectors,
 )
-from nearfar.solvers.spectral_step import check_squares
+from nearfar.solvers.spectral_step import check_squares, largest_size
 from nearfar.solvers.tensor_algebra import (
     contract_except,
     mode_scatter,
@@ -41,6 +42,10 @@ from nearfar.state import State, floats, labels
 _RIDGE = 1e-3
 # Rows within classes are replaced by as many as there are entries, up to so many.
 _FEW_ENTRIES = 2048
+# Rows that are copied at once.
+_FEW_ROWS = 64
+# A last mode of at least so many entries is contracted once for all others.
+_SHARED_LENGTH = 4
 _VECTORS = Allowed(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(u) for u in value),
     "a list of vectors, or of matrices with a column for each feature, one for each mode",
@@ -345,12 +350,14 @@ class _Residuals:
         means = np.asarray(members @ flat)
         rows = np.empty((n_classes + len(T), flat.shape[1]), T.dtype)
         rows[:n_classes] = np.sqrt(counts)[:, None] * (means - counts @ means / len(T))
-        np.subtract(flat, means.astype(T.dtype)[codes], out=rows[n_classes:])
+        means = means.astype(T.dtype, copy=False)
+        for part in row_blocks(len(T), T.itemsize * flat.shape[1], at_most=_FEW_ROWS):
+            np.subtract(flat[part], means[codes[part]], out=rows[n_classes:][part])
         self.n_between = n_classes
         narrow = T.dtype == np.float32
-        size = float(np.abs(rows).max())
+        size = largest_size(rows)
         # What rounding of the mean leaves of tensors that are all alike.
-        if size <= (1e-6 if narrow else 1e-14) * float(np.abs(T).max()):
+        if size <= (1e-6 if narrow else 1e-14) * largest_size(T):
             size = 0.0
         #: The scatter of all rows, and what rounding leaves of it.
         self.total = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if size else 0.0
@@ -360,6 +367,8 @@ class _Residuals:
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.least else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
+        # A vector of the last mode, and the rows contracted with it.
+        self._shared: tuple[Vector, Floats] | None = None
         if self.total > 0:
             self._reduce(1e-6 if narrow else 1e-14)
 
@@ -367,12 +376,15 @@ class _Residuals:
         """To directions in which anything varies, and to no more rows than entries."""
         bases = [varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
-        self.rows = np.ascontiguousarray(project_stack(self.rows, self.bases))
+        self.rows = _projected_in_place(self.rows, self.bases)
         shape = self.rows.shape[1:]
         d, C = prod(shape), self.n_between
         if d < len(self.rows) - C and d <= _FEW_ENTRIES:
             flat = self.rows.reshape(-1, d)
-            triangle = linalg.qr(flat[C:].astype(np.float64), mode="r", check_finite=False)[0][:d]
+            triangle = np.zeros((0, d))
+            for i in range(C, len(flat), 2 * d):
+                above = np.vstack([triangle, flat[i : i + 2 * d]])
+                triangle = linalg.qr(above, mode="r", overwrite_a=True, check_finite=False)[0][:d]
             self.rows = np.vstack([flat[:C], triangle.astype(flat.dtype)]).reshape(-1, *shape)
 
     def reduced(self, vectors: Sequence[Vector]) -> list[Vector]:
@@ -394,7 +406,13 @@ class _Residuals:
 
     def _contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
         cast = [u.astype(self.rows.dtype) for u in vectors]
-        return contract_except(self.rows, cast, mode).astype(np.float64)
+        last = len(cast) - 1
+        if last < 2 or mode == last or len(cast[last]) < _SHARED_LENGTH:
+            return contract_except(self.rows, cast, mode).astype(np.float64)
+        # Until the vector of the last mode turns, all other modes share the product with it.
+        if self._shared is None or self._shared[0] is not vectors[last]:
+            self._shared = vectors[last], self.rows @ cast[last]
+        return contract_except(self._shared[1], cast[:last], mode).astype(np.float64)
 
     def best_vector(
         self, vectors: Sequence[Vector], mode: int, weight: float | None
@@ -419,8 +437,22 @@ class _Residuals:
 
     def take(self, atom: Atom) -> None:
         """Take an atom away, in place."""
+        self._shared = None
         flat = self.rows.reshape(len(self.rows), -1)
         deflate(flat, flat_atoms([u[:, None] for u in atom.vectors])[:, 0])
+
+
+def _projected_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:
+    """Every tensor in the bases, at the beginning of the memory of the stack."""
+    if all(Q is None for Q in bases):
+        return stack
+    shape = [d if Q is None else Q.shape[1] for d, Q in zip(stack.shape[1:], bases, strict=True)]
+    free, end = stack.reshape(-1), 0
+    for part in row_blocks(len(stack), stack[0].nbytes, at_most=_FEW_ROWS):
+        projected = project_stack(stack[part], bases)
+        free[end : end + projected.size] = projected.ravel()
+        end += projected.size
+    return free[:end].reshape(-1, *shape)
 
 
 def _leading(B: Matrix, W: Matrix, weight: float | None, ridge: float) -> tuple[float, Vector]:
