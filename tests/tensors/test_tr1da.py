@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import TR1DA
-from nearfar.tensors.tr1da import _Residuals
+from nearfar.tensors.tr1da import Residuals
 
 
 def data(n=40, shape=(6, 5), n_classes=4, seed=0, gap=0.7):
@@ -332,7 +332,7 @@ def test_many_samples_are_a_triangle_of_the_same_scatter():
     rng = np.random.default_rng(3)
     y = np.arange(150) % 3
     X = rng.standard_normal((150, 4, 5)) + rng.standard_normal((3, 4, 5))[y]
-    few, many = _Residuals(X[:18], y[:18]), _Residuals(X, y)
+    few, many = Residuals(X[:18], y[:18]), Residuals(X, y)
     assert len(few.rows) == 3 + 18 and len(many.rows) == 3 + 20
     centered = X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]
     flat = centered.reshape(150, -1)

@@ -208,7 +208,7 @@ class TR1DA(RankOneLearner):
         classes, codes = self._check_labels(y, len(T))
         given = self._given_starts(T.shape[1:])
         check_squares(T)
-        left = _Residuals(T, codes)
+        left = Residuals(T, codes)
         if not left.total > 0:
             raise ValueError(
                 "TR1DA: all samples are equal in X, so that there is nothing to learn."
@@ -306,7 +306,7 @@ class TR1DA(RankOneLearner):
 
     def _next_atom(
         self,
-        left: _Residuals,
+        left: Residuals,
         weight: float | None,
         given: list[Vector] | None,
         random: np.random.RandomState,
@@ -331,7 +331,7 @@ class TR1DA(RankOneLearner):
         return best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
-class _Residuals:
+class Residuals:
     """What atoms left of a stack of tensors: rows between and within classes, in one copy.
 
     Rows :math:`\\sqrt{n_c}(M_c - M)` come first, then :math:`X_i - M_{c(i)}`. Taking an atom away
