@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -230,18 +231,43 @@ class LocalExplanation:
         place = {name: i for i, name in enumerate(distinct)}
         sums = np.zeros((len(names), len(distinct)))
         sums[np.arange(len(names)), [place[str(name)] for name in names]] = 1.0
-        return LocalExplanation(
+        return self._changed(
             relevance=self.relevance @ sums,
             contributions=self.contributions @ sums,
-            neighbors=self.neighbors,
-            distances=self.distances,
-            neighbor_labels=self.neighbor_labels,
-            labels=self.labels,
             feature_names=distinct,
             overall=None if self.overall is None else self.overall @ sums,
-            ties=self._ties,
-            one_metric=self.one_metric,
         )
+
+    def labelled(self, names: Mapping[Any, str]) -> LocalExplanation:
+        """The same with other names for the labels.
+
+        Parameters
+        ----------
+        names : mapping
+            A name for each label, no two alike; those that are missing stay.
+
+        Returns
+        -------
+        LocalExplanation
+        """
+
+        def named(labels: NDArray[Any]) -> NDArray[Any]:
+            found = [names.get(label, label) for label in labels.ravel().tolist()]
+            return np.array(found).reshape(labels.shape)
+
+        if len({names.get(label, label) for label in self._classes.tolist()}) < len(self._classes):
+            raise ValueError(f"names must be different; got {dict(names)}.")
+        # The vote was settled by the labels as they were, and by their order.
+        return self._changed(
+            neighbor_labels=named(self.neighbor_labels),
+            labels=named(self.labels),
+            _classes=named(self._classes),
+        )
+
+    def _changed(self, **changes: Any) -> LocalExplanation:
+        changed = copy(self)
+        vars(changed).update(changes)
+        return changed
 
     def sentence(self, row: int, called: str | None = None) -> str:
         """How the vote went, and which features carry the metric here.
@@ -311,6 +337,8 @@ class LocalExplanation:
     def parts(self, row: int, n: int = 10) -> tuple[list[str], dict[str, Any]]:
         """The leading features of a row, and all others as one, for tables and pictures.
 
+        Those lead that have the largest share of the metric, or of the distances of the voters.
+
         Parameters
         ----------
         row : int
@@ -327,7 +355,7 @@ class LocalExplanation:
             of shape (k, as many).
         """
         row = self._row(row)
-        order = _descending(self.relevance[row])
+        order = self._mattering(row, n)
         head, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
         names = [self.feature_names[j] for j in head] + [f"{len(rest)} others"] * bool(len(rest))
 
@@ -340,6 +368,34 @@ class LocalExplanation:
             "overall": None if self.overall is None else gathered(self.overall),
             "contributions": gathered(self.contributions[row]),
         }
+
+    def _mattering(self, row: int, n: int) -> Indices:
+        """Features by their relevance; among the first n, some that make the distances."""
+        parts = np.abs(self.contributions[row])
+        sums = parts.sum(axis=1, keepdims=True)
+        of_distances = (parts / np.where(sums > 0, sums, 1.0)).mean(axis=0)
+        leading = _descending(np.maximum(self.relevance[row], of_distances))[:n]
+        order = _descending(self.relevance[row])
+        first = np.isin(order, leading)
+        return np.concatenate([order[first], order[~first]])
+
+    def n_deciding(self, row: int) -> int:
+        """How many voters decided: fewer than all, where a tie made k smaller.
+
+        Parameters
+        ----------
+        row : int
+            Number of the row among those explained, from 0.
+
+        Returns
+        -------
+        int
+        """
+        codes = self._codes[self._row(row)]
+        left = len(codes)
+        while self._ties == "shrink" and _tied(codes[:left], len(self._classes)):
+            left -= 1
+        return left
 
     # ---------------------------------------------------------------------- the sentence
 
@@ -360,9 +416,7 @@ class LocalExplanation:
             return f"{_said(label)} by {own.sum()} of {k}"
         if self._ties == "first":
             return f"{_said(label)} by {own.sum()} of {k}, the first of {tied} labels that are tied"
-        left = k - 1
-        while _tied(codes[:left], len(self._classes)):
-            left -= 1
+        left = self.n_deciding(row)
         if left == 1:
             return f"{_said(label)} by its nearest neighbour (the nearest {k} are tied)"
         return f"{_said(label)} by {own[:left].sum()} of the nearest {left} (all {k} are tied)"

@@ -13,6 +13,7 @@ from typing import Any
 
 from nearfar.app.cli.compare import add_compare
 from nearfar.app.cli.embed import add_embed
+from nearfar.app.cli.explain import add_explain
 from nearfar.app.cli.methods import add_methods
 from nearfar.app.cli.models import add_model_commands
 
@@ -26,6 +27,7 @@ examples:
   nearfar fit table.csv --target kind --method lmnn --save model.nf
   nearfar predict model.nf new.csv --out labels.csv
   nearfar neighbors model.nf new.csv -k 5
+  nearfar explain model.nf new.csv --row 17 --out why.html
 """
 
 
@@ -98,5 +100,6 @@ def _parser() -> argparse.ArgumentParser:
     add_compare(commands)
     add_embed(commands)
     add_model_commands(commands)
+    add_explain(commands)
     add_methods(commands)
     return parser

@@ -47,7 +47,7 @@ def add_model_commands(commands: Any) -> None:
         "threshold.",
     )
     predict.set_defaults(run=_predict)
-    data = _add_model_and_data(predict, "the rows to predict; further columns are not used")
+    data = add_model_and_data(predict, "the rows to predict; further columns are not used")
     data.add_argument(
         "--pairs",
         metavar="FILE",
@@ -62,7 +62,7 @@ def add_model_commands(commands: Any) -> None:
         description="Map rows into the space where the learned distance is the Euclidean one.",
     )
     transform.set_defaults(run=_transform)
-    _add_model_and_data(transform, "the rows to map")
+    add_model_and_data(transform, "the rows to map")
     _add_table(transform, "where they are: .parquet, .csv, .tsv or .npy", required=True)
 
     neighbors = commands.add_parser(
@@ -72,7 +72,7 @@ def add_model_commands(commands: Any) -> None:
         "index, by the learned distance.",
     )
     neighbors.set_defaults(run=_neighbors)
-    data = _add_model_and_data(neighbors, "the rows whose neighbours are sought")
+    data = add_model_and_data(neighbors, "the rows whose neighbours are sought")
     data.add_argument("--index", metavar="FILE", help="find rows of this file, not of the model")
     data.add_argument("-k", type=number(int, 1), default=5, metavar="N", help="how many (5)")
     _add_table(neighbors)
@@ -128,7 +128,8 @@ def _add_fit(commands: Any) -> None:
     output.add_argument("--force", action="store_true", help="overwrite it if it exists")
 
 
-def _add_model_and_data(command: argparse.ArgumentParser, what: str) -> Any:
+def add_model_and_data(command: argparse.ArgumentParser, what: str) -> Any:
+    """Add a model file, and data as it takes them."""
     data = command.add_argument_group("data")
     data.add_argument("model", type=Path, metavar="MODEL", help=_MODEL_HELP)
     data.add_argument("data", metavar="DATA", help=f"{what}: a file such as nearfar fit takes")
@@ -240,7 +241,8 @@ def _threshold_words(kind: Any, chosen: Any, threshold: float) -> str:
 # Models, and what they are given
 
 
-def _load_chain(path: Path) -> Any:
+def load_chain(path: Path) -> Any:
+    """The chain of a model file."""
     from sklearn.pipeline import Pipeline
 
     from nearfar.persistence import load
@@ -255,7 +257,7 @@ def _load_chain(path: Path) -> Any:
     return chain
 
 
-def _notes(path: Path) -> dict[str, Any]:
+def notes_of(path: Path) -> dict[str, Any]:
     """What a model file says beside the model, as far as it is of the kind that is written."""
     from nearfar.persistence import describe
 
@@ -279,7 +281,7 @@ _TEXTS = ("method", "label", "setting", "data", "unit", "target", "id_name")
 _LISTS = ("classes", "features", "ids")
 
 
-def _opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
+def opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
     """The kind of what a file holds, its table, and what the chain takes of it."""
     from nearfar.app.embed.kinds.choice import kind_of
     from nearfar.app.tables.reading import noun_of_file
@@ -289,7 +291,7 @@ def _opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, 
     kind = kind_of(noun_of_file(data, options.set_id))
     if kind.input != _input_of(chain):
         raise ValueError(f"{options.model} {kind.refused.format(source)}")
-    notes = _notes(options.model)
+    notes = notes_of(options.model)
     # Sets of a long table have the features that the model was fitted on.
     features = notes.get("features") if options.set_id else None
     more: dict[str, Any] = {}
@@ -336,7 +338,7 @@ def _mapped(path: Path, chain: Any, X: Any) -> Any:
     import numpy as np
     from sklearn.pipeline import Pipeline
 
-    from nearfar.app.compare.folds import map_through
+    from nearfar.app.compare.through import map_through
 
     if "pairs" in chain.named_steps:
         learner = chain[-1].estimator_
@@ -355,11 +357,11 @@ def _mapped(path: Path, chain: Any, X: Any) -> Any:
 def _predict(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from nearfar.app.compare.folds import map_through
+    from nearfar.app.compare.through import map_through
     from nearfar.words import listed
 
     _check_table(options)
-    chain = _load_chain(options.model)
+    chain = load_chain(options.model)
     last = chain[-1]
     if "pairs" in chain.named_steps or options.pairs is not None:
         return _predict_pairs(options, chain)
@@ -368,8 +370,8 @@ def _predict(options: argparse.Namespace) -> int:
             f"{options.model} holds a map ({type(last).__name__}) and knows no labels: nearfar "
             "transform maps rows with it; nearfar fit makes a model that predicts."
         )
-    notes = _notes(options.model)
-    kind, table, X = _opened(options, chain, options.data)
+    notes = notes_of(options.model)
+    kind, table, X = opened(options, chain, options.data)
     points = map_through(chain[:-1], X)
     labels = last.predict(points)
     columns: dict[str, Any] = kind.names(table) or {kind.noun: np.arange(len(labels))}
@@ -380,13 +382,13 @@ def _predict(options: argparse.Namespace) -> int:
     if numbers:
         columns["value"] = labels
     else:
-        names = _class_names(last.classes_, notes)
+        names = class_names(last.classes_, notes)
         columns["label"] = np.array(names)[np.searchsorted(last.classes_, labels)]
     if hasattr(last, "predict_proba"):
         shares = last.predict_proba(points)
         columns |= {f"share {name}": shares[:, i] for i, name in enumerate(names)}
     if hasattr(last, "kneighbors"):
-        ids = _ids(notes, last._n_training)
+        ids = ids_of(notes, last._n_training)
         rows = last.kneighbors(points)[1]
         texts = [" ".join(ids[row] if ids else str(row) for row in line) for line in rows.tolist()]
         columns["neighbors"] = np.array(texts)
@@ -407,7 +409,7 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
     """Same or different, for each pair of a file in its order."""
     import numpy as np
 
-    from nearfar.app.compare.folds import map_through
+    from nearfar.app.compare.through import map_through
     from nearfar.app.tables.reading import read_pairs_to_judge
     from nearfar.words import count
 
@@ -422,7 +424,7 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
             f"{options.data} with --pairs FILE."
         )
     last = chain[-1]
-    _, table, X = _opened(options, chain, options.data)
+    _, table, X = opened(options, chain, options.data)
     ends, alike = read_pairs_to_judge(options.pairs, table)
     points = np.asarray(map_through(chain[:-1], X))
     distances = -last.decision_function(points[ends])
@@ -472,12 +474,13 @@ def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
     )
 
 
-def _class_names(classes: Any, notes: dict[str, Any]) -> list[str]:
+def class_names(classes: Any, notes: dict[str, Any]) -> list[str]:
+    """Names of the classes, as the data have them."""
     known: list[str] = notes.get("classes", [])
     return known if len(known) == len(classes) else [str(name) for name in classes.tolist()]
 
 
-def _ids(notes: dict[str, Any], n_rows: int) -> list[str]:
+def ids_of(notes: dict[str, Any], n_rows: int) -> list[str]:
     """The ids of the rows that a model keeps; none where these are not all."""
     found: list[str] = notes.get("ids", [])
     return found if len(found) == n_rows else []
@@ -489,7 +492,7 @@ def _unused(table: Any, chain: Any, notes: dict[str, Any]) -> list[str]:
     return [str(name) for name in getattr(table.X, "columns", ()) if str(name) not in known]
 
 
-def _known_target(table: Any, target: str | None) -> Any:
+def known_target(table: Any, target: str | None) -> Any:
     """The target, where the file has it: a label or number for each row, or None."""
     if table.y is None and target is not None and target in getattr(table.X, "columns", ()):
         return table.X[target].to_numpy()
@@ -505,7 +508,7 @@ def _say_misses(table: Any, target: str | None, values: Any) -> None:
     from nearfar.evaluation.measures import RelativeRMSE
     from nearfar.words import count, percent
 
-    true = _known_target(table, target)
+    true = known_target(table, target)
     if true is None:
         return
     known, name = ~missing_among(true), str(target or table.target)
@@ -530,7 +533,7 @@ def _say_errors(table: Any, target: str | None, labels: Any) -> None:
     from nearfar.datasets.table import missing_among, tidy_labels
     from nearfar.words import percent
 
-    true = _known_target(table, target)
+    true = known_target(table, target)
     if true is None:
         return
     known = ~missing_among(true)
@@ -555,8 +558,8 @@ def _transform(options: argparse.Namespace) -> int:
     endings = (".parquet", ".csv", ".tsv", *([] if options.ids is not None else [".npy"]))
     check_ending(options.out, endings, "--out ")
     check_place(options.out, "--out", options.force)
-    chain = _load_chain(options.model)
-    kind, table, X = _opened(options, chain, options.data)
+    chain = load_chain(options.model)
+    kind, table, X = opened(options, chain, options.data)
     points = _mapped(options.model, chain, X)
     write_coordinates(points, options.out, kind.names(table))
     print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.out}")
@@ -567,8 +570,8 @@ def _neighbors(options: argparse.Namespace) -> int:
     import numpy as np
 
     _check_table(options)
-    chain = _load_chain(options.model)
-    kind, asked, X = _opened(options, chain, options.data)
+    chain = load_chain(options.model)
+    kind, asked, X = opened(options, chain, options.data)
     distances, rows, known = _nearest(options, chain, kind, X)
     n, k = rows.shape
     from_, to = np.repeat(np.arange(n), k), rows.ravel()
@@ -577,7 +580,7 @@ def _neighbors(options: argparse.Namespace) -> int:
         "rank": np.tile(np.arange(1, k + 1), n),
         "row": to if getattr(known, "ids", None) is None else known.ids[to],
     }
-    ids = _ids(_notes(options.model), known) if isinstance(known, int) else []
+    ids = ids_of(notes_of(options.model), known) if isinstance(known, int) else []
     if ids:
         columns["id"] = np.array(ids)[to]
     columns["distance"] = distances.ravel()
@@ -585,7 +588,7 @@ def _neighbors(options: argparse.Namespace) -> int:
         if not isinstance(table, int) and table.ids is not None and table.y is not None:
             columns[name] = np.asarray(table.y)[numbers]
     if ids and hasattr(chain[-1], "classes_"):
-        names = _class_names(chain[-1].classes_, _notes(options.model))
+        names = class_names(chain[-1].classes_, notes_of(options.model))
         columns["row_label"] = np.array(names)[chain[-1]._codes[to]]
     if options.out is None or options.out.suffix.lower() != ".parquet":
         columns["distance"] = np.array([f"{distance:.6g}" for distance in distances.ravel()])
@@ -599,14 +602,14 @@ def _neighbors(options: argparse.Namespace) -> int:
 
 def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tuple[Any, Any, Any]:
     """Distances and numbers of the nearest rows, and their table, or how many a model has."""
-    from nearfar.app.compare.folds import map_through
+    from nearfar.app.compare.through import map_through
     from nearfar.search.exact_search import kneighbors
 
     last = chain[-1]
     known: Any = None
     if options.index is not None:
         where = "index"
-        _, known, others = _opened(options, chain, options.index)
+        _, known, others = opened(options, chain, options.index)
         index = _mapped(options.model, chain, others)
     elif hasattr(last, "kneighbors"):
         _check_k(options.k, last._n_training, kind.noun, "model")
@@ -643,7 +646,7 @@ def _show(options: argparse.Namespace) -> int:
     from nearfar.persistence import describe, load
 
     says, model = describe(options.model), load(options.model)
-    for head, text in _facts(options.model, says, _notes(options.model), model):
+    for head, text in _facts(options.model, says, notes_of(options.model), model):
         print(f"{head + ':':<11} {text}")
     return 0
 
@@ -684,7 +687,7 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
     threshold = getattr(last, "threshold_", None)
     classes = getattr(last, "classes_", None)
     if classes is not None and threshold is None:
-        names = _class_names(classes, notes)
+        names = class_names(classes, notes)
         target = f" of '{notes['target']}'" if notes.get("target") else ""
         yield "Classes", f"{len(names)}{target}: {listed(names, 12, quoted=False)}"
     elif hasattr(last, "predict") and notes.get("target") and not hasattr(last, "threshold_"):

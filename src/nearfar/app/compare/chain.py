@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.explaining import keep_for_explaining
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.neighbors.knn import KNNClassifier
 
@@ -73,7 +74,9 @@ class Chain:
 
     def fitted(self, rows: Any, y: Any = None) -> Pipeline:
         """The Pipeline, fitted to the columns in use."""
-        return self.pipeline().fit(rows, y)
+        chain = self.pipeline().fit(rows, y)
+        keep_for_explaining(chain, rows)
+        return chain
 
 
 def chosen_by_folds(document: dict[str, Any], methods: Iterable[Method]) -> Chosen | None:

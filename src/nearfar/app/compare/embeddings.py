@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.app.compare.folds import map_through, some_of, texts_of
+from nearfar.app.compare.folds import some_of, texts_of
 from nearfar.app.compare.methods import (
     Method,
     Role,
@@ -38,6 +38,7 @@ from nearfar.app.compare.methods import (
 )
 from nearfar.app.compare.picture import picture_quality
 from nearfar.app.compare.plan import FAR_POWER
+from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator

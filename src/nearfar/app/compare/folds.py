@@ -22,6 +22,7 @@ from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
 from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
 from nearfar.app.compare.tensor_pictures import tensors_of
+from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices
 from nearfar.base.voter import nearest as nearest_columns
@@ -490,19 +491,6 @@ def _guides(problem: Problem, rows: Indices) -> tuple[Any, Any]:
         None if problem.groups is None else problem.groups[rows],
         None if problem.time is None else problem.time[rows],
     )
-
-
-def map_through(chain: Pipeline, X: Any) -> Any:
-    """Rows through all steps, also where the last one keeps nothing that it learnt.
-
-    Pipeline.transform would call such a one not fitted.
-    """
-    for _, step in chain.steps:
-        if isinstance(step, Pipeline):
-            X = map_through(step, X)
-        elif not isinstance(step, str) and step is not None:  # "passthrough"
-            X = step.transform(X)
-    return X
 
 
 def _points(mapped: Any) -> NDArray[np.floating[Any]]:

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.chain import Chain
-from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.pair_folds import fit_to_pairs
+from nearfar.app.compare.through import map_through
 from nearfar.neighbors.pair_classifier import PairClassifier, Strategy
 
 

@@ -28,7 +28,6 @@ from nearfar.app.compare.folds import (
     Choice,
     column_shares,
     history_of,
-    map_through,
     one_line,
     some_of,
     texts_of,
@@ -36,6 +35,7 @@ from nearfar.app.compare.folds import (
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.pair_splits import inner_pair_splits
 from nearfar.app.compare.splits import Tuning
+from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LinearLearner

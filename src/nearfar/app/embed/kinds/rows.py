@@ -11,8 +11,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.app.compare.folds import map_through
 from nearfar.app.compare.methods import Scale
+from nearfar.app.compare.through import map_through
 from nearfar.app.embed import facts
 from nearfar.app.embed.kinds.kind import SPECTRUM, Contents, Kind, Ready, Shown, Wishes, unlike
 from nearfar.app.tables.colors import (

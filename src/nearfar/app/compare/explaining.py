@@ -1,0 +1,228 @@
+"""Votes of a fitted chain, explained by the columns of the table it was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from nearfar.app.compare.methods import takes_tensors
+from nearfar.app.compare.through import map_through
+from nearfar.app.tables.columns import columns_of
+from nearfar.base import LocalExplanation, all_estimators
+from nearfar.base.explanation import share_text
+from nearfar.neighbors.knn import KNNClassifier
+from nearfar.neighbors.linear_votes import explain_linear, linear_map_of, may_be_linear
+from nearfar.words import hyphened, listed
+
+#: Numbers of training rows before a map that a model keeps for explanations, at most.
+MOST_KEPT = 5_000_000
+#: What is said where the nearest voter is at a distance of 0.
+SAME_PLACE = "the nearest voter has a distance of 0: it is this very row, or a copy of it"
+#: Features of a row that are told one by one.
+SHOWN_FEATURES = 8
+
+
+def explain_chain(
+    chain: Pipeline, X: Any, features: Sequence[str] | None = None
+) -> LocalExplanation:
+    """Which training rows voted, and what the columns did to their distances.
+
+    Distances are those of the rows as they are scaled; scaling each column changes no part of them.
+
+    Parameters
+    ----------
+    chain : Pipeline
+        As a comparison or ``nearfar fit`` makes it, fitted.
+    X : array or frame
+        Rows as it takes them.
+    features : sequence of str, optional
+        Names of the columns, where rows have none.
+
+    Returns
+    -------
+    LocalExplanation
+        A column that became several, as a category does, is one feature.
+    """
+    front, back = _parts(chain)
+    last = chain[-1]
+    queries = _floats(map_through(front, X))
+    if isinstance(last, KNNClassifier) and last.estimator_ is None:
+        return _explain_knn(chain, queries, features)
+    if not can_explain(last):
+        raise ValueError(_cannot(type(last).__name__))
+    found: LocalExplanation = last.explain(map_through(back, queries) if len(back) else queries)
+    if len(back) or len(found.feature_names) != queries.shape[1]:
+        return found.merged([f"component {j}" for j in range(len(found.feature_names))])
+    return found.merged(column_names(chain, queries.shape[1], features))
+
+
+def can_explain(estimator: Any) -> bool:
+    """Whether it tells which features made its labels."""
+    return hasattr(estimator, "explain")
+
+
+def local_rules() -> list[str]:
+    """Names of the classifiers with a metric for each query."""
+    found = all_estimators(role="classifier", input="vectors")
+    return [hyphened(n) for n, kind in found.items() if can_explain(kind) and n != "KNNClassifier"]
+
+
+def keep_for_explaining(chain: Pipeline, rows: Any) -> None:
+    """Give the vote of a fitted chain the training rows before its map, if that may be linear."""
+    front, back = _parts(chain)
+    last = chain[-1]
+    if type(last) is not KNNClassifier or last.estimator_ is not None or not len(back):
+        return
+    if not all(may_be_linear(step) and not takes_tensors(step) for _, step in back.steps):
+        return
+    if np.prod(rows.shape) <= MOST_KEPT:
+        given = _floats(map_through(front, rows))
+        last._rows = given if given.size <= MOST_KEPT else None
+
+
+def _explain_knn(
+    chain: Pipeline, queries: NDArray[Any], features: Sequence[str] | None
+) -> LocalExplanation:
+    _, back = _parts(chain)
+    last, linear = chain[-1], None
+    mapped, rows = queries, last._points
+    if len(back):
+        rows = getattr(last, "_rows", None)
+        called = listed([type(step).__name__ for _, step in back.steps], quoted=False)
+        if any(takes_tensors(step) for _, step in back.steps):
+            raise ValueError(
+                f"its map ({called}) is of tensors: single numbers of them are not told."
+            )
+        if not all(may_be_linear(step) for _, step in back.steps):
+            raise ValueError(_cannot(called))
+        if rows is None:
+            raise ValueError(
+                "it keeps only mapped rows: it was made by an older version, or they were more "
+                f"than {MOST_KEPT:,} numbers. Fit it again, to fewer rows."
+            )
+        linear = linear_map_of(lambda part: map_through(back, part), _floats(rows), last._points)
+        if linear is None:
+            raise ValueError(_cannot(called))
+        mapped = map_through(back, queries)
+    names = column_names(chain, queries.shape[1], features)
+    distinct = [str(j) for j in range(queries.shape[1])]
+    found = explain_linear(last, mapped, _floats(queries), _floats(rows), linear, distinct)
+    return found.merged(names)
+
+
+def _cannot(name: str) -> str:
+    return (
+        f"{name} cannot tell which features mattered. What can: plain distances, linear learners "
+        f"such as lmnn, lda and rca, and {listed(local_rules(), quoted=False)}."
+    )
+
+
+def _parts(chain: Pipeline) -> tuple[Pipeline, Pipeline]:
+    """Steps that keep the columns apart, and the map that follows, without what votes."""
+    n = 0
+    for name, step in chain.steps[:-1]:
+        if name != "prepare" and not isinstance(step, StandardScaler | Normalizer):
+            break
+        n += 1
+    return chain[:n], chain[n:-1]
+
+
+def column_names(chain: Pipeline, n_columns: int, features: Sequence[str] | None) -> list[str]:
+    """For each number that the first steps make of a row, the name of its column."""
+    prepare = chain.named_steps.get("prepare")
+    origins = list(range(n_columns))
+    if isinstance(prepare, ColumnTransformer):
+        columns = columns_of(prepare)
+        used = [*columns.numeric, *columns.categorical]
+        origins = columns.origins(prepare)
+        if all(isinstance(name, str) for name in used):
+            features = used
+    named = features is not None and len(features) == max(origins, default=-1) + 1
+    names = [str(name) for name in features] if named and features else []
+    names = names or [f"x{j}" for j in range(max(origins, default=-1) + 1)]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({j})" for j, name in enumerate(names)]
+    return [names[j] for j in origins]
+
+
+def told(why: LocalExplanation, row: int, n: int = SHOWN_FEATURES) -> dict[str, Any]:
+    """An explained row as plain data: the leading features, the voters and their distances."""
+    names, parts = why.parts(row, n)
+    voters = zip(
+        why.neighbors[row].tolist(),
+        why.neighbor_labels[row].tolist(),
+        why.distances[row].tolist(),
+        parts["contributions"].tolist(),
+        strict=True,
+    )
+    label = why.labels[row].item() if hasattr(why.labels[row], "item") else why.labels[row]
+    return {
+        "label": str(label),
+        "features": names,
+        "others": len(names) - 1 if len(why.feature_names) > len(names) else None,
+        "here": parts["relevance"].tolist(),
+        "overall": None if parts["overall"] is None else parts["overall"].tolist(),
+        "one_metric": bool(why.one_metric),
+        "n_deciding": why.n_deciding(row),
+        "voters": [
+            {
+                "row": number,
+                "label": str(voter),
+                "agrees": bool(voter == label),
+                "distance": distance,
+                "parts": shares,
+            }
+            for number, voter, distance, shares in voters
+        ],
+    }
+
+
+def relevance_lines(row: dict[str, Any]) -> list[str]:
+    """The metric at a row as lines of a terminal."""
+    wide = max(len(name) for name in row["features"])
+    lines = []
+    for j, name in enumerate(row["features"]):
+        against = ""
+        if row["overall"] is not None and not row["one_metric"]:
+            against = f"   over all rows {share_text(row['overall'][j]):>9}"
+        lines.append(f"  {name:<{wide}} {share_text(row['here'][j]):>9}{against}")
+    return lines
+
+
+def voter_lines(row: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """The voters of a row as lines of a terminal: label, distance and what made it."""
+    wide, label = max(map(len, names)), max(len(voter["label"]) for voter in row["voters"])
+    lines = []
+    for i, (name, voter) in enumerate(zip(names, row["voters"], strict=True)):
+        made = distance_words(row["features"], voter["parts"], 3)
+        idle = "" if i < row["n_deciding"] else "  (left out: a tie)"
+        lines.append(
+            f"  {name:<{wide}}  {voter['label']:<{label}}  at {voter['distance']:.4g}"
+            f"{': ' * bool(made)}{made}{idle}"
+        )
+    return lines
+
+
+def distance_words(names: Sequence[str], parts: Sequence[float], n: int) -> str:
+    """The largest parts of a squared distance, as shares of all that adds to it or takes away.
+
+    >>> distance_words(["hue", "ash", "alcohol"], [1.0, -0.5, 0.5], 2)
+    'hue 50 %, ash −25 %'
+    """
+    total = sum(abs(part) for part in parts)
+    order = sorted(range(len(parts)), key=lambda j: -abs(parts[j]))[:n]
+    return ", ".join(
+        f"{names[j]} {'−' * (parts[j] < 0)}{share_text(abs(parts[j]) / total)}"
+        for j in order
+        if parts[j] != 0
+    )
+
+
+def _floats(rows: Any) -> NDArray[Any]:
+    return np.asarray(rows, dtype=np.float64)
