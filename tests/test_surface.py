@@ -51,6 +51,7 @@ OTHERWISE = {
         "MDML": "targets",
         "MVEMClassifier": "points that vote",
         "NCA": "points that may be chosen",
+        "QuasiconformalClassifier": "points that vote",
         "MultiMetricLMNN": "points that vote",
         "ShortFukunagaClassifier": "points that vote",
         "SetKNeighborsClassifier": "sets that vote",

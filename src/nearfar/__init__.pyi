@@ -39,6 +39,7 @@ from .distributions.set_spectral_clustering import SetSpectralClustering as SetS
 from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.dann import DANNClassifier as DANNClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
+from .local.quasiconformal import QuasiconformalClassifier as QuasiconformalClassifier
 from .local.short_fukunaga import ShortFukunagaClassifier as ShortFukunagaClassifier
 from .mahalanobis.euclidean import Euclidean as Euclidean
 from .mahalanobis.itml import ITML as ITML

@@ -277,7 +277,7 @@ class LocalRows:
     ) -> tuple[Matrix, Indices]:
         """Distances and numbers of the k nearest rows, each of shape (b, k), nearest first."""
         squares, errors = self.squared_distances(queries, metrics)
-        owner, found = _within(squares, _kth(squares, k) + 2 * errors)
+        owner, found = entries_within(squares, kth_smallest(squares, k) + 2 * errors)
         exact = self.measured(queries, metrics, owner, found)
         order = np.lexsort((exact, owner))  # stable, and rows come in order
         first = np.searchsorted(owner, np.arange(len(queries)))
@@ -287,8 +287,8 @@ class LocalRows:
     def window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
         """The m nearest rows of each query."""
         squares, errors = self.squared_distances(queries, metrics)
-        cut = _kth(squares, m)
-        owner, found = _within(squares, cut + 2 * errors)
+        cut = kth_smallest(squares, m)
+        owner, found = entries_within(squares, cut + 2 * errors)
         values = squares[owner, found]
         # Only those about the cut need to be measured: the others are in it anyway.
         doubt = np.flatnonzero(values >= (cut - 2 * errors)[owner])
@@ -345,12 +345,12 @@ class Window:
         return np.asarray(weights)
 
 
-def _kth(squares: Matrix, k: int) -> Vector:
+def kth_smallest(squares: Matrix, k: int) -> Vector:
     """The k-th smallest of each row."""
     return np.asarray(np.partition(squares, k - 1, axis=1)[:, k - 1])
 
 
-def _within(squares: Matrix, reach: Vector) -> tuple[Indices, Indices]:
+def entries_within(squares: Matrix, reach: Vector) -> tuple[Indices, Indices]:
     """Rows and columns of the entries up to a bound for each row, in order."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, found = np.divmod(flat, squares.shape[1])

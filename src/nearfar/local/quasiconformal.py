@@ -1,0 +1,372 @@
+"""The adaptive quasiconformal kernel: near is what has the same posterior and lies near."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import pdist
+
+from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.blocks import squared_distances
+from nearfar.parameters import boolean, integer, none, one_of, real
+from nearfar.search.exact_search import kneighbors
+from nearfar.state import Sizes, State, floats, need, whole
+from nearfar.summaries.local_rows import (
+    LocalMetrics,
+    LocalQueries,
+    LocalRows,
+    entries_within,
+    kth_smallest,
+)
+from nearfar.summaries.local_scatters import inverses, shrunk
+
+# Rows of which the median distance is taken, at most.
+_FOR_THE_MEDIAN = 1000
+# The kernel of such a squared distance is less than the rounding of 1.
+_SATURATED = 80.0
+
+
+class QuasiconformalClassifier(LocalVoter):
+    r"""Nearest neighbours by a kernel that is stretched where classes mix.
+
+    With :math:`j_m` the likeliest class at the query and :math:`c(x) = (1 - P(j_m|x)) /
+    P(j_m|x_0)`, the kernel :math:`c(x) c(x_0) K(x, x_0)` of a Gaussian K has the squared distance
+
+    .. math:: D(x, x_0) = (c(x) - c(x_0))^2 + 2 c(x) c(x_0) (1 - K(x, x_0)) ,
+
+    in which rows are near whose posterior is that of the query, and which lie near it. Posteriors
+    are shares of the ``n_posterior`` nearest rows, smoothed: without, c is 0 wherever one class is
+    alone, and all such rows are at distance 0. ``exact=False`` takes :math:`1 - K` to be half of
+    the squared Mahalanobis distance.
+
+    ``kneighbors`` gives D as the distance. ``metric_at`` and ``explain`` tell of its Mahalanobis
+    part, :math:`c(x_0)^2 \Sigma^{-1}`; contributions add up to that part alone. Where a row is left
+    out it is counted in no posterior; the covariance stays.
+
+    Use it to compare; plain neighbours are often as good.
+
+    Cost: :math:`O(n^2 p)` to fit, then :math:`O(n p)` for each query. Keeps the training points.
+
+    Parameters
+    ----------
+    estimator : learner or transformer, optional
+        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+    n_neighbors : int, default=5
+        How many points vote.
+    n_posterior : int or None, default=None
+        How many nearest points make a posterior; None is the root of the number of rows, but at
+        least 10.
+    smoothing : float, default=1.0
+        What is added to the count of each class.
+    covariance : {"full", "spherical"}, default="full"
+        Of the Gaussian: that of the rows, or the square of their median distance in all
+        directions.
+    shrinkage : float, default=1e-3
+        What is mixed into covariances: this share of the mean variance.
+    exact : bool, default=True
+        Use the kernel itself instead of its approximation for near rows.
+    standardize : bool, default=True
+        Divide each feature by its standard deviation first.
+    ties : {"shrink", "first"}, default="shrink"
+        "first" lets the smallest label win; scikit-learn's classifier does so.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    posterior_ : ndarray of shape (n_samples, n_classes)
+        Posteriors at the training points, each by all others.
+    precision_ : ndarray of shape (n_features, n_features)
+        The inverse covariance, of standardised features.
+    deviations_ : ndarray of shape (n_features,)
+        Those of the training points, after the learner's map.
+    n_posterior_ : int
+        The number used.
+    estimator_ : object or None
+        The fitted learner.
+
+    See Also
+    --------
+    DANNClassifier, KNNClassifier
+
+    References
+    ----------
+    .. [1] J. Peng, D. R. Heisterkamp, H. K. Dai, "Adaptive quasiconformal kernel nearest neighbor
+       classification", IEEE Transactions on Pattern Analysis and Machine Intelligence 26, 2004.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 3.1.6.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from nearfar import QuasiconformalClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> rule = QuasiconformalClassifier().fit(X, y)
+    >>> rule.posterior_.shape, round(rule.leave_one_out_error(), 3)
+    ((178, 3), 0.039)
+    """
+
+    #: Contributions are those of a part of the distance.
+    is_metric = False
+
+    state = State(
+        {
+            "n_posterior_": whole(low=1, most="n"),
+            "posterior_": floats("n", "c"),
+            "precision_": floats("q", "q"),
+        }
+    )
+    parameters: ClassVar = {
+        **LOCAL_PARAMETERS,
+        "n_posterior": [none, integer(1)],
+        "smoothing": [real(0, open_low=True)],
+        "covariance": [one_of("full", "spherical")],
+        "shrinkage": [real(0, 1)],
+        "exact": [boolean],
+    }
+    settings = ({"covariance": "spherical"},)
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        n_neighbors: int = 5,
+        *,
+        n_posterior: int | None = None,
+        smoothing: float = 1.0,
+        covariance: Literal["full", "spherical"] = "full",
+        shrinkage: float = 1e-3,
+        exact: bool = True,
+        standardize: bool = True,
+        ties: Literal["shrink", "first"] = "shrink",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_neighbors = n_neighbors
+        self.n_posterior = n_posterior
+        self.smoothing = smoothing
+        self.covariance = covariance
+        self.shrinkage = shrinkage
+        self.exact = exact
+        self.standardize = standardize
+        self.ties = ties
+        self.n_jobs = n_jobs
+
+    # ------------------------------------------------------------------ fit
+
+    def _learn(self, rows: LocalRows) -> None:
+        n = len(rows)
+        if n < 2:
+            raise ValueError(
+                f"X has {n} sample(s) while a minimum of 2 is required by {type(self).__name__}: "
+                "the posterior of each is that of the others."
+            )
+        size = max(10, int(np.sqrt(n))) if self.n_posterior is None else int(self.n_posterior)
+        if self.n_posterior is not None and size > n - 1:
+            raise ValueError(
+                f"n_posterior={size} is more than there are other training points "
+                f"(n_samples={n}, less the point itself)."
+            )
+        self.n_posterior_ = min(size, n - 1)
+        counts = counts_of(rows.codes[self._lists(rows)], rows.n_classes)
+        self.posterior_ = self._smoothed(counts, self.n_posterior_)
+        self.precision_ = self._precision(rows.standard)
+
+    def _lists(self, rows: LocalRows, more: int = 0) -> Indices:
+        """The rows that make the posterior of each training row, nearest first."""
+        size = min(self.n_posterior_ + more, len(rows) - 1)
+        return kneighbors(rows.given / rows.scale, n_neighbors=size)[1]
+
+    def _smoothed(self, counts: Matrix, totals: Any) -> Matrix:
+        added = float(self.smoothing)
+        return np.asarray((counts + added) / (totals + added * counts.shape[-1]))
+
+    def _precision(self, standard: Matrix) -> Matrix:
+        """The inverse covariance of standardised rows."""
+        p = standard.shape[1]
+        if self.covariance == "spherical":
+            some = standard[:: 1 + (len(standard) - 1) // _FOR_THE_MEDIAN]
+            median = float(np.median(pdist(some, "sqeuclidean")))
+            return np.eye(p) / (median if median > 0 else 1.0)
+        apart = standard - standard.mean(axis=0)
+        covariance = shrunk(apart.T @ apart / len(standard), self.shrinkage)
+        return inverses(covariance, regular=self.shrinkage > 1e-8 * p)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        need((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
+        need((self.posterior_ <= 1).all(), "posterior_ must not be above 1.")
+        symmetric = np.allclose(self.precision_, self.precision_.T)
+        definite = symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
+        need(definite, "precision_ must be symmetric and positive definite.")
+
+    # ------------------------------------------------------------------ queries
+
+    def _rows(self) -> LocalRows:
+        rows = super()._rows()
+        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
+
+    def distance_at(self, X: ArrayLike) -> Matrix:
+        """The distance D of each point from all training points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_queries, n_samples)
+        """
+        rows = self._rows()
+        (found,) = self._by_block(rows, X, lambda block: (self._distances(rows, block)[0],))
+        return found
+
+    def _stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
+        """c at the rows, of shape (b, n), and at the queries."""
+        k = min(self.n_posterior_, len(rows) - (queries.own is not None))
+        b = np.arange(len(queries))
+        euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
+        near = rows.codes[rows.nearest(queries, euclidean, k)[1]]
+        here = self._smoothed(counts_of(near, rows.n_classes), k)
+        leader = here.argmax(axis=1)
+        top = here[b, leader]
+        shares = self.posterior_.T[leader]
+        if queries.own is not None:
+            assert isinstance(rows, _Rows)
+            owner, row, counts, total = rows.left_out.changed(queries.own, leader)
+            added = float(self.smoothing)
+            shares[owner, row] = (counts + added) / (total + added * rows.n_classes)
+        return (1 - shares) / top[:, None], (1 - top) / top
+
+    def _distances(
+        self, rows: LocalRows, queries: LocalQueries
+    ) -> tuple[Matrix, Matrix, Vector, Matrix, Vector]:
+        """D, c at rows and queries, squared Mahalanobis distances and how wrong these may be."""
+        assert isinstance(rows, _Rows)
+        stretch, here = self._stretch(rows, queries)
+        white = queries.standard @ rows.root
+        squares = squared_distances(white, rows.white, rows.lengths)
+        size = float(np.linalg.norm(self.precision_, 2))
+        reach = size * (np.square(rows.standard).sum(axis=1).max() + (queries.standard**2).sum(1))
+        errors = 16 * (rows.n_features + 8) * np.finfo(np.float64).eps * reach
+        return self._kernel(stretch, here[:, None], squares), stretch, here, squares, errors
+
+    def _kernel(self, at_row: Any, at_query: Any, squares: Any) -> NDArray[np.float64]:
+        """D of c at both and the squared Mahalanobis distance."""
+        half = -np.expm1(-squares / 2) if self.exact else squares / 2
+        return np.asarray((at_row - at_query) ** 2 + 2 * at_row * at_query * half)
+
+    def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
+        D, stretch, here, squares, errors = self._distances(rows, queries)
+        if queries.own is not None:
+            D[np.arange(len(D)), queries.own] = np.inf
+        most = stretch.max(axis=1)
+        slack = here * most * errors + 16 * np.finfo(np.float64).eps * (most**2 + here**2)
+        cut = kth_smallest(D, k)
+        # Beyond the reach of the kernel D is the same for all rows of one posterior. Of those only
+        # the nearest can come first.
+        flat = (cut[:, None] == D) & ((squares > _SATURATED) | (stretch == 0))
+        crowded = np.flatnonzero(np.count_nonzero(flat, axis=1) > k)
+        if len(crowded) and (self.exact or (here == 0).any()):
+            tied = np.where(flat[crowded], squares[crowded], np.inf)
+            bound = kth_smallest(tied, k) + 2 * errors[crowded]
+            far = flat[crowded] & (tied > bound[:, None])
+            D[crowded] = np.where(far, np.inf, D[crowded])
+        owner, found = entries_within(D, cut + 2 * slack)
+        metrics = LocalMetrics(
+            full=np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
+        )
+        exact = rows.measured(queries, LocalMetrics(full=each), owner, found)
+        values = self._kernel(stretch[owner, found], here[owner], exact)
+        order = np.lexsort((found, exact, values, owner))
+        best = order[np.searchsorted(owner, np.arange(len(D)))[:, None] + np.arange(k)]
+        return values[best], found[best]
+
+    def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
+        here = self._stretch(rows, queries)[1]
+        return LocalMetrics(full=here[:, None, None] ** 2 * self.precision_)
+
+    def _explained(
+        self, rows: LocalRows, queries: LocalQueries, k: int
+    ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
+        distances, found = self._found(rows, queries, k)
+        metrics = self._metrics(rows, queries)
+        owner = np.repeat(np.arange(len(queries)), k)
+        parts = metrics.parts(rows.apart(queries, owner, found.ravel()), owner)
+        return self._relevance(rows, metrics), parts.reshape(*found.shape, -1), distances, found
+
+    @classmethod
+    def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
+        sizes = {min(10, n - 1), min(max(10, int(np.sqrt(n))), n - 1), min(40, n - 1)}
+        return {
+            "n_neighbors": [3, 5, 9],
+            "n_posterior": sorted(max(1, size) for size in sizes),
+            "covariance": ["full", "spherical"],
+        }
+
+
+@dataclass(frozen=True)
+class _Rows(LocalRows):
+    """Rows as a rule sees them that has learned a covariance and posteriors."""
+
+    rule: QuasiconformalClassifier
+
+    @cached_property
+    def root(self) -> Matrix:
+        """Rows times this have Euclidean distances."""
+        return np.asarray(np.linalg.cholesky(self.rule.precision_))
+
+    @cached_property
+    def white(self) -> Matrix:
+        return np.asarray(self.standard @ self.root)
+
+    @cached_property
+    def lengths(self) -> Vector:
+        return np.asarray(np.square(self.white).sum(axis=1))
+
+    @cached_property
+    def left_out(self) -> _LeftOut:
+        return _LeftOut(self.rule._lists(self, more=1), self.codes, self.rule.n_posterior_)
+
+
+class _LeftOut:
+    """Counts of classes around training rows after one of them was left out."""
+
+    def __init__(self, lists: Indices, codes: Indices, k: int) -> None:
+        self._codes, self._k = codes, k
+        self._counts = counts_of(codes[lists[:, :k]], int(codes.max()) + 1)
+        # Who takes the place of one that is left out; nobody if all others were in the list.
+        self._next = codes[lists[:, k]] if lists.shape[1] > k else None
+        flat = lists[:, :k].ravel()
+        self._order = np.argsort(flat, kind="stable")
+        self._starts = np.searchsorted(flat[self._order], np.arange(len(codes) + 1))
+
+    def changed(self, own: Indices, leader: Indices) -> tuple[Indices, Indices, Vector, int]:
+        """Which rows have lost a neighbour by each row left out, and their counts of a class.
+
+        Numbers in ``own``, numbers of rows, counts of the class ``leader``, and what all counts
+        sum to.
+        """
+        sizes = self._starts[own + 1] - self._starts[own]
+        owner = np.repeat(np.arange(len(own)), sizes)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        row = self._order[self._starts[own][owner] + within] // self._k
+        asked = leader[owner]
+        counts = self._counts[row, asked] - (self._codes[own][owner] == asked)
+        if self._next is None:
+            return owner, row, counts, self._k - 1
+        return owner, row, counts + (self._next[row] == asked), self._k
+
+
+def counts_of(codes: Indices, n_classes: int) -> Matrix:
+    """How many of each row of codes are of each class, of shape (n, n_classes)."""
+    cells = codes + n_classes * np.arange(len(codes))[:, None]
+    counts = np.bincount(cells.ravel(), minlength=len(codes) * n_classes)
+    return np.asarray(counts.reshape(len(codes), n_classes), dtype=np.float64)
