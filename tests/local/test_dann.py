@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine, make_classification
 
 from nearfar import DANNClassifier, KNNClassifier
-from nearfar.local.dann import window_size
+from nearfar.summaries.local_scatters import window_size
 
 T6 = np.array([[0.0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]])
 T6_LABELS = np.array([-1, -1, -1, 1, 1, 1])

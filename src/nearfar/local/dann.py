@@ -12,7 +12,13 @@ from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import State, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
-from nearfar.summaries.local_scatters import LocalScatters, inverses, scatters_around, shrunk
+from nearfar.summaries.local_scatters import (
+    LocalScatters,
+    inverses,
+    scatters_around,
+    shrunk,
+    window_size,
+)
 
 # Metrics that change by less are the same.
 _SETTLED = 1e-3
@@ -34,7 +40,7 @@ class DANNClassifier(LocalVoter):
 
     Use it where few directions matter at each place, but not the same everywhere. It needs many
     points for :math:`S_w`: with few rows of many features it is worse than plain neighbours. Map
-    by a learner such as :class:`LDA` first, then.
+    by :class:`DANNSubspace` first, then.
 
     A window of one class has no :math:`S_b`; where no class varies at all, :math:`S_w` is I.
 
@@ -78,7 +84,7 @@ class DANNClassifier(LocalVoter):
 
     See Also
     --------
-    ShortFukunagaClassifier, MVEMClassifier, KNNClassifier
+    DANNSubspace, ShortFukunagaClassifier, MVEMClassifier, KNNClassifier
 
     References
     ----------
@@ -143,7 +149,7 @@ class DANNClassifier(LocalVoter):
                 f"DANNClassifier: {self.n_metric_} points make a metric of {p} features and {c} "
                 "classes: their covariance within classes is singular, and its inverse is that of "
                 f"shrinkage={self.shrinkage:g}. Raise shrinkage or n_metric, or reduce X first, "
-                "for example with LDA."
+                "for example with DANNSubspace."
             )
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
@@ -153,16 +159,20 @@ class DANNClassifier(LocalVoter):
         matrices = np.empty((len(queries), rows.n_features, rows.n_features))
         seen: list[Indices] = []
         for step in range(self.n_iter):
-            asked = queries[at_work]
-            window = rows.window(asked, metrics, m)
-            new = np.ones(len(at_work), dtype=bool)
-            for before in seen:
-                new &= (before[at_work] != window.found).any(axis=1)
-            at_work, asked, metrics, window = at_work[new], asked[new], metrics[new], window[new]
+            asked, window = queries[at_work], None
+            if self.n_iter > 1:
+                window = rows.window(asked, metrics, m)
+                new = np.ones(len(at_work), dtype=bool)
+                for before in seen:
+                    new &= (before[at_work] != window.found).any(axis=1)
+                at_work, window = at_work[new], window[new]
+                asked, metrics = asked[new], metrics[new]
+                seen.append(np.full((len(queries), m), -1))
+                seen[-1][at_work] = window.found
             if not len(at_work):
                 break
             scatters = scatters_around(
-                rows, asked, metrics, window, tricube=self.weights == "tricube"
+                rows, asked, metrics, m, window=window, tricube=self.weights == "tricube"
             )
             made = discriminant_metrics(scatters, self.epsilon, self.shrinkage)
             moving = np.ones(len(at_work), dtype=bool)
@@ -171,9 +181,6 @@ class DANNClassifier(LocalVoter):
                 size = np.square(matrices[at_work]).sum(axis=(1, 2))
                 moving = change > _SETTLED**2 * size
             matrices[at_work] = made
-            if step + 1 < self.n_iter:
-                seen.append(np.full((len(queries), m), -1))
-                seen[-1][at_work] = window.found
             at_work = at_work[moving]
             metrics = LocalMetrics(full=matrices[at_work])
         return LocalMetrics(full=matrices)
@@ -186,11 +193,6 @@ class DANNClassifier(LocalVoter):
             "epsilon": [0.1, 1.0, 10.0],
             "shrinkage": [1e-3, 0.1],
         }
-
-
-def window_size(n: int, p: int, n_classes: int) -> int:
-    """How many of n rows make a metric: enough for a covariance of p features within classes."""
-    return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
 
 def discriminant_metrics(

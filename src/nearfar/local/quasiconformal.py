@@ -280,9 +280,7 @@ class QuasiconformalClassifier(LocalVoter):
             far = flat[crowded] & (tied > bound[:, None])
             D[crowded] = np.where(far, np.inf, D[crowded])
         owner, found = entries_within(D, cut + 2 * slack)
-        metrics = LocalMetrics(
-            full=np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
-        )
+        each = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
         exact = rows.measured(queries, LocalMetrics(full=each), owner, found)
         values = self._kernel(stretch[owner, found], here[owner], exact)
         order = np.lexsort((found, exact, values, owner))

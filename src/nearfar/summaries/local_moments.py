@@ -37,14 +37,20 @@ class ClassSums:
 
     def shares(self) -> Matrix:
         """Shares of the classes, of shape (b, c)."""
-        return np.asarray(self.weights / self.weights.sum(axis=1, keepdims=True))
+        totals = self.weights.sum(axis=1, keepdims=True)
+        return np.asarray(self.weights / np.where(totals > 0, totals, 1.0))
 
     def between(self) -> NDArray[np.float64]:
         """Scatters of the class means about their own mean, by shares, of shape (b, p, p)."""
+        apart = self.apart()
+        return np.matmul(apart.transpose(0, 2, 1), apart)
+
+    def apart(self) -> NDArray[np.float64]:
+        """Means less their own mean, times roots of shares: factors of their scatter."""
         shares = self.shares()
         apart = self.means - np.matmul(shares[:, None, :], self.means)
         apart *= np.sqrt(shares)[:, :, None]
-        return np.matmul(apart.transpose(0, 2, 1), apart)
+        return apart
 
 
 class LocalMoments:
@@ -61,15 +67,16 @@ class LocalMoments:
     """
 
     def __init__(self, rows: Matrix, codes: Indices, n_classes: int) -> None:
-        order = np.argsort(codes, kind="stable")
-        self._rows = np.ascontiguousarray(rows[order])
-        self._places = np.argsort(order)
+        #: The rows sorted by class, and where each of them stands then.
+        self.order = np.argsort(codes, kind="stable")
+        self.places = np.argsort(self.order)
+        self._rows = np.ascontiguousarray(rows[self.order])
         self._ends = np.cumsum(np.bincount(codes, minlength=n_classes))
 
     def spread(self, found: Indices, weights: Matrix | float) -> Matrix:
         """Weights of the rows that each point has found as (b, n), the rows of a class in turn."""
         spread = np.zeros((len(found), len(self._rows)))
-        spread[np.arange(len(found))[:, None], self._places[found]] = weights
+        spread[np.arange(len(found))[:, None], self.places[found]] = weights
         return spread
 
     def class_sums(self, ordered: Matrix) -> ClassSums:

@@ -180,6 +180,39 @@ class LocalRows:
         return LocalQueries(given, self._standardized(given), own)
 
     @cached_property
+    def by_class(self) -> LocalRows:
+        """The same rows, sorted by class; what was standard for these is so for those."""
+        order = self.moments.order
+        rows = LocalRows(self.given[order], self.codes[order], self.n_classes, self.scale)
+        rows.__dict__.update(_center=self._center, standard=self.standard[order])
+        return rows
+
+    def tricube(
+        self, queries: LocalQueries, metrics: LocalMetrics, m: int
+    ) -> tuple[Matrix, Vector, Vector]:
+        """Tri-cube weights of all rows, sorted by class, for the m nearest of each query.
+
+        Of shape (b, n); beside them squared distances of the farthest, and how wrong distances
+        may be. Rows at the cut have no weight, so that it does not matter which of them are in.
+        """
+        own = None if queries.own is None else self.moments.places[queries.own]
+        asked = LocalQueries(queries.given, queries.standard, own)
+        weights, errors = self.by_class.squared_distances(asked, metrics)
+        radius = kth_smallest(weights, m)
+        inside = weights < radius[:, None]
+        near, counts = np.flatnonzero(inside), np.count_nonzero(inside, axis=1)
+        flat = weights.reshape(-1)
+        ratios = flat[near]
+        ratios /= np.repeat(np.maximum(radius, np.finfo(np.float64).tiny), counts)
+        np.maximum(ratios, 0, out=ratios)
+        rest = np.sqrt(ratios)
+        rest *= ratios
+        np.subtract(1, rest, out=rest)
+        weights.fill(0)
+        flat[near] = rest * rest * rest
+        return weights, radius, errors
+
+    @cached_property
     def moments(self) -> LocalMoments:
         """Sums over classes for weights of rows, in standard units."""
         return LocalMoments(self.standard, self.codes, self.n_classes)
@@ -203,7 +236,10 @@ class LocalRows:
             assert metrics.weights is not None
             W = metrics.weights
             rest = (W * Q**2).sum(axis=1)[:, None]
-            np.matmul(np.hstack([W, -2 * W * Q, rest]), self._squares, out=squares)
+            if (W[:, :1] == W).all():  # squared lengths of rows do for all features together
+                np.matmul(np.hstack([-2 * W * Q, W[:, :1], rest]), self._lengths, out=squares)
+            else:
+                np.matmul(np.hstack([W, -2 * W * Q, rest]), self._squares, out=squares)
             n_terms = 2 * self.n_features
             if metrics.directions is not None:
                 for V in metrics.directions.transpose(1, 0, 2):
@@ -216,6 +252,13 @@ class LocalRows:
         if queries.own is not None:
             squares[np.arange(len(Q)), queries.own] = np.inf
         return squares, errors
+
+    @cached_property
+    def _lengths(self) -> Matrix:
+        """Features above their sum of squares and a row of ones."""
+        columns = self.standard.T
+        squares = np.square(columns).sum(axis=0)
+        return np.vstack([columns, squares, np.ones(len(self))])
 
     @cached_property
     def _squares(self) -> Matrix:

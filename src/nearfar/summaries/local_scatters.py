@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.arrays import Indices
+from nearfar.arrays import Indices, Mask, Vector
 from nearfar.blocks import row_blocks
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
@@ -18,6 +18,11 @@ _DIGITS_LEFT = 1e-5
 _ROUNDED = 1e-8
 # A scatter that is such a share of squared distances from the point itself is none.
 _NO_SCATTER = 1e-14
+
+
+def window_size(n: int, p: int, n_classes: int) -> int:
+    """How many of n rows make a metric: enough for a covariance of p features within classes."""
+    return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
 
 @dataclass(frozen=True)
@@ -40,36 +45,55 @@ def scatters_around(
     rows: LocalRows,
     queries: LocalQueries,
     metrics: LocalMetrics,
-    window: Window,
+    m: int,
     *,
+    window: Window | None = None,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Scatters of the rows in a window that was found by these metrics.
+    """Scatters of the m nearest rows under these metrics; their window, if it is known.
 
     All sums are matrix products of dense weights. They are sums about zero: where the window is
     so small that they have lost their digits, they are taken anew about each query.
     """
-    weights = window.tricube() if tricube else np.ones(window.found.shape)
-    spread = rows.moments.spread(window.found, weights)
+    if window is None and tricube:
+        spread, radius, errors = rows.tricube(queries, metrics, m)
+    else:
+        window = window or rows.window(queries, metrics, m)
+        weights = window.tricube() if tricube else 1.0
+        spread = rows.moments.spread(window.found, weights)
+        radius, errors = window.radius, window.errors
     sums = rows.moments.class_sums(spread)
+    weights = sums.weights.sum(axis=1)
     total = rows.moments.second_moments(spread)
-    total /= sums.weights.sum(axis=1)[:, None, None]
+    total /= np.where(weights > 0, weights, 1.0)[:, None, None]
     squares = np.trace(total, axis1=1, axis2=2)
     means = sums.means * np.sqrt(sums.shares())[:, :, None]
     total -= np.matmul(means.transpose(0, 2, 1), means)
     scatters = LocalScatters(total, sums.between())
     left = np.trace(total, axis1=1, axis2=2) / np.where(squares > 0, squares, 1.0)
-    doubt = (left < _DIGITS_LEFT) | (window.errors > _ROUNDED * window.radius)
-    for chosen in _chunks(np.flatnonzero(doubt), window.found.shape[1] * rows.n_features):
-        anew = _from_differences(rows, queries[chosen], metrics[chosen], window[chosen], tricube)
+    doubt = in_doubt(weights, radius, errors) | (left < _DIGITS_LEFT)
+    for chosen in _chunks(np.flatnonzero(doubt), m * rows.n_features):
+        again = queries[chosen], metrics[chosen]
+        found = rows.window(*again, m) if window is None else window[chosen]
+        anew = scatters_from_differences(rows, *again, found, tricube=tricube)
         scatters.within[chosen], scatters.between[chosen] = anew.within, anew.between
     return scatters
 
 
-def _from_differences(
-    rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, window: Window, tricube: bool
+def in_doubt(weights: Vector, radius: Vector, errors: Vector) -> Mask:
+    """Which windows are so small that their distances have lost digits, or give no weight."""
+    return np.asarray((errors > _ROUNDED * radius) | (weights <= 0))
+
+
+def scatters_from_differences(
+    rows: LocalRows,
+    queries: LocalQueries,
+    metrics: LocalMetrics,
+    window: Window,
+    *,
+    tricube: bool = True,
 ) -> LocalScatters:
-    """The same by differences from each query, which are gathered."""
+    """The same by differences from each query, which are gathered: exact, and slow."""
     b, m = window.found.shape
     owner, found = np.repeat(np.arange(b), m), window.found.ravel()
     weights = np.ones((b, m))
@@ -114,3 +138,10 @@ def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.floa
         values = np.maximum(values, 1e-10 * values[..., -1:])
         inverse = np.matmul(axes / values[..., None, :], np.swapaxes(axes, -1, -2))
     return np.asarray((inverse + np.swapaxes(inverse, -1, -2)) / 2)
+
+
+def inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Symmetric roots of inverses; eigenvalues below 1e-10 of the largest are raised to that."""
+    values, axes = np.linalg.eigh(matrices)
+    values = np.maximum(values, 1e-10 * values[..., -1:])
+    return np.asarray(np.matmul(axes / np.sqrt(values)[..., None, :], np.swapaxes(axes, -1, -2)))
