@@ -8,6 +8,7 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 from nearfar.solvers.fisher_direction import Scores, fisher_direction, scale_and_intercept
+from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
 from nearfar.solvers.hyperplanes import lifted, row_space
 from nearfar.solvers.label_ridge import label_ridge
 from nearfar.solvers.minimax_probability import minimax_direction
@@ -105,6 +106,26 @@ def test_libsvm_agrees_and_liblinear_solves_another_problem():
     other = LinearSVC(loss="hinge", max_iter=100_000, random_state=0).fit(X, y)
     penalised = hinge_objective(X, y, cost, other.coef_[0], other.intercept_[0])
     assert penalised > plane.objective * 1.004
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("gap", [0.3, 1.5])
+def test_rows_far_from_their_margin_may_be_left_out(gap, C):
+    X, y = overlapping(900, 6, gap=gap, share=0.3)
+    given = (y[:, None] * np.column_stack([X, np.ones(900)]), np.ones(900), np.full(900, C))
+    given += (np.append(np.ones(6), 0.0), np.zeros(7))
+    whole = hinge_program(*given)
+    far_off = np.random.default_rng(0).standard_normal(900)  # a guess that tells nothing
+    for short in (None, 1 - given[0] @ whole.x, far_off):
+        found = hinge_program_near(*given, short)
+        assert np.isclose(found.objective, whole.objective, rtol=1e-9)
+        assert np.allclose(found.x, whole.x, atol=1e-4)
+        assert -1e-12 <= found.gap / whole.objective <= 1e-9
+        # The bound is one for all rows.
+        assert found.dual.min() >= 0 and found.dual.max() <= C * (1 + 1e-12)
+        pull = found.dual @ given[0]
+        assert abs(pull[-1]) <= 1e-8 * found.dual.sum()
+        assert np.isclose(found.dual.sum() - 0.5 * pull[:6] @ pull[:6], found.bound, rtol=1e-7)
 
 
 def test_complementary_slackness():

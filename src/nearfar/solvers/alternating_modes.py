@@ -108,6 +108,7 @@ def alternate(
     *,
     max_iter: int = 100,
     tol: float = 1e-6,
+    settled: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Alternation:
     r"""Learn one mode after the other with the others held, until no direction moves.
@@ -134,6 +135,9 @@ def alternate(
         Most sweeps.
     tol : float
         Of the directions.
+    settled : bool
+        Whether the start comes from the same criterion, so that a first sweep that turns nothing,
+        the first mode included, is the last.
     report : callable, optional
         Called after every sweep with what is known of it.
 
@@ -162,7 +166,7 @@ def alternate(
                     weights, plane, alive = new, found, True
             step = _moved(before, weights)
             collapsed = not alive
-            converged = alive and (at_once or (len(stages) > 0 and step <= tol))
+            converged = alive and (at_once or ((settled or len(stages) > 0) and step <= tol))
             whole = weights, plane if alive else found
             steps.append(step)
             seconds.append(perf_counter() - began)
@@ -185,7 +189,8 @@ def _mode_step(
 ) -> tuple[Hyperplane, CPWeights | None]:
     """What the learner says of a mode, and the weights with it; None if it collapsed."""
     root = inverse_root(other_gram(weights.factors, mode))
-    Z = contracted(X, weights.factors, mode) @ root
+    Z = contracted(X, weights.factors, mode)
+    Z = Z * root[0, 0] if root.shape == (1, 1) else Z @ root
     plane = learn(Z.reshape(len(X), -1))
     if plane.collapsed or not plane.w.any():
         return plane, None
@@ -203,7 +208,7 @@ def contracted(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
     terms = [
         contract_except(X, [U[:, r] for U in factors], mode) for r in range(factors[0].shape[1])
     ]
-    return np.stack(terms, axis=-1)
+    return np.asarray(terms[0][..., None] if len(terms) == 1 else np.stack(terms, axis=-1))
 
 
 def other_gram(factors: Sequence[Matrix], mode: int) -> Matrix:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
-from scipy import linalg
+from scipy.linalg import lapack
 
 from nearfar.arrays import Matrix, Vector
 
@@ -16,6 +16,13 @@ _STEP = 0.995
 _PATIENCE = 8
 # Equations of the dual hold to so much of its sum before its value is a bound.
 _FEASIBLE = 1e-9
+# Rows for each unknown of which a program is solved on those near their corner; how near, at first
+# and then; the share of rows above which nothing is spared; what share of the objective the
+# gap may be after first steps on all rows.
+_MANY = 4
+_REACHES = (0.25, 0.75)
+_SPARES = 0.7
+_ROUGH = 0.5
 
 
 class HingeSolution(NamedTuple):
@@ -80,7 +87,23 @@ def hinge_program(
     HingeSolution
         The best point seen by its objective, with the best bound.
     """
-    point = _Point(A, h, cost, q, f, positive_last)
+    point = HingePoint(A, h, cost, q, f, positive_last)
+    return _followed(point, tol, floor, max_iter)[0]
+
+
+def _followed(
+    point: HingePoint,
+    tol: float,
+    floor: float = np.finfo(float).tiny,
+    max_iter: int = 100,
+    *,
+    rough: float = 0.0,
+) -> tuple[HingeSolution, HingePoint]:
+    """Steps from a point until the gap is small; the best seen, and the last iterate.
+
+    With ``rough`` also until that share of the objective is left of the products that make the gap,
+    which are known before the dual is feasible.
+    """
     best = HingeSolution(point.x, point.a, np.inf, -np.inf, 0)
     least, waited = np.inf, 0
     for step in range(max_iter):
@@ -93,25 +116,95 @@ def hinge_program(
         if best.gap <= tol * max(abs(best.objective), floor):
             break
         mu = point.complementarity()
+        if 2 * len(point.a) * mu <= rough * abs(best.objective):
+            break
         waited = 0 if mu < 0.9 * least else waited + 1
         least = min(least, mu)
         if waited > _PATIENCE or not point.factor():
             break
-        nothing = np.zeros(len(A))
-        move = point.direction(nothing, nothing, 0.0)
-        reached = point.moved(move, point.longest(move)).complementarity()
-        center = (max(reached, 0.0) / mu) ** 3 * mu
-        move = point.direction(
-            center - move.a * move.r, center + move.a * move.xi, center - move.tau * move.x[-1]
-        )
-        length = _STEP * point.longest(move)
+        move, length = centered_move(point)
         if not length > 1e-12:
             break
         point = point.moved(move, length).inside()
-    return best
+    return best, point
 
 
-class _Move(NamedTuple):
+def hinge_program_near(
+    A: Matrix,
+    h: Vector,
+    cost: Vector,
+    q: Vector,
+    f: Vector,
+    short: Vector | None = None,
+    *,
+    tol: float = 1e-11,
+) -> HingeSolution:
+    """The same program, solved on the rows near their corner where that is enough.
+
+    Rows far from it have multipliers of nothing or of their cost, and enter as a constant and a
+    linear term. If one of them turns out to lie on the other side, more rows are taken.
+
+    Parameters
+    ----------
+    A, h, cost, q, f, tol
+        As for `hinge_program`.
+    short : ndarray of shape (n,), optional
+        h - A x of a point near the optimum; None for a rough solution on all rows first.
+
+    Returns
+    -------
+    HingeSolution
+        Of all rows: its bound is one for the whole program.
+    """
+    n, m = A.shape
+    if n <= _MANY * m:
+        return hinge_program(A, h, cost, q, f, tol=tol)
+    begun = None
+    if short is None:
+        rough, begun = _followed(HingePoint(A, h, cost, q, f, False), tol, rough=_ROUGH)
+        if rough.gap <= tol * abs(rough.objective):
+            return rough
+        short = h - A @ begun.x
+    for reach in _REACHES:
+        distance = np.abs(short)
+        near = distance <= max(reach, float(np.partition(distance, _MANY * m)[_MANY * m]))
+        if near.mean() > _SPARES:
+            break
+        pulls, rest = ~near & (short > 0), ~near & (short <= 0)
+        linear = f - (cost * pulls) @ A
+        point = HingePoint(A[near], h[near], cost[near], q, linear, False)
+        if begun is not None:  # go on from there
+            point.x, point.a, point.r = begun.x, begun.a[near], begun.r[near]
+            point.xi, begun = begun.xi[near], None
+        part, _ = _followed(point, tol)
+        short = h - A @ part.x
+        if not ((short[pulls] < 0).any() or (short[rest] > 0).any()) and np.isfinite(part.bound):
+            dual, constant = np.where(pulls, cost, 0.0), float((cost * pulls) @ h)
+            dual[near] = part.dual
+            return part._replace(
+                dual=dual, objective=part.objective + constant, bound=part.bound + constant
+            )
+    return hinge_program(A, h, cost, q, f, tol=tol)
+
+
+def centered_move(
+    point: HingePoint, *, share: float = _STEP, least: float = 0.0
+) -> tuple[HingeMove, float]:
+    """Mehrotra's corrected step from a point that is factorised, and how far to go.
+
+    ``least`` bounds how much nearer to complementarity it aims.
+    """
+    mu, nothing = point.complementarity(), np.zeros(len(point.a))
+    move = point.direction(nothing, nothing, 0.0)
+    reached = point.complementarity(move, point.longest(move))
+    center = max((max(reached, 0.0) / mu) ** 3, least) * mu
+    move = point.direction(
+        center - move.a * move.r, center + move.a * move.xi, center - move.tau * move.x[-1]
+    )
+    return move, share * point.longest(move)
+
+
+class HingeMove(NamedTuple):
     """A change of the unknowns."""
 
     x: Vector
@@ -121,7 +214,7 @@ class _Move(NamedTuple):
     tau: float
 
 
-class _Point:
+class HingePoint:
     """An iterate: x, the multipliers a of the hinges and how far each row is beyond or short.
 
     The margins are A x + xi - r = h with a r = (c - a) xi = 0 at the optimum; tau is the multiplier
@@ -160,10 +253,14 @@ class _Point:
             price = np.append(price, self.x[-1])
         return float(objective), float(bound - amiss @ price)
 
-    def complementarity(self) -> float:
-        """The mean product of an unknown and its multiplier."""
-        products = self.a @ self.r + (self.program[2] - self.a) @ self.xi + self.tau * self.x[-1]
-        return float(products) / (2 * len(self.a) + self.positive_last)
+    def complementarity(self, move: HingeMove | None = None, length: float = 0.0) -> float:
+        """The mean product of an unknown and its multiplier, here or after a move."""
+        a, r, xi, tau, last = self.a, self.r, self.xi, self.tau, self.x[-1]
+        if move is not None:
+            a, r, xi = a + length * move.a, r + length * move.r, xi + length * move.xi
+            tau, last = tau + length * move.tau, last + length * move.x[-1]
+        products = a @ r + (self.program[2] - a) @ xi + tau * last
+        return float(products) / (2 * len(a) + self.positive_last)
 
     def factor(self) -> bool:
         """Factorise the matrix of the Newton steps from here; False if rounding forbids it."""
@@ -180,21 +277,21 @@ class _Point:
         self.cholesky = _cholesky(H)
         return self.cholesky is not None
 
-    def direction(self, aim_a: Vector, aim_s: Vector, aim_x: float) -> _Move:
+    def direction(self, aim_a: Vector, aim_s: Vector, aim_x: float) -> HingeMove:
         """The Newton step to products of so much."""
         A, last = self.program[0], self.x[-1]
         g = self.short - aim_s / self.s + aim_a / self.a
         right = A.T @ (g / self.D) - self.amiss
         if self.positive_last:
             right[-1] += aim_x / last - self.tau
-        dx = linalg.cho_solve(self.cholesky, right, check_finite=False)
+        dx = lapack.dpotrs(self.cholesky, right, lower=1)[0]
         da = (g - A @ dx) / self.D
         dr = (aim_a - self.r * da) / self.a - self.r
         dxi = (aim_s + self.xi * da) / self.s - self.xi
         dtau = (aim_x - self.tau * dx[-1]) / last - self.tau if self.positive_last else 0.0
-        return _Move(dx, da, dr, dxi, float(dtau))
+        return HingeMove(dx, da, dr, dxi, float(dtau))
 
-    def longest(self, move: _Move) -> float:
+    def longest(self, move: HingeMove) -> float:
         """The longest step, at most 1, that makes nothing negative."""
         worst = max(
             np.max(-move.a / self.a),
@@ -206,7 +303,7 @@ class _Point:
             worst = max(worst, -move.x[-1] / self.x[-1], -move.tau / self.tau)
         return min(1.0, 1 / float(worst)) if worst > 0 else 1.0
 
-    def moved(self, move: _Move, length: float) -> _Point:
+    def moved(self, move: HingeMove, length: float) -> Self:
         """A step further."""
         point = copy(self)
         point.x, point.a = self.x + length * move.x, self.a + length * move.a
@@ -214,7 +311,7 @@ class _Point:
         point.tau = self.tau + length * move.tau
         return point
 
-    def inside(self) -> _Point:
+    def inside(self) -> Self:
         """Off the bounds onto which rounding may put it, from where nothing would move it."""
         cost = self.program[2]
         self.a = np.clip(self.a, 1e-40 * cost, (1 - 1e-15) * cost)
@@ -222,7 +319,7 @@ class _Point:
         return self
 
 
-def _cholesky(H: Matrix) -> tuple[Matrix, bool] | None:
+def _cholesky(H: Matrix) -> Matrix | None:
     """Cholesky of a matrix that is positive definite but for rounding; None if it is not finite."""
     if not np.isfinite(H).all():
         return None
@@ -230,8 +327,8 @@ def _cholesky(H: Matrix) -> tuple[Matrix, bool] | None:
     for ridge in (0.0, 1e-16, 1e-13, 1e-10):
         shifted = H.copy()
         shifted.flat[:: len(H) + 1] += ridge * level
-        try:
-            return linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-        except linalg.LinAlgError:
-            continue
+        # Steps are so many and so small that checks of what is known would take half of the time.
+        factor, failed = lapack.dpotrf(shifted, lower=1)
+        if not failed:
+            return np.asarray(factor)
     return None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -12,23 +11,30 @@ from scipy.optimize import lsq_linear, minimize
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.alternating_modes import CPWeights, contracted, cp_weights
+from nearfar.solvers.joint_newton import exact_end, rounded_newton
+from nearfar.solvers.smoothed_hinges import SmoothedHinges, by_factors
 
-#: Widths of the smoothed corner of the hinge, one after the other.
-CORNER_WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)
-# Samples that are so far beyond their margin are left out of steps, if few enough stay.
+#: Widths of the rounded corner of the hinge, one after the other, before the exact end.
+CORNER_WIDTHS = (1.0, 0.1)
+#: Further ones, where the exact end is not found from there or there are too many unknowns for it.
+NARROW_WIDTHS = (0.01, 1e-3, 1e-4)
+# Unknowns up to which steps are Newton's.
+_NEWTON = 600
+# Of more, samples so far beyond their margin are left out of steps.
 _BEYOND = 0.3
-_SPARES = 0.8
 
 
 class JointPoint(NamedTuple):
-    """Weights and intercept, and the objective (with true hinges) after each width.
+    """Weights and intercept, and the objective (with true hinges) after each width and the end.
 
-    ``interrupt`` is the Ctrl-C that ended it early; the point is then that of the last width.
+    ``width`` is that of the corner in the end, 0 with true hinges. ``interrupt`` is the Ctrl-C that
+    ended it early; the point is then that of the last width.
     """
 
     weights: CPWeights
     b: float
     objectives: list[float]
+    width: float
     interrupt: KeyboardInterrupt | None = None
 
 
@@ -39,19 +45,19 @@ def descend_jointly(
     start: CPWeights,
     b: float,
     *,
-    widths: Sequence[float] = CORNER_WIDTHS,
-    max_iter: int = 200,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> JointPoint:
     r"""A stationary point of the support tensor machine.
 
     .. math:: \min_{W, b}\; \tfrac12\|W\|^2 + \sum_i c_i (1 - y_i(\langle X_i, W\rangle + b))_+
 
-    All factors move at once, by L-BFGS, with the corner of the hinge rounded over a width that
-    shrinks: alternation over modes stalls at corners that no single mode can leave.
+    All factors move at once, with the corner of the hinge rounded over a width that shrinks:
+    alternation over modes stalls at corners that no single mode can leave. Up to 600 unknowns the
+    steps are Newton's, and the end is exact, by an interior point method; it takes over from the
+    first width from which it arrives. Beyond, L-BFGS follows the width down to 1e-4.
 
-    A step is two products with the n × d matrix of the samples, whatever the rank: the scores, and
-    the gradient by the tensor, of which those by the factors are contractions.
+    Samples far from their margin pull with all their cost or not at all, so that most steps read
+    the others only, some hundreds.
 
     Parameters
     ----------
@@ -63,10 +69,6 @@ def descend_jointly(
         Where to start; its rank stays.
     b : float
         The intercept there.
-    widths : sequence of float
-        Of the corner.
-    max_iter : int
-        Most steps for each width.
     report : callable, optional
         Called after every width with what is known of it.
 
@@ -83,96 +85,57 @@ def descend_jointly(
     problem = SmoothedHinges(flat, y, cost, center, deviation, start)
     point = np.concatenate([(U * unit).ravel() for U in start.balanced()] + [[0.0]])
     point[-1] = b + center @ start.tensor().ravel()
-    objectives, interrupt, began = list[float](), None, perf_counter()
+    objectives, interrupt, began, reached = list[float](), None, perf_counter(), np.inf
+    by_newton = len(point) <= _NEWTON
+
+    def told() -> None:
+        objectives.append(problem.value(point))
+        if report is not None:
+            report({"objective": objectives[-1], "seconds": perf_counter() - began})
+
     try:
-        for width in widths:
-            near = problem.near(point, max(2 * width, _BEYOND)) if width < 1 else problem
-            found = minimize(
-                near.value_and_gradient,
-                point,
-                args=(width,),
-                jac=True,
-                method="L-BFGS-B",
-                # The last must be a stationary point; those before only lead to it.
-                options={
-                    "maxiter": max_iter,
-                    "ftol": 1e-14 if width == widths[-1] else 1e-8,
-                    "gtol": 1e-9,
-                    "maxcor": 20,
-                },
-            )
-            point = found.x
-            objectives.append(problem.value(point))
-            if report is not None:
-                report({"objective": objectives[-1], "seconds": perf_counter() - began})
+        for width in CORNER_WIDTHS + NARROW_WIDTHS:
+            if by_newton:
+                # The next width, or the end, must lie near.
+                point = rounded_newton(problem, point, width, tol=1e-3 if width == 1 else 1e-4)
+            else:
+                point = _by_lbfgs(problem, point, width, last=width == NARROW_WIDTHS[-1])
+            reached = width
+            told()
+            if by_newton and width <= CORNER_WIDTHS[-1]:
+                end = exact_end(problem, point, width)
+                if end is not None:
+                    point, reached = end, 0.0
+                    told()
+                    break
     except KeyboardInterrupt as error:
         interrupt = error
     factors = [U / unit for U in problem.factors(point)]
     weights = cp_weights(factors)
     b = float(point[-1] - center @ weights.tensor().ravel())
-    return JointPoint(weights, b, objectives, interrupt)
+    return JointPoint(weights, b, objectives, reached, interrupt)
 
 
-class SmoothedHinges:
-    """The objective of scaled factors and the intercept at the centre, as one vector."""
-
-    def __init__(
-        self,
-        flat: Matrix,
-        y: Vector,
-        cost: Vector,
-        center: Vector,
-        deviation: float,
-        start: CPWeights,
-    ) -> None:
-        self.flat, self.y, self.cost = flat, y, cost
-        self.center, self.deviation = center, deviation
-        self.shapes = [U.shape for U in start.factors]
-        # In units of the costs of all samples, so that tolerances mean something.
-        self.level = float(cost.sum())
-
-    def factors(self, point: Vector) -> list[Matrix]:
-        """The factors that a vector of unknowns holds."""
-        parts, first = [], 0
-        for shape in self.shapes:
-            size = shape[0] * shape[1]
-            parts.append(point[first : first + size].reshape(shape))
-            first += size
-        return parts
-
-    def _shortfalls(self, factors: list[Matrix], b: float) -> tuple[Matrix, Vector]:
-        """The tensor, and how far each sample is short of its margin."""
-        W = _sum_of_terms(factors) / self.deviation
-        w = W.ravel()
-        return W, 1 - self.y * (self.flat @ w + (b - self.center @ w))
-
-    def near(self, point: Vector, reach: float) -> SmoothedHinges:
-        """Only samples that a step may bring to their margin; all where that spares little."""
-        _, short = self._shortfalls(self.factors(point), point[-1])
-        kept = short > -reach
-        if kept.mean() > _SPARES:
-            return self
-        part = copy(self)
-        part.flat, part.y, part.cost = self.flat[kept], self.y[kept], self.cost[kept]
-        return part
-
-    def value(self, point: Vector) -> float:
-        """The objective with true hinges."""
-        W, short = self._shortfalls(self.factors(point), point[-1])
-        return float(0.5 * np.sum(W**2) + self.cost @ np.maximum(short, 0))
-
-    def value_and_gradient(self, point: Vector, width: float) -> tuple[float, Vector]:
-        """The smoothed objective over its level."""
-        factors = self.factors(point)
-        W, short = self._shortfalls(factors, point[-1])
-        inside = np.clip(short, 0, width)
-        loss = inside**2 / (2 * width) + np.maximum(short - width, 0)
-        slope = -self.cost * self.y * inside / width
-        value = 0.5 * float(np.sum(W**2)) + float(self.cost @ loss)
-        by_tensor = slope @ self.flat - slope.sum() * self.center
-        G = (W + by_tensor.reshape(W.shape)) / self.deviation
-        gradient = np.concatenate([*_by_factors(G, factors), [slope.sum()]])
-        return value / self.level, gradient / self.level
+def _by_lbfgs(problem: SmoothedHinges, point: Vector, width: float, *, last: bool) -> Vector:
+    """Many unknowns under hinges rounded over a width."""
+    near = problem
+    if width < 1:
+        near, *_ = problem.near(problem.shortfalls(point)[1], width, max(2 * width, _BEYOND))
+    found = minimize(
+        near.value_and_gradient,
+        point,
+        args=(width,),
+        jac=True,
+        method="L-BFGS-B",
+        # The last must be a stationary point; those before only lead to it.
+        options={
+            "maxiter": 200,
+            "ftol": 1e-14 if last else 1e-8,
+            "gtol": 1e-9,
+            "maxcor": 20,
+        },
+    )
+    return np.asarray(found.x)
 
 
 def stationarity_gap(
@@ -190,7 +153,7 @@ def stationarity_gap(
     pulling = np.where((short > 0) & ~corner, cost, 0.0) * y
     W = weights.tensor()
     by_tensor = W - (pulling @ X.reshape(len(X), -1)).reshape(W.shape)
-    gradient = np.concatenate([*_by_factors(by_tensor, factors), [-pulling.sum()]])
+    gradient = np.concatenate([*by_factors(by_tensor, factors), [-pulling.sum()]])
     if not corner.any():
         return float(np.linalg.norm(gradient))
     modes = range(len(factors))
@@ -199,20 +162,6 @@ def stationarity_gap(
     # In units of the costs, so that the bounds are 0 and 1.
     best = lsq_linear(pulls * cost[corner], gradient, (0.0, 1.0), tol=1e-14, max_iter=500)
     return float(np.linalg.norm(pulls @ (cost[corner] * best.x) - gradient))
-
-
-def _sum_of_terms(factors: list[Matrix]) -> Matrix:
-    """The tensor of factors (d_k, R) of any length."""
-    if len(factors) == 2:
-        return np.asarray(factors[0] @ factors[1].T)
-    return CPWeights(np.ones(factors[0].shape[1]), factors).tensor()
-
-
-def _by_factors(G: Matrix, factors: list[Matrix]) -> list[Vector]:
-    """The gradient by every factor, flat, from the gradient G by the tensor."""
-    if len(factors) == 2:
-        return [(G @ factors[1]).ravel(), (G.T @ factors[0]).ravel()]
-    return [contracted(G[None], factors, mode)[0].ravel() for mode in range(len(factors))]
 
 
 def _spread(flat: Matrix, center: Vector) -> float:

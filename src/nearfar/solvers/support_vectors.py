@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.hinge_program import hinge_program
+from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
 from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
 
 # An objective of a nu-SVM, on samples of length 1, that is nothing but rounding.
 _COLLAPSED = 1e-9
 
 
-def c_svm(Z: Matrix, y: Vector, cost: Vector, *, tol: float = 1e-11) -> Hyperplane:
+def c_svm(
+    Z: Matrix, y: Vector, cost: Vector, *, scores: Vector | None = None, tol: float = 1e-11
+) -> Hyperplane:
     r"""The C-SVM, :math:`\min_{w,b} \tfrac12|w|^2 + \sum_i c_i (1 - y_i(w^T z_i + b))_+`.
 
     By an interior point method in the dual, O(n L²) a step, O(n³) where there are fewer samples
@@ -26,6 +28,8 @@ def c_svm(Z: Matrix, y: Vector, cost: Vector, *, tol: float = 1e-11) -> Hyperpla
         Labels, 1 and -1, both of them.
     cost : ndarray of shape (n,)
         C times the weight of each sample; samples that cost nothing take no part.
+    scores : ndarray of shape (n,), optional
+        w·z + b of a point near the optimum, which tells what samples to begin with.
     tol : float
         Duality gap, relative to the objective.
 
@@ -38,12 +42,13 @@ def c_svm(Z: Matrix, y: Vector, cost: Vector, *, tol: float = 1e-11) -> Hyperpla
     rows, labels = Z[counts], y[counts]
     coordinates, basis, mean, scale = _standard(rows)
     # With z = scale * z', w = w' / scale the objective is 1/scale² times that of costs scale² c.
-    solution = hinge_program(
+    solution = hinge_program_near(
         np.column_stack([labels[:, None] * coordinates, labels]),
         np.ones(len(rows)),
         cost[counts] * scale**2,
         np.append(np.ones(coordinates.shape[1]), 0.0),
         np.zeros(coordinates.shape[1] + 1),
+        None if scores is None else 1 - labels * scores[counts],
         tol=tol,
     )
     w = lifted(basis, solution.x[:-1]) / scale

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.fisher_direction import Scores, fisher_direction
-from nearfar.solvers.hyperplanes import Hyperplane, lifted, row_space
+from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
 from nearfar.solvers.minimax_probability import minimax_direction
 
 # Means that differ by less than this share of the rows' own size differ by rounding.
@@ -29,13 +29,17 @@ def labelled_sides(
     """The rows of label 1, then those of -1; ``rows.T @ rows`` is the covariance of a side."""
     sides = []
     for sign in (1, -1):
-        own = y == sign
+        own = np.flatnonzero(y == sign)
         rows = Z[own]
-        shares = np.full(len(rows), 1 / len(rows)) if weight is None else weight[own]
-        total = float(own.sum() if weight is None else shares.sum())
-        shares = shares / shares.sum()
-        mean = shares @ rows
-        sides.append(LabelledSide(total, mean, np.sqrt(shares)[:, None] * (rows - mean)))
+        if weight is None:
+            mean, total = rows.mean(axis=0), float(len(rows))
+            rows = (rows - mean) / np.sqrt(total)
+        else:
+            total = float(weight[own].sum())
+            shares = weight[own] / total
+            mean = shares @ rows
+            rows = np.sqrt(shares)[:, None] * (rows - mean)
+        sides.append(LabelledSide(total, mean, rows))
     return sides[0], sides[1]
 
 
@@ -61,7 +65,8 @@ def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     Hyperplane
         With w·d = 1 for the difference d of the means.
     """
-    short, basis = row_space(Z - Z.mean(axis=0))
+    offsets, center = about_mean(Z)
+    short, basis = row_space(offsets)
     plus, minus = labelled_sides(short, y, weight)
     d = plus.mean - minus.mean
     if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
@@ -69,7 +74,7 @@ def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     ridge = np.diag(np.full(len(d), rho))
     found = minimax_direction(d, plus.rows.T @ plus.rows + ridge, minus.rows.T @ minus.rows + ridge)
     w = lifted(basis, found.w)
-    b = found.kappa * found.deviations[0] - found.w @ plus.mean - w @ Z.mean(axis=0)
+    b = found.kappa * found.deviations[0] - found.w @ plus.mean - w @ center
     return Hyperplane(w, float(b), found.kappa)
 
 
@@ -94,7 +99,7 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     -------
     Hyperplane
     """
-    short, basis = row_space(Z - Z.mean(axis=0))
+    short, basis = row_space(about_mean(Z)[0])
     plus, minus = labelled_sides(short, y, weight)
     d, n = plus.mean - minus.mean, plus.weight + minus.weight
     if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():

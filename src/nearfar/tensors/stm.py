@@ -15,7 +15,7 @@ from nearfar.parameters import Allowed, none, one_of, real
 from nearfar.solvers.alternating_modes import Alternation, alternate, cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.joint_hinge import (
-    CORNER_WIDTHS,
+    NARROW_WIDTHS,
     JointPoint,
     descend_jointly,
     stationarity_gap,
@@ -50,17 +50,19 @@ class STM(TensorClassifier):
 
     With all modes but one held it is a linear SVM, solved by an interior point method to a proven
     gap. Alternation alone, the procedure of [1], stalls: hinges have corners that no single mode
-    can leave though all together could. So by default all factors first descend together, by
-    L-BFGS, under hinges whose corners are rounded less and less (``refine="joint"``), and
-    alternation polishes what they find. ``stationarity_gap_`` tells how far from a stationary
-    point of the whole it ends. The optimum is local; matrices of full rank, and vectors, give the
-    SVM itself.
+    can leave though all together could. So by default all factors first descend together under
+    hinges whose corners are rounded less and less (``refine="joint"``): up to 600 unknowns by
+    Newton's steps and an exact end, an interior point method in all factors, beyond by L-BFGS.
+    Alternation polishes what they find. ``stationarity_gap_`` tells how far from a stationary
+    point of the whole it ends: after an exact end nothing but rounding. The optimum is local;
+    matrices of full rank, and vectors, give the SVM itself.
 
     Use it where samples are few for their size and classes differ by a tensor of low rank. C has
     the unit that it has in an SVM: standardise, or choose it by cross-validation.
 
-    Cost: some hundred steps of two passes over X, then a few sweeps, each M passes and some
-    fifteen times O(n d_k²) for each mode.
+    Cost: some dozens of passes over X and as many steps of O(k D² + D³) with D unknowns and k
+    samples near their margin, then a sweep or two of M passes and an SVM of d_k features on the
+    samples near their margin for each mode.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ class STM(TensorClassifier):
     history_ : dict
         "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
         of a turn, and "seconds" since the start; "joint", the objective after every width of the
-        rounded corners.
+        rounded corners and after the exact end.
     n_iter_ : int
         Sweeps.
     converged_ : bool
@@ -205,29 +207,29 @@ class STM(TensorClassifier):
         return np.asarray(weight * compute_sample_weight(self.class_weight, labels))
 
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        def learn(Z: Matrix) -> Hyperplane:
-            return c_svm(Z, y, self.C * weight)
-
-        return learn
+        return _svm_steps(y, self.C * weight)
 
     def _start_gamma(self, task: BinaryTask) -> float:
         return self.C
 
     def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
-        if self.refine is None:
+        convex = self.rank == 1 and sum(d > 1 for d in task.X.shape[1:]) <= 1
+        if self.refine is None or convex:
             return super()._search(task)
         start, joint = self._refined(task)
-        notes = {"joint": joint.objectives}
+        notes = {"joint": joint.objectives, "width": [joint.width]}
+        scores = task.X.reshape(len(task.X), -1) @ joint.weights.tensor().ravel() + joint.b
+        learn = _svm_steps(task.y, self.C * task.weight, scores)
         if joint.interrupt is None:
-            return self._from(task, start), notes
+            found = self._alternate(task, learn, start, settled=joint.width == 0)
+            return (self._from(task, start) if found.collapsed else found), notes
         # One sweep from there has the intercept and the multipliers.
-        learn = self._learner(task.X, task.y, task.weight)
         found = alternate(task.X, learn, start, max_iter=1)
         return found._replace(interrupt=joint.interrupt), notes
 
     def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
         cost = self.C * task.weight
-        active = max(_CORNER, 2 * CORNER_WIDTHS[-1] if "joint" in fitted.history else 0.0)
+        active = max(_CORNER, 2 * min(fitted.history.pop("width", [0.0])[0], NARROW_WIDTHS[-1]))
         gap = stationarity_gap(task.X, task.y, cost, fitted.weights, fitted.b, active=active)
         dual = np.zeros(len(cost)) if found.plane.dual is None else found.plane.dual
         return {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
@@ -253,3 +255,18 @@ class STM(TensorClassifier):
         alive = point.weights.scales > 0
         pairs = zip(point.weights.factors, weights.factors, strict=True)
         return [np.where(alive, U, V) for U, V in pairs], point
+
+
+def _svm_steps(y: Vector, cost: Vector, scores: Vector | None = None) -> VectorLearner:
+    """Mode steps, each of which begins with the samples near their margin after the one before.
+
+    Scores do not depend on the mode in which they are looked at.
+    """
+    known = [scores]
+
+    def learn(Z: Matrix) -> Hyperplane:
+        plane = c_svm(Z, y, cost, scores=known[0])
+        known[0] = Z @ plane.w + plane.b
+        return plane
+
+    return learn

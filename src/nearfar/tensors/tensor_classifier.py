@@ -26,7 +26,7 @@ from nearfar.base.linear_classifier import (
 )
 from nearfar.base.progress import Report, report_of, told_in_order
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import effective_threads, row_blocks
+from nearfar.blocks import effective_threads
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.parameters import random_state as seed
@@ -301,10 +301,21 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return {}
 
     def _alternate(
-        self, task: BinaryTask, learn: VectorLearner, start: Sequence[Matrix]
+        self,
+        task: BinaryTask,
+        learn: VectorLearner,
+        start: Sequence[Matrix],
+        *,
+        settled: bool = False,
     ) -> Alternation:
         return alternate(
-            task.X, learn, start, max_iter=self.max_iter, tol=self.tol, report=task.report
+            task.X,
+            learn,
+            start,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            settled=settled,
+            report=task.report,
         )
 
     def _one_sweep(self, task: BinaryTask, interrupt: KeyboardInterrupt | None) -> Fitted:
@@ -472,19 +483,25 @@ def variance_within(X: Matrix, y: Vector, weight: Vector) -> float:
 
     Entries that never vary do not count.
     """
-    flat = X.reshape(len(X), -1)
-    total = float(weight.sum())
-    sides = (y < 0).astype(np.intp)
-    sums = [np.where(sides == k, weight, 0.0) for k in (0, 1)]
-    means = np.array([v @ flat / v.sum() for v in sums])
-    squares = np.zeros(flat.shape[1])
-    for block in row_blocks(len(flat), 16 * flat.shape[1], at_most=4096):
-        offsets = flat[block] - means[sides[block]]
-        squares += np.einsum("i,ij,ij->j", weight[block], offsets, offsets)
-    share = float(sums[0].sum() * sums[1].sum()) / total**2
-    between = share * (means[0] - means[1]) ** 2
-    varies = np.sqrt(squares / total + between) > 16 * np.finfo(float).eps * np.abs(means).max(0)
+    flat, total = X.reshape(len(X), -1), float(weight.sum())
+    sums = [np.where(y > 0, weight, 0.0), np.where(y > 0, 0.0, weight)]
+    sizes = np.array([v.sum() for v in sums])
+    means = np.array([v @ flat / n for v, n in zip(sums, sizes, strict=True)])
+    alike = bool((weight == weight[0]).all())
+    squares = (
+        weight[0] * np.einsum("ij,ij->j", flat, flat)
+        if alike
+        else np.einsum("i,ij,ij->j", weight, flat, flat)
+    )
+    inside = squares - sizes @ means**2
+    # Entries that vary little for their size, again about their means.
+    little, sides = np.flatnonzero(inside < 1e-6 * squares), (y <= 0).astype(np.intp)
+    for first in range(0, len(little), 64):
+        some = little[first : first + 64]
+        inside[some] = weight @ (flat[:, some] - means[:, some][sides]) ** 2
+    between = sizes[0] * sizes[1] / total**2 * (means[0] - means[1]) ** 2
+    varies = np.sqrt(inside / total + between) > 16 * np.finfo(float).eps * np.abs(means).max(0)
     if not varies.any():
         return 0.0
-    inner, outer = float(squares.sum()) / total, float(between.sum())
+    inner, outer = float(inside.sum()) / total, float(between.sum())
     return (inner if inner > 1e-14 * outer else outer) / int(varies.sum())

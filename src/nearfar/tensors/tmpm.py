@@ -162,9 +162,10 @@ class TMPM(TensorClassifier):
 
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
         rho = ridge_of(self.ridge, self.ridge_mode, X, y, weight)
+        alike = bool((weight == weight[0]).all())
 
         def learn(Z: Matrix) -> Hyperplane:
-            return mpm(Z, y, rho, weight)
+            return mpm(Z, y, rho, None if alike else weight)
 
         return learn
 
