@@ -1,6 +1,7 @@
 # On a fresh machine with Python 3.11+, make and a compiler:
 #   make demo          nearfar compare on an embedded set, into report.html
 #   make test          linters, types, import directions, doctests and tests
+#   make checks        linters, types and import directions alone
 #   make test-fast     the short tests that need no browser and no process, in under two minutes
 #   make test-slow     those that take long
 #   make test-oldest   the tests with the oldest supported dependencies
@@ -15,16 +16,24 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20
 
-.PHONY: demo test test-fast lanes test-slow test-oldest docs bench clean
+.PHONY: demo test checks tests test-fast lanes test-slow test-oldest docs bench clean
 
 demo: $(VENV)/.app
 	$(BIN)/nearfar compare wine --time-budget 60 --out report.html --force
 
+# The checks need one core for less than a minute and run beside the tests; what they say is shown
+# last, and whichever fails makes it fail.
 test: $(VENV)/.test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory -k -j 2 checks tests; failed=$$?; \
+	echo "== Linters, types and import directions:"; cat $(CHECKED); \
+	test $$failed = 0 || echo "== make test failed: see here, and the tests above."; exit $$failed
+
+CHECKED := $(VENV)/checks.log
+checks: $(VENV)/.test
+	@{ $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports \
+	  && echo "All passed."; } > $(CHECKED) 2>&1 || { cat $(CHECKED); exit 1; }
+
+tests: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 
 FAST := not (slow or browser or process or twins)

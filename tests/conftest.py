@@ -1,10 +1,12 @@
-"""Marks that no test has to write: what starts a browser, a process, or goes over near twins."""
+"""Marks that no test has to write: what starts a browser or a process, repeats, or is lengthy."""
 
+import subprocess
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
-from near_twins import near_twins
+from warm_processes import WarmPopen
 
 # Who uses one of these starts a process; a comparison has workers.
 STARTERS = {
@@ -17,7 +19,30 @@ BATTERY = 20
 LENGTHY = set((Path(__file__).parent / "lengthy.txt").read_text().split())
 
 
+APPLICATION = Path(__file__).parent / "app"
+FRESH = subprocess.Popen
+# What may differ between near twins, who inherit all but a function, though nothing else says so.
+OWN = ("contract/test_common.py", "persistence/test_state.py", "test_docs.py", "test_surface.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_processes(request):
+    """In the tests of the application, Python processes begin with the library imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.is_relative_to(APPLICATION):
+            patch.setattr("subprocess.Popen", WarmPopen)
+        yield
+
+
+@pytest.fixture
+def fresh_processes(monkeypatch):
+    """As users start them, for tests of what a process imports and how it begins."""
+    monkeypatch.setattr("subprocess.Popen", FRESH)
+
+
 def pytest_collection_modifyitems(items):
+    from near_twins import near_twins  # here: the process that only hands out tests needs none
+
     batteries = defaultdict(set)
     for item in items:
         batteries[_function(item)] |= _estimators(item)
@@ -31,6 +56,11 @@ def pytest_collection_modifyitems(items):
         goes_over_all = len(batteries[_function(item)]) >= BATTERY
         if goes_over_all and _estimators(item) & set(near_twins()):
             item.add_marker(pytest.mark.twins)
+            if not str(item.path).endswith(OWN):
+                item.add_marker(pytest.mark.slow)
+        # The first seed is tried always; the others repeat it with other numbers.
+        if hasattr(item, "callspec") and item.callspec.indices.get("seed"):
+            item.add_marker(pytest.mark.slow)
 
 
 def _function(item):
@@ -47,8 +77,13 @@ def _estimators(item):
 def _starts_a_process(item):
     """Whether the test, its fixtures or the functions of its module that it calls do."""
     fixtures = item._fixtureinfo.name2fixturedefs
-    waiting = [item.function, *(found[-1].func for found in fixtures.values())]
-    seen = set()
+    functions = item.function, *(found[-1].func for found in fixtures.values())
+    return _start_a_process(item.module, functions)
+
+
+@cache  # a function has many parameters
+def _start_a_process(module, functions):
+    waiting, seen = list(functions), set()
     while waiting:
         function = waiting.pop()
         code = getattr(function, "__code__", None)
@@ -58,7 +93,7 @@ def _starts_a_process(item):
         names = _names(code)
         if names & STARTERS:
             return True
-        own = vars(item.module)
+        own = vars(module)
         waiting += [own[name] for name in names if getattr(own.get(name), "__code__", None)]
     return False
 

@@ -44,3 +44,10 @@ INHERITED = {
         "valid_tag_types",
     )
 }
+
+# Checks of our own of which the same is true: how labels are read, models searched and copied, rows
+# sliced. For twins they run in the slow lane.
+INHERITED_OF_OURS = {
+    *("clone_and_pickle", "class_missing_from_a_fold", "frames", "inputs_unchanged"),
+    *("kinds_of_labels", "model_selection", "names_and_frames", "not_fitted", "slices"),
+}

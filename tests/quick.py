@@ -7,27 +7,34 @@ from nearfar import LMNN, MGMKLD, MultimodalMGMKLD, all_estimators
 
 # Two fits instead of six and steps that end early show the same, and so do two starts of a search
 # instead of ten; twins inherit the choice among starts and need only one.
-ROUGH = LMNN(tol=1e-2, max_iter=10)
-SEARCH = {"n_init": 2, "tol": 1e-3, "max_iter": 10}
+ROUGH = LMNN(tol=1e-2, max_iter=4)
+SEARCH = {"n_init": 2, "tol": 1e-2, "max_iter": 5}
 ONE_START = SEARCH | {"n_init": 1}
 QUICK = {
     "BagOfWords": {"n_words": 20},
     "KernelLMNN": {"estimator": ROUGH},
     "KernelMGMKLD": {"estimator": MGMKLD(**ONE_START)},
+    "IFEM": {"n_components": 3},
     "LMNN": {"tol": 1e-3, "max_iter": 5},
+    "LogisticMetric": {"tol": 1e-3, "max_iter": 30},
+    "MCML": {"tol": 1e-4, "max_iter": 30},
     "MDML": {"tol": 1e-4},  # all passes with the defaults too, in twice the time
     "MLKR": {"max_iter": 60},
     "MVU": {"tol": 1e-3, "max_iter": 5},
     "MultiMetricLMNN": {"estimator": ROUGH, "patience": 2, "refit": False},
     "MultiPassLMNN": {"estimator": ROUGH, "n_passes": 2},
-    "MultimodalKernelMGMKLD": {"estimator": MultimodalMGMKLD(**ONE_START)},
+    "MultimodalKernelMGMKLD": {"estimator": MultimodalMGMKLD(max_clusters=3, **ONE_START)},
+    "MultimodalMGMKLD": {"max_clusters": 3},
     "SCML": {"n_basis": 30, "max_iter": 10},
     "SDML": {"prior": "covariance", "sparsity": 0.1},  # others end before the third iteration
     # Without, the best map of classes that can be told apart is infinitely large.
     "NCA": {"l2": 1e-2},
-    "STM": {"n_init": 1},  # a start is a descent of all factors
+    "PARDA": {"tol": 1e-3, "max_iter": 10},  # others end before the third iteration
+    "STM": {"n_init": 1, "tol": 1e-3, "max_iter": 20},  # a start is a descent of all factors
     "SetSpectralClustering": {"n_clusters": 3},
-    "VariationalMVU": {"max_iter": 20, "bound_iter": 5},
+    "TR1A": {"n_components": 3},
+    "TR1DA": {"n_components": 3},
+    "VariationalMVU": {"max_iter": 10, "bound_iter": 5},
     "LandmarkMVU": {"n_landmarks": 8, "bound_iter": 5},
 }
 

@@ -98,7 +98,14 @@ def copy(tmp_path_factory):
             stub.write(f"from .{module} import {name} as {name}\n")
     tests = folder / "tests"
     (tests / "contract").mkdir(parents=True)
-    for name in ("conftest", "expected_failures", "near_twins", "quick", "test_package"):
+    for name in (
+        "conftest",
+        "expected_failures",
+        "near_twins",
+        "quick",
+        "test_package",
+        "warm_processes",
+    ):
         shutil.copy(ROOT / "tests" / f"{name}.py", tests)
     shutil.copy(ROOT / "tests" / "lengthy.txt", tests)
     shutil.copy(ROOT / "tests" / "contract" / "test_common.py", tests / "contract")

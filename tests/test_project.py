@@ -23,7 +23,8 @@ def test_workflow_runs_what_we_run_on_every_supported_python():
 def test_hooks_are_the_linters_of_make_test():
     hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
     hooked = set(re.findall(r"^ +name: (.+)$", hooks, re.M))
-    recipe = MAKEFILE.partition("\ntest: ")[2].partition("\n\n")[0]
+    assert "-j 2 checks tests;" in MAKEFILE.partition("\ntest: ")[2].partition("\n\n")[0]
+    recipe = MAKEFILE.partition("\nchecks: ")[2].partition("\n\n")[0]
     run = re.findall(r"\$\(BIN\)/([\w-]+(?: (?:check|format))?)", recipe)
     assert hooked == set(run)
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from expected_failures import EXPECTED_FAILURES
-from near_twins import INHERITED, near_twins
+from near_twins import INHERITED, INHERITED_OF_OURS, near_twins
 from quick import quick
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -36,14 +36,16 @@ def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    [
-        pytest.param(estimator, check, id=f"{type(estimator).__name__}-{name}")
-        for estimator in ESTIMATORS
-        for name, check in checks(estimator)
-    ],
-)
+def our_checks():
+    for estimator in ESTIMATORS:
+        name = type(estimator).__name__
+        for called, check in checks(estimator):
+            seen_before = name in near_twins() and called in INHERITED_OF_OURS
+            marks = [pytest.mark.slow] if seen_before else []
+            yield pytest.param(estimator, check, id=f"{name}-{called}", marks=marks)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(our_checks()))
 @pytest.mark.filterwarnings("ignore")
 def test_nearfar_contract(estimator, check):
     check(estimator)

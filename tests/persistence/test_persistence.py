@@ -623,6 +623,15 @@ def test_notes_must_be_json(notes, tmp_path):
         save(LDA(), tmp_path / "model.nf", metadata={"a": "x" * 10**6})
 
 
+def test_whether_a_model_can_be_saved_is_known_without_skops(monkeypatch):
+    monkeypatch.setattr(module, "require", lambda *_: 1 / 0)  # seconds, at the end of each command
+    module.check_savable(KNNClassifier(LDA()))
+    with pytest.raises(ModelFileError, match="estimator is a sklearn"):
+        module.check_savable(KNNClassifier(RandomForestClassifier()))
+    with pytest.raises(ModelFileError, match="is not a model that can be saved"):
+        module.check_savable(np.zeros(3))
+
+
 # ---------------------------------------------------------------------- what a file says
 
 

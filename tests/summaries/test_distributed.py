@@ -399,6 +399,7 @@ MEMORY = 400_000_000  # of one worker, in bytes
 N_BLOCKS, BLOCK_ROWS, WIDTH = 44, 24_000, 50
 
 
+@pytest.mark.slow  # a smaller cluster loses a worker in the tests of batches of tensors
 def test_a_cluster_that_loses_a_worker_loses_no_row(tmp_path):
     """Two worker processes, more data than one may hold, and one of them killed in the middle."""
     distributed = pytest.importorskip("distributed")

@@ -58,7 +58,7 @@ from nearfar.persistence.model import bring_up_to_date, check_parts, check_same,
 from nearfar.persistence.schema import PROTOCOL, check_schema, compacted
 from nearfar.persistence.types import HINT, Types, full_name, known_types
 
-__all__ = ["ModelFileError", "describe", "load", "save"]
+__all__ = ["ModelFileError", "check_savable", "describe", "load", "save"]
 
 _NOT_BACK = "the model would not come back from a file as it is"
 
@@ -118,11 +118,8 @@ def save(
     types = known_types(trusted)
     target = Path(path)
     _check_free(target, force)
-    if type(model) not in types.values() or not hasattr(model, "get_params"):
-        raise ModelFileError(f"{full_name(type(model))} is not a model that can be saved. {HINT}")
+    parts = _checked_parts(model, types)
     try:
-        parts = list(walk(model, types, type(model).__name__))
-        check_parts(parts)
         information = _information(parts, types, _checked_notes(metadata))
         written = skops.dumps(model)
     except ModelFileError:
@@ -144,6 +141,14 @@ def save(
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_savable(model: Any, *, trusted: Sequence[type] = ()) -> None:
+    """Raise a ModelFileError unless :func:`save` would take all parts of a model.
+
+    Nothing is written, and skops, which takes seconds to import, is not needed.
+    """
+    _checked_parts(model, known_types(trusted))
 
 
 def load(
@@ -253,6 +258,20 @@ def _check_free(target: Path, force: bool) -> None:
         raise FileNotFoundError(f"{target.parent} is no folder; make it first.")
     if not force and target.exists():
         raise FileExistsError(f"{target} exists; pass force=True to overwrite it.")
+
+
+def _checked_parts(model: Any, types: Types) -> list[tuple[str, Any]]:
+    """What a model consists of, each part with its place, if a file takes them all."""
+    if type(model) not in types.values() or not hasattr(model, "get_params"):
+        raise ModelFileError(f"{full_name(type(model))} is not a model that can be saved. {HINT}")
+    try:
+        parts = list(walk(model, types, type(model).__name__))
+        check_parts(parts)
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(f"{type(model).__name__} cannot be saved: {told(error)}") from error
+    return parts
 
 
 def _checked_notes(metadata: dict[str, Any] | None) -> dict[str, Any]:

@@ -132,8 +132,9 @@ def rows():
 
 
 def test_a_sample_that_is_asked_for_is_said(rows):
-    first = compare(*rows, sample=300, repeats=1, tuning="holdout", **QUICK)
-    again = compare(*rows, sample=300, repeats=1, tuning="holdout", **QUICK)
+    options = QUICK | {"repeats": 1, "cv": 2}
+    first = compare(*rows, sample=300, tuning="holdout", **options)
+    again = compare(*rows, sample=300, tuning="holdout", **options)
     document = first.document
     assert document["protocol"]["n_rows_used"] == 300 and document["data"]["n_rows"] == 3000
     assert document["protocol"]["planned"] == {
@@ -144,7 +145,7 @@ def test_a_sample_that_is_asked_for_is_said(rows):
         "seed": 0,
     }
     assert "on 300 of 3,000 rows" in first.answer
-    assert "300 of 3,000" not in compare(*rows, repeats=1, tuning="k", **QUICK).answer
+    assert "300 of 3,000" not in compare(*rows, tuning="k", **options).answer
     errors = [[m["error"] for m in each.document["methods"]] for each in (first, again)]
     assert errors[0] == errors[1]
     scope = {"X": rows[0], "y": rows[1]}
@@ -258,7 +259,7 @@ def test_what_is_left_out_is_said_by_name(monkeypatch):
     monkeypatch.setattr(Schedule, "_extend", lambda self: False)  # more repeats show nothing more
     X, y = load_iris(return_X_y=True)
     methods = {"lda": LDA(), "dear": LDA(1)}
-    result = compare(X, y, time_budget=30, **(QUICK | {"methods": methods}))
+    result = compare(X, y, time_budget=30, repeats=1, **(QUICK | {"methods": methods}))
     rows = {m["name"]: m for m in result.document["methods"]}
     assert rows["dear"]["status"] == "left out" and rows["dear"]["error"] is None
     assert result.document["protocol"]["planned"]["left_out"] == ["dear"]

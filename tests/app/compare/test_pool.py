@@ -199,7 +199,7 @@ def test_a_spawned_worker_has_nothing_to_read_either(monkeypatch):
         opened.close()
 
 
-def test_spawned_workers_do_the_same_and_end_as_truly(monkeypatch):
+def test_spawned_workers_do_the_same_and_end_as_truly(monkeypatch, fresh_processes):
     monkeypatch.setattr(pools, "_FORKS", False)
     opened, local = ProcessPool(problem()), LocalPool(problem())
     lda, crash = learners("lda")[0], of(Ends("SIGSEGV"))

@@ -242,15 +242,13 @@ def _next(options: argparse.Namespace, result: Any, kind: Any) -> list[dict[str,
 
 
 def _not_kept(chain: Any) -> str:
-    """Why a model file cannot keep a chain; nothing if it can, or if nobody knows."""
+    """Why a model file cannot keep a chain; nothing if it can."""
     from nearfar.app.cli.models import check_kept
 
     try:
         check_kept(chain.pipeline(), chain.chosen.method.label)
     except ValueError as error:
         return str(error).rstrip(".")
-    except ImportError:  # without skops there are no model files yet
-        return ""
     return ""
 
 

@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from nearfar.app.cli.files import (
@@ -185,17 +184,16 @@ def _fit(options: argparse.Namespace) -> int:
 
 def check_kept(chain: Any, label: str) -> None:
     """Refuse, before the work, a chain with a part that a model file does not take."""
-    from nearfar.persistence import ModelFileError, save
+    from nearfar.persistence import ModelFileError, check_savable
 
-    with TemporaryDirectory() as folder:
-        try:
-            save(chain, Path(folder) / "model.nf")
-        except ModelFileError as error:
-            part = re.search(r" is an? ([\w.]+\w)", str(error))
-            what = f" {part[1].rpartition('.')[2]}" if part else ""
-            raise ValueError(
-                f"{label} has a part{what} that a model file does not take; choose another method."
-            ) from error
+    try:
+        check_savable(chain)
+    except ModelFileError as error:
+        part = re.search(r" is an? ([\w.]+\w)", str(error))
+        what = f" {part[1].rpartition('.')[2]}" if part else ""
+        raise ValueError(
+            f"{label} has a part{what} that a model file does not take; choose another method."
+        ) from error
 
 
 def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
