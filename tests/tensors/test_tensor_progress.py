@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from nearfar import LSSTM, STM, TFDA, TMPM, TR1A, NuSTM, TwoDLDA
+from nearfar import (
+    GTA,
+    GTDA,
+    IFEM,
+    LSSTM,
+    STM,
+    TFDA,
+    TMPM,
+    TR1A,
+    NuSTM,
+    TensorGraphEmbedding,
+    TwoDLDA,
+)
 from nearfar.base.progress import told_in_order
 from nearfar.contract import KINDS
 from nearfar.solvers import alternating_modes
@@ -32,6 +44,19 @@ def fitted_until(learner, stop_at=None, y=Y):
 
 def numbers(heard):
     return [(state["stage"], state["objective"]) for state in heard]
+
+
+@pytest.mark.parametrize("kind", [*MACHINES, GTA, GTDA, IFEM, TR1A, TensorGraphEmbedding, TwoDLDA])
+def test_verbose_prints_a_line_for_each_iteration(kind, capsys):
+    learner = kind(verbose=1)
+    heard = fitted_until(learner)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(heard) > 0
+    for k, (line, state) in enumerate(zip(lines, heard, strict=True), 1):
+        assert line.startswith(f"{kind.__name__}: iteration {k}, ")
+        assert line.endswith(f"{state['seconds']:.1f} s")
+    kind().fit(X, Y)
+    assert not capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", MACHINES)
@@ -134,6 +159,17 @@ def test_tr1a_keeps_the_atoms_before_ctrl_c(n_init):
     np.testing.assert_array_equal(stopped.energies_[:2], whole.energies_[:2])
     assert stopped.energies_[2] <= whole.energies_[2] * (1 + 1e-12)
     assert len(stopped.history_["seconds"]) == len(stopped.history_["step"]) == stopped.n_iter_
+
+
+def test_ifem_keeps_the_features_before_ctrl_c():
+    y = Y == 0
+    whole = IFEM(n_components=3)
+    heard = fitted_until(whole, y=y)
+    first = LSSTM()
+    stopped = IFEM(n_components=3)
+    fitted_until(stopped, stop_at=len(fitted_until(first, y=y)) + 1, y=y)
+    assert 1 <= stopped.factors_[0].shape[1] < 3 < len(heard)
+    np.testing.assert_array_equal(stopped.factors_[0][:, 0], whole.factors_[0][:, 0])
 
 
 def test_two_d_lda_keeps_whole_iterations():

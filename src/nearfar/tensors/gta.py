@@ -63,6 +63,8 @@ class GTA(ModeStatisticsLearner):
         Whether ``transform`` returns rows; False returns tensors.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the random start.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -119,6 +121,7 @@ class GTA(ModeStatisticsLearner):
         **TENSOR_PARAMETERS,
         "flatten": [boolean],
         "random_state": [random_state],
+        "verbose": [integer(0)],
     }
 
     def __init__(
@@ -133,6 +136,7 @@ class GTA(ModeStatisticsLearner):
         tensor_shape: tuple[int, ...] | None = None,
         flatten: bool = True,
         random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.energy = energy
@@ -143,6 +147,7 @@ class GTA(ModeStatisticsLearner):
         self.tensor_shape = tensor_shape
         self.flatten = flatten
         self.random_state = random_state
+        self.verbose = verbose
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn from whatever knows the scatters of each mode, all in one class."""

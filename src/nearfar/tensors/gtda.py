@@ -84,6 +84,8 @@ class GTDA(ModeStatisticsLearner):
         Whether ``transform`` returns rows; False returns tensors.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the random start.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -148,6 +150,7 @@ class GTDA(ModeStatisticsLearner):
         **TENSOR_PARAMETERS,
         "flatten": [boolean],
         "random_state": [random_state],
+        "verbose": [integer(0)],
     }
     zeta_: Vector
     state = State({"zeta_": optional(floats("modes")), "classes_": optional(labels("c"))})
@@ -168,6 +171,7 @@ class GTDA(ModeStatisticsLearner):
         tensor_shape: tuple[int, ...] | None = None,
         flatten: bool = True,
         random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.zeta = zeta
@@ -182,6 +186,7 @@ class GTDA(ModeStatisticsLearner):
         self.tensor_shape = tensor_shape
         self.flatten = flatten
         self.random_state = random_state
+        self.verbose = verbose
 
     def _needs_digits(self) -> bool:
         # Rules divide by the scatter within classes.

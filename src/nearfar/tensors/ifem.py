@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
+from nearfar.base.progress import lent_channel
 from nearfar.base.rank_one import deflate, flat_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.notices import warn
@@ -51,6 +52,8 @@ class IFEM(RankOneLearner):
         nothing is left to tell classes apart.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample, where X comes as flat rows, the last mode fastest.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -90,6 +93,7 @@ class IFEM(RankOneLearner):
         "estimator": [none, having("fit", "decision_function", description="a classifier")],
         "n_components": [integer(1)],
         **TENSOR_PARAMETERS,
+        "verbose": [integer(0)],
     }
 
     def __init__(
@@ -98,10 +102,12 @@ class IFEM(RankOneLearner):
         *,
         n_components: int = 10,
         tensor_shape: tuple[int, ...] | None = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.n_components = n_components
         self.tensor_shape = tensor_shape
+        self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the classifier to what is left, for each feature.
@@ -129,22 +135,30 @@ class IFEM(RankOneLearner):
         if not spread > least:
             raise ValueError("IFEM: all samples are equal in X, so that there is nothing to learn.")
         found: list[list[Vector]] = []
-        for _ in range(self.n_components):
+        stop: KeyboardInterrupt | None = None
+        while stop is None and len(found) < self.n_components:
             learner = LSSTM() if self.estimator is None else clone(self.estimator)
             if "tensor_shape" in learner.get_params(deep=False):
                 learner.set_params(tensor_shape=None)  # of tensors as they are given here
-            atom = _best_atom(
-                _atoms_of(learner.fit(left.reshape(T.shape), codes)), left, codes, least
-            )
+            try:
+                with lent_channel(self, learner):
+                    learner.fit(left.reshape(T.shape), codes)
+            except KeyboardInterrupt as error:  # the best so far is left on the classifier
+                stop = error
+                if not hasattr(learner, "factors_"):
+                    break
+            atom = _best_atom(_atoms_of(learner), left, codes, least)
             if atom is None:
                 break
             deflate(left, flat_atoms([u[:, None] for u in atom])[:, 0])
             found.append(atom)
+        if stop is not None and not found:
+            raise stop
         if not found:
             raise ValueError(
                 "IFEM: the classifier has no weights at all, so that there is no feature to take."
             )
-        if len(found) < self.n_components:
+        if len(found) < self.n_components and stop is None:
             warn(
                 f"IFEM: {len(found)} of {self.n_components} features were found; what is left does "
                 "not tell classes apart. Use fewer n_components."
@@ -152,6 +166,8 @@ class IFEM(RankOneLearner):
         self.classes_ = classes
         factors = [np.column_stack([atom[k] for atom in found]) for k in range(len(shape))]
         self._keep_atoms(factors, None, T.dtype)
+        if stop is not None:
+            raise stop
         return self
 
 

@@ -61,6 +61,8 @@ class LSSTM(TensorClassifier):
         The seed of what is drawn: the random starts.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -126,6 +128,7 @@ class LSSTM(TensorClassifier):
         tensor_shape: tuple[int, ...] | None = None,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.gamma = gamma
         self.rank = rank
@@ -137,6 +140,7 @@ class LSSTM(TensorClassifier):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
         def learn(Z: Matrix) -> Hyperplane:

@@ -93,6 +93,8 @@ class STM(TensorClassifier):
         The seed of what is drawn: the random starts.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -178,6 +180,7 @@ class STM(TensorClassifier):
         tensor_shape: tuple[int, ...] | None = None,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.rank = rank
@@ -191,6 +194,7 @@ class STM(TensorClassifier):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _weight_of(self, labels: NDArray[Any], weight: Vector) -> Vector:
         """Sample weights times those of the classes."""

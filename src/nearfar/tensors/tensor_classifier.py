@@ -61,6 +61,7 @@ TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
     **TENSOR_PARAMETERS,
     "random_state": [seed],
     "n_jobs": [none, integer()],
+    "verbose": [integer(0)],
 }
 _SHARE_OF_VARIANCE = 0.1  # the ridge of a start by least squares
 

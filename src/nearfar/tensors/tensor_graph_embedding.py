@@ -89,6 +89,8 @@ class TensorGraphEmbedding(AlternatingLearner):
         Shape of a sample, where X comes as flat rows, the last mode fastest.
     flatten : bool, default=True
         Whether ``transform`` returns rows; False returns tensors.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -147,6 +149,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         "tol": [real(0)],
         **TENSOR_PARAMETERS,
         "flatten": [boolean],
+        "verbose": [integer(0)],
     }
 
     def __init__(
@@ -160,6 +163,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         tol: float = 1e-6,
         tensor_shape: tuple[int, ...] | None = None,
         flatten: bool = True,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.graph = graph
@@ -169,6 +173,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         self.tol = tol
         self.tensor_shape = tensor_shape
         self.flatten = flatten
+        self.verbose = verbose
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, graphs: tuple[Any, Any] | None = None

@@ -68,6 +68,8 @@ class TFDA(TensorClassifier):
         The seed of what is drawn: the random starts.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -138,6 +140,7 @@ class TFDA(TensorClassifier):
         tensor_shape: tuple[int, ...] | None = None,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.ridge = ridge
         self.rank = rank
@@ -151,6 +154,7 @@ class TFDA(TensorClassifier):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
         rho = ridge_of(self.ridge, self.ridge_mode, X, y, weight)

@@ -84,6 +84,8 @@ class TR1A(RankOneLearner):
         Shape of a sample, where X comes as flat rows, the last mode fastest.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the random starts.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -139,6 +141,7 @@ class TR1A(RankOneLearner):
         "tol": [real(0)],
         "random_state": [random_state],
         **TENSOR_PARAMETERS,
+        "verbose": [integer(0)],
     }
 
     def __init__(
@@ -152,6 +155,7 @@ class TR1A(RankOneLearner):
         tol: float = 1e-6,
         tensor_shape: tuple[int, ...] | None = None,
         random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.center = center
@@ -161,6 +165,7 @@ class TR1A(RankOneLearner):
         self.tol = tol
         self.tensor_shape = tensor_shape
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Find the atoms.

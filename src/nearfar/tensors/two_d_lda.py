@@ -74,6 +74,8 @@ class TwoDLDA(MultilinearLearner):
         Whether ``transform`` returns rows; False returns tensors.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the random start.
+    verbose : int, default=0
+        Print the progress: a line for each iteration.
 
     Attributes
     ----------
@@ -128,6 +130,7 @@ class TwoDLDA(MultilinearLearner):
         **TENSOR_PARAMETERS,
         "flatten": [boolean],
         "random_state": [random_state],
+        "verbose": [integer(0)],
     }
     state = State({"classes_": labels("c"), "n_iter_": whole(low=1)})
 
@@ -142,6 +145,7 @@ class TwoDLDA(MultilinearLearner):
         tensor_shape: tuple[int, ...] | None = None,
         flatten: bool = True,
         random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.n_iter = n_iter
@@ -151,6 +155,7 @@ class TwoDLDA(MultilinearLearner):
         self.tensor_shape = tensor_shape
         self.flatten = flatten
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from matrices and labels.
