@@ -307,6 +307,11 @@ def test_mpm_is_the_limit_of_reweighting():
 def test_mpm_of_one_feature_and_of_equal_covariances():
     found = minimax_direction(np.array([3.0]), np.array([[4.0]]), np.array([[0.25]]))
     assert np.isclose(found.kappa, 3 / 2.5) and np.isclose(found.w[0], 1 / 3)
+    # The boundary lies kappa deviations from both means.
+    plus, minus = 5.0, 2.0
+    b = found.kappa * found.deviations[0] - found.w[0] * plus
+    assert np.isclose(-b / found.w[0], plus - found.kappa * 2.0)
+    assert np.isclose(-b / found.w[0], minus + found.kappa * 0.5)
     S = np.cov(np.random.default_rng(0).standard_normal((4, 30)))
     d = np.arange(1.0, 5)
     found = minimax_direction(d, S, S)

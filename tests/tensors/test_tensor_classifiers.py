@@ -154,9 +154,10 @@ def test_other_bad_input(kind):
         kind(rank=2, init=unit(0, (6, 5))).fit(X, y)
 
 
-@pytest.mark.parametrize("kind", [LSSTM, STM, TMPM, TFDA])
+@ALL
 def test_a_class_of_one_sample_and_few_samples(kind):
     X, y = matrices(n=12, shape=(20, 15))
+    kind = {NuSTM: lambda **k: NuSTM(0.1, **k)}.get(kind, kind)
     assert kind(max_iter=300).fit(X, y).score(X, y) == 1
     lonely = np.where(np.arange(12) == 3, 1, 0)
     machine = kind().fit(X, lonely)
