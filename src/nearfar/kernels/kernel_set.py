@@ -1,0 +1,383 @@
+"""Base kernels given as matrices: what every method of the room asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.blocks import row_blocks
+from nearfar.solvers.eigen import least_eigenvalue
+
+# Rows up to which a kernel is tested whole for negative eigenvalues, and how many beyond.
+_WHOLE, _TESTED = 500, 300
+# Numbers of all kernels that are worked on at a time: they should stay in a processor's cache.
+_IN_CACHE = 1 << 16
+# Kernels that are kept at a time when all pairs of kernels made by a function are needed.
+_KEPT = 3
+# Eigenvalues down to minus this share of the trace are rounding, as is so much asymmetry.
+_ROUNDING = 1e-8
+
+Kernels = Sequence[ArrayLike] | NDArray[np.floating[Any]] | Callable[[int], ArrayLike]
+
+
+class KernelSet:
+    """Kernels over the same points, read one at a time or row by row; never copied as a stack.
+
+    Derive from it to make kernels from rows: give ``n_kernels``, ``n_points`` and `rows`, then
+    ``traces`` and ``scales`` are found in one pass. A set made by a function of an index keeps one
+    kernel at a time.
+
+    Attributes
+    ----------
+    n_kernels, n_points : int
+        How many kernels, of how many points.
+    traces : ndarray of shape (n_kernels,)
+        Of the whole kernels; all are positive.
+    """
+
+    n_kernels: int
+    n_points: int
+    #: Whether any rows of any kernel are at hand, so that work may go through rows first.
+    by_rows = True
+
+    def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
+        """Some rows of kernel i."""
+        raise NotImplementedError
+
+    @property
+    def traces(self) -> Vector:
+        """Sums of the diagonals."""
+        if not hasattr(self, "_traces"):
+            self._traces = np.array(
+                [
+                    sum(float(np.trace(self.rows(i, b)[:, b])) for b in self.blocks())
+                    for i in range(self.n_kernels)
+                ]
+            )
+        return self._traces
+
+    def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
+        """The weighted sum of the kernels, of the first n points."""
+        n = self.n_points if n is None else n
+        K = np.zeros((n, n))
+        used = [i for i in range(self.n_kernels) if weights[i] != 0]
+        if self.by_rows:
+            # A few rows of the sum stay in the cache while all kernels are added.
+            for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
+                for i in used:
+                    K[block] += weights[i] * self.rows(i, block)[:, :n]
+        else:
+            for i in used:
+                for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
+                    K[block] += weights[i] * self.rows(i, block)[:, :n]
+        return K
+
+    def images(self, V: Matrix) -> Iterator[Matrix]:
+        """The products of each kernel with V, whose rows are the first points."""
+        n = len(V)
+        for i in range(self.n_kernels):
+            yield np.vstack([self.rows(i, b)[:, :n] @ V for b in self.blocks(n)])
+
+    def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
+        r"""Of each kernel i and each other W, :math:`\sum_k v_k^T K_i w_k`; (n_kernels, len)."""
+        return np.array([[np.vdot(image, W) for W in others] for image in self.images(V)])
+
+    def forms(self, U: Matrix) -> Matrix:
+        r""":math:`u_k^T K_i u_k` of each kernel i and column k, shape (n_kernels, n_columns)."""
+        return np.array([np.einsum("ij,ij->j", image, U) for image in self.images(U)])
+
+    def grams(self, centered: bool) -> Matrix:
+        r"""All :math:`\langle K_i, K_j \rangle_F`, of centred kernels if that is wished.
+
+        Entries are centred before they are multiplied: sums of products less products of sums
+        lose all digits where a kernel is nearly constant.
+        """
+        m = self.n_kernels
+        means = self._row_means() if centered else None
+        G = np.zeros((m, m))
+        if self.by_rows:
+            self._add_grams(G, range(m), means)
+            return G
+        for first in range(0, m, _KEPT):
+            kept = {i: np.array(self.rows(i, slice(None))) for i in range(first, m)[:_KEPT]}
+            for j in range(first, m):
+                pair = sorted({*kept, j})
+                if j in kept and j != first:
+                    continue
+                one = _Some({**kept, j: kept[j] if j in kept else self.rows(j, slice(None))})
+                one._add_grams(G, pair, means, only=None if j in kept else j)
+        return G
+
+    def _add_grams(
+        self, G: Matrix, which: Sequence[int], means: Matrix | None, only: int | None = None
+    ) -> None:
+        """Add products of some kernels; ``only`` those with one of them, where it is given."""
+        n, index = self.n_points, np.array(which)
+        sums = np.zeros((len(index), len(index)))
+        size = max(1, 4 * _IN_CACHE // (n * len(index)))
+        stack = np.empty((len(index), size * n))
+        if means is not None:
+            columns = means - means.mean(axis=1)[:, None]
+        for block in row_blocks(n, 8 * n * len(index), at_most=size):
+            rows = block.stop - block.start
+            part = stack[:, : rows * n]
+            for k, i in enumerate(index):
+                own = part[k].reshape(rows, n)
+                if means is None:
+                    np.copyto(own, self.rows(i, block))
+                else:
+                    np.subtract(self.rows(i, block), columns[i], out=own)
+                    own -= means[i, block, None]
+            sums += part @ part.T
+        if only is None:
+            G[np.ix_(index, index)] = sums
+        else:
+            at = int(np.flatnonzero(index == only)[0])
+            others = np.arange(len(index)) != at
+            G[only, index[others]] = G[index[others], only] = sums[at, others]
+
+    def _row_means(self) -> Matrix:
+        return np.array(
+            [
+                np.concatenate([self.rows(i, b).mean(axis=1, dtype=float) for b in self.blocks()])
+                for i in range(self.n_kernels)
+            ]
+        )
+
+    def blocks(self, n: int | None = None) -> Iterator[slice]:
+        """Rows that are worked on at a time."""
+        return row_blocks(self.n_points if n is None else n, 8 * self.n_points)
+
+
+class GivenKernels(KernelSet):
+    """Matrices as they are given."""
+
+    def __init__(self, matrices: Sequence[NDArray[np.floating[Any]]]) -> None:
+        self.matrices = matrices
+        self.n_kernels, self.n_points = len(matrices), len(matrices[0])
+
+    def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
+        """Some rows of kernel i."""
+        return self.matrices[i][block]
+
+    def images(self, V: Matrix) -> Iterator[Matrix]:
+        """The products of each kernel with V, whose rows are the first points."""
+        for K in self.matrices:
+            yield K[: len(V), : len(V)] @ V
+
+
+class CalledKernels(KernelSet):
+    """Matrices made by a function of an index; one is kept at a time."""
+
+    by_rows = False
+
+    def __init__(self, function: Callable[[int], ArrayLike], n_kernels: int) -> None:
+        self.function = function
+        self.n_kernels = n_kernels
+        self._last: tuple[int, Any] = (-1, None)
+        self.n_points = len(self._matrix(0))
+
+    def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
+        """Some rows of kernel i."""
+        return self._matrix(i)[block]
+
+    def _matrix(self, i: int) -> Any:
+        if self._last[0] != i:
+            self._last = (-1, None)  # the one before goes first
+            self._last = (i, as_matrix(self.function(i), f"kernels({i})"))
+        return self._last[1]
+
+
+class _Some(KernelSet):
+    """A few matrices under their own numbers."""
+
+    def __init__(self, matrices: dict[int, Any]) -> None:
+        self.matrices = matrices
+        self.n_kernels, self.n_points = len(matrices), len(next(iter(matrices.values())))
+
+    def rows(self, i: int, block: slice) -> Any:
+        return self.matrices[i][block]
+
+
+class DirectionKernels(KernelSet):
+    r"""The kernels :math:`v_i v_i^T` of orthonormal columns."""
+
+    def __init__(self, V: Matrix) -> None:
+        self.V = V
+        self.n_points, self.n_kernels = V.shape
+
+    @property
+    def traces(self) -> Vector:
+        """All are 1."""
+        return np.ones(self.n_kernels)
+
+    def rows(self, i: int, block: slice) -> Matrix:
+        """Some rows of kernel i."""
+        return np.outer(self.V[block, i], self.V[:, i])
+
+    def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
+        """The weighted sum of the kernels, of the first n points."""
+        used = np.flatnonzero(weights)
+        V = self.V[:n, used]
+        return np.asarray((V * weights[used]) @ V.T)
+
+    def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
+        """As of any set, by the coordinates of the columns."""
+        own = self.V[: len(V)].T @ V
+        return np.array([np.einsum("ij,ij->i", own, self.V[: len(V)].T @ W) for W in others]).T
+
+    def forms(self, U: Matrix) -> Matrix:
+        """As of any set."""
+        return np.asarray((self.V[: len(U)].T @ U) ** 2)
+
+
+# ---------------------------------------------------------------------- reading and checks
+
+
+def kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
+    """The kernels as a set, checked: symmetric, positive semi-definite, of one size, not zero.
+
+    Negative eigenvalues are sought in the whole kernel up to 500 points and beyond in that of
+    300 of them; a kernel that hides them there is found out by the methods.
+    """
+    given = _read(kernels)
+    if n_labels > given.n_points:
+        raise ValueError(
+            f"y has {n_labels} labels, and the kernels are of {given.n_points} points; y may be "
+            "shorter than the kernels (the first points are the labelled ones), not longer."
+        )
+    checked = isinstance(given, GivenKernels | CalledKernels)
+    traces = np.empty(given.n_kernels)
+    for i in range(given.n_kernels) if checked else ():
+        rows = given.rows(i, slice(None))
+        name = f"kernels[{i}]" if isinstance(given, GivenKernels) else f"kernels({i})"
+        if rows.shape != (given.n_points, given.n_points):
+            raise ValueError(
+                f"kernels must all be of one size; kernels[0] is of {given.n_points} points, "
+                f"{name} has shape {rows.shape}."
+            )
+        traces[i] = check_kernel(rows, name)
+    if checked:
+        given._traces = traces
+    return given
+
+
+def check_kernel(K: NDArray[Any], name: str = "K") -> float:
+    """Raise if a matrix is no kernel; returns its trace."""
+    rounding = 1e-5 if K.dtype == np.float32 else _ROUNDING
+    _refuse_asymmetric(K, name, rounding)
+    n, trace = len(K), float(np.trace(K, dtype=float))
+    some = np.linspace(0, n - 1, n if n <= _WHOLE else _TESTED).astype(np.intp)
+    least = _negative(K if len(some) == n else K[np.ix_(some, some)], rounding * max(trace, 0.0))
+    if least is not None:
+        found = f"is {least:.6g}" if len(some) == n else f"is no more than {least:.6g}"
+        raise ValueError(
+            f"{name} must be positive semi-definite; its smallest eigenvalue {found}. "
+            "nearfar.distributions.repair_kernel gives the nearest kernel."
+        )
+    if not trace > 0:
+        raise ValueError(f"{name} must not be zero; its trace is {trace:g}.")
+    return trace
+
+
+def _refuse_asymmetric(K: NDArray[Any], name: str, rounding: float) -> None:
+    """Raise for an asymmetric matrix, and for one that is not finite."""
+    n = len(K)
+    # Rows and columns against the same numbers: one entry out of place makes them differ.
+    probe = np.random.default_rng(0).uniform(1, 2, n).astype(K.dtype)
+    probe[::2] *= -1
+    with np.errstate(all="ignore"):
+        gap = np.abs(K @ probe - probe @ K)
+        size = max(float(np.abs(K.diagonal()).max()), float(np.abs(K[n // 2]).max()))
+        if gap.max() <= rounding * size * np.sqrt(n):
+            return
+        for block in row_blocks(n, 16 * n):
+            rows = K[block]
+            if not np.isfinite(rows).all():
+                i, j = (int(k) for k in np.unravel_index(np.isfinite(rows).argmin(), rows.shape))
+                raise ValueError(
+                    f"{name} must be finite; {name}[{block.start + i}, {j}] is {rows[i, j]}."
+                )
+    i = int(np.argmax(gap))
+    j = int(np.argmax(np.abs(K[i] - K[:, i])))
+    if np.abs(K[i, j] - K[j, i]) > rounding * max(size, float(np.abs(K[i]).max())):
+        raise ValueError(
+            f"{name} must be symmetric; {name}[{i}, {j}] is {K[i, j]:.6g} and {name}[{j}, {i}] is "
+            f"{K[j, i]:.6g}."
+        )
+
+
+def _negative(K: NDArray[Any], slack: float) -> float | None:
+    """The least eigenvalue, if it is below minus the slack."""
+    shifted = np.array(K, dtype=float, order="F")
+    shifted.flat[:: len(K) + 1] += slack
+    # A factorisation proves it in a tenth of the time of eigenvalues.
+    if slack > 0 and linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
+        return None
+    least = least_eigenvalue(np.asarray(K, dtype=float))
+    return least if least < -slack else None
+
+
+def as_kernel(K: ArrayLike, name: str = "K") -> Matrix:
+    """One matrix, checked."""
+    values = np.asarray(as_matrix(K, name), dtype=np.float64)
+    check_kernel(values, name)
+    return values
+
+
+def _read(kernels: Any) -> KernelSet:
+    if isinstance(kernels, KernelSet):
+        return kernels
+    if callable(kernels):
+        return CalledKernels(kernels, _count(kernels))
+    if kernels is None:
+        raise ValueError('kernels is None; only mode="free" takes none.')
+    if isinstance(kernels, np.ndarray) and kernels.ndim not in (1, 3):
+        raise ValueError(
+            "kernels must be several matrices: a list of them, or an array of shape "
+            f"(n_kernels, n, n); got shape {kernels.shape}."
+        )
+    matrices = [as_matrix(K, f"kernels[{i}]") for i, K in enumerate(kernels)]
+    if not matrices:
+        raise ValueError("kernels is empty; at least one is needed.")
+    return GivenKernels(matrices)
+
+
+def _count(function: Any) -> int:
+    """How many kernels a function makes: its length, or until it raises IndexError."""
+    if hasattr(function, "__len__"):
+        number = len(function)
+    else:
+        number = 0
+        while True:
+            try:
+                function(number)
+            except IndexError:
+                break
+            number += 1
+            if number == 10_000:
+                raise ValueError(
+                    "kernels, a function of an index, must raise IndexError beyond its last "
+                    "kernel; it has not for index 10000."
+                )
+    if not number:
+        raise ValueError("kernels is empty; at least one is needed.")
+    return number
+
+
+def as_matrix(K: Any, name: str) -> Any:
+    """A square matrix of float64 or float32; nothing else is checked."""
+    try:
+        matrix = np.asarray(K)
+        if matrix.dtype not in (np.float64, np.float32):
+            matrix = matrix.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a matrix of numbers.") from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
+        raise ValueError(f"{name} must be a square matrix; got shape {matrix.shape}.")
+    return matrix

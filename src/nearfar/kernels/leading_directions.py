@@ -1,0 +1,42 @@
+"""The leading eigenvectors of one kernel, as base kernels of rank one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.kernels.kernel_set import kernel_set
+from nearfar.solvers.spectral_step import leading_spectrum
+
+# Directions that are taken unless a number is given.
+_MOST = 100
+# Eigenvalues below this share of the largest are rounding.
+_ROUNDING = 1e-10
+
+
+def leading_directions(
+    kernels: Any, n_labels: int, n_directions: int | None, *, centered: bool = False
+) -> tuple[Vector, Matrix]:
+    """The largest eigenvalues and their eigenvectors (columns) of the one kernel given."""
+    if isinstance(kernels, np.ndarray) and kernels.ndim == 2:
+        kernels = [kernels]
+    base = kernel_set(kernels, n_labels)
+    if base.n_kernels != 1:
+        raise ValueError(
+            'mode="rank_one" takes the eigenvectors of one kernel; kernels has '
+            f"{base.n_kernels}. Give their sum, for instance."
+        )
+    n = base.n_points
+    if n_directions is not None and n_directions > n:
+        raise ValueError(f"n_directions must be at most the {n} points; got {n_directions}.")
+    K = base.weighted(np.ones(1))
+    if centered:
+        K -= K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+    spectrum = leading_spectrum(K, n_directions or min(n, _MOST), positive=True)
+    good = spectrum.values > _ROUNDING * max(float(spectrum.values[0]), 0.0)
+    if not good.any():
+        raise ValueError("kernels[0] is constant, so that nothing is left of it when centred.")
+    return spectrum.values[good], spectrum.vectors[:, good]

@@ -1,0 +1,121 @@
+"""The margin functional of weighted kernels, as a convex function of the weights with proofs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.kernels.kernel_set import KernelSet
+from nearfar.kernels.margin_value import MarginSolution, refuse_inseparable, solve_margin
+from nearfar.solvers.level_method import Answer, Model, Multipliers
+from nearfar.solvers.norm_ball import dual_norm, mixed_forms
+
+# Where a point has no hard margin, its plane reaches this many times the best value there.
+_STEEP = 10.0
+
+
+class MarginProgram:
+    r"""The function :math:`F(x) = \sum_k w_{C,\tau}(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k)`.
+
+    Each question about a point keeps the multipliers found there; mixtures of them prove bounds.
+    """
+
+    #: For `level_method`: weights are not negative.
+    limits: Vector | None = None
+
+    def __init__(
+        self,
+        kernels: KernelSet,
+        signs: Matrix,
+        C: float | None,
+        tau: float,
+        total: float,
+        tol: float,
+        norm: float = 1.0,
+    ) -> None:
+        self.kernels, self.signs, self.C, self.tau, self.norm = kernels, signs, C, tau, norm
+        self.n, self.scale = signs.shape[1], total / kernels.traces
+        self.bound = -np.inf
+        self.value = np.inf
+        self._tol, self._machine_tol = tol, min(1e-3, tol / 2)
+        self._last: list[MarginSolution | None] = [None] * len(signs)
+        self._betas: list[Matrix] = []  # (n, n_classes) each
+        self._mix = np.empty(0)
+        # Of mixtures: the linear term 2 e'alpha, the products of the ridge, and of each kernel.
+        self.linear = np.empty(0)
+        self.ridge = np.empty((0, 0))
+        self.forms = np.empty((kernels.n_kernels, 0, 0))
+
+    def ask(self, x: Vector) -> Answer:
+        """Solve the machines at a point."""
+        K = self.kernels.weighted(self.scale * x, self.n)
+        solutions = [
+            solve_margin(K, y, self.C, self.tau, tol=self._machine_tol, start=last)
+            for y, last in zip(self.signs, self._last, strict=True)
+        ]
+        del K
+        if not self._betas:
+            # Where equal weights do not separate the rows no weights do.
+            refuse_inseparable(solutions)
+        value = float(sum(solution.value for solution in solutions))
+        if np.isfinite(value):
+            self._last = list(solutions)
+        alphas = [s.alpha if np.isfinite(s.value) else self._tempered(s) for s in solutions]
+        intercept, slope = self._keep((self.signs * np.array(alphas)).T)
+        reached = intercept - float(slope @ x)
+        if np.isfinite(value) and value - reached > 0.25 * self._tol * abs(value):
+            self._machine_tol = max(self._machine_tol / 4, 1e-10)
+        self.value = min(self.value, value)
+        return Answer(x, value, intercept, slope, np.empty((0, len(x))))
+
+    def certify(self, multipliers: Multipliers, model: Model) -> float:
+        """The bound of the mixture of all multipliers so far."""
+        return self.prove(multipliers.planes)
+
+    def prove(self, mix: Vector) -> float:
+        """The bound of a mixture; the best is kept."""
+        q = mixed_forms(self.forms, mix)
+        bound = float(self.linear @ mix - mix @ self.ridge @ mix) - dual_norm(q, self.norm)
+        if bound > self.bound:
+            self.bound, self._mix = bound, mix.copy()
+        return bound
+
+    def alpha(self) -> Matrix:
+        """The multipliers that prove the bound, (n_classes, n)."""
+        beta = sum(share * beta for share, beta in zip(self._mix, self._betas, strict=False))
+        return np.clip(self.signs * np.asarray(beta).T, 0.0, self.C)
+
+    def psd_cuts(self) -> Matrix | None:
+        """None: nothing but the multipliers is needed."""
+        return None
+
+    def _keep(self, beta: Matrix) -> tuple[float, Vector]:
+        """Take multipliers into mixtures; the plane that they give."""
+        old = len(self._betas)
+        self._betas.append(beta)
+        products = self.scale[:, None] * self.kernels.products(beta, self._betas)
+        self._refuse_negative(products[:, -1])
+        forms = np.empty((len(products), old + 1, old + 1))
+        forms[:, :old, :old] = self.forms
+        forms[:, old, :] = forms[:, :, old] = products
+        self.forms = forms
+        ridge = np.empty((old + 1, old + 1))
+        ridge[:old, :old] = self.ridge
+        ridge[old] = ridge[:, old] = [self.tau * np.vdot(beta, other) for other in self._betas]
+        self.ridge = ridge
+        self.linear = np.append(self.linear, 2 * np.abs(beta).sum())
+        return float(self.linear[-1] - ridge[-1, -1]), products[:, -1]
+
+    def _tempered(self, solution: MarginSolution) -> Vector:
+        """Multipliers that show, without large numbers, that a point has no hard margin."""
+        total = float(solution.alpha.sum())
+        goal = _STEEP * self.value if np.isfinite(self.value) else _STEEP
+        return solution.alpha * (goal / (2 * total)) if total > 0 else solution.alpha
+
+    def _refuse_negative(self, forms: Vector) -> None:
+        worst = int(np.argmin(forms))
+        if forms[worst] < -1e-6 * max(float(np.abs(forms).max()), 1e-300):
+            raise ValueError(
+                f"kernels[{worst}] must be positive semi-definite; it has a negative eigenvalue. "
+                "nearfar.distributions.repair_kernel gives the nearest kernel."
+            )

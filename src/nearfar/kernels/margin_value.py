@@ -1,0 +1,261 @@
+"""The margin that a kernel gives: one number, as small as the margin is wide."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.kernels.kernel_set import as_kernel
+from nearfar.labels import encode_labels
+from nearfar.parameters import check_parameter, none, real
+from nearfar.solvers.squared_hinge import squared_hinge
+
+# Hulls of two classes that are nearer than this share of the rows' length meet.
+_TOUCH = 1e-6
+# The ridges, as shares of the mean diagonal, on the way to a hard margin.
+_PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
+
+
+def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float = 0.0) -> float:
+    r"""The margin functional of a kernel,
+
+    .. math:: w_{C,\tau}(K) = \max_\alpha\; 2 e^T\alpha - \alpha^T (G(K) + \tau I)\alpha,
+        \qquad 0 \le \alpha \le C,\; y^T\alpha = 0,\; G(K)_{ij} = y_i y_j K_{ij}.
+
+    With ``C=None`` and τ = 0 it is :math:`1/\gamma^2` for the margin γ, half the distance between
+    the convex hulls of the classes. With C it is :math:`\min |w|^2 + 2C\sum\xi` (twice the dual
+    objective of ``SVC(C)``), with ``C=None`` and :math:`\tau = 1/c` it is
+    :math:`\min |w|^2 + c\sum\xi^2`. It is convex in K, as a maximum of functions that are affine
+    in K, and :math:`w_{C,\tau}(sK) = w_{sC,\tau/s}(K)/s`.
+
+    Parameters
+    ----------
+    K : array-like of shape (n, n)
+        A kernel of the labelled points: symmetric, positive semi-definite.
+    y : array-like of shape (n,)
+        Labels; of more than two classes the values of each against the rest are added.
+    C : float, default=None
+        Largest multiplier. None is a hard margin, which rows must have that K separates; or, with
+        ``tau``, squared hinges.
+    tau : float, default=0.0
+        Ridge of the multipliers.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    By ``SVC`` where there is a C, else by Newton's method on the active rows. The value is that of
+    the primal objective, no less than the functional and, up to rounding, within 1e-6 of it.
+
+    References
+    ----------
+    .. [1] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 5.3.
+    .. [2] G. Lanckriet et al., "Learning the kernel matrix with semidefinite programming", JMLR 5,
+       2004, section 4.
+
+    Examples
+    --------
+    The line halfway between two points, 2 apart:
+
+    >>> from nearfar.kernels import margin_value
+    >>> margin_value([[0.0, 0.0], [0.0, 4.0]], ["left", "right"])
+    1.0
+    """
+    check_margin_parameters("margin_value", C, tau)
+    signs = one_against_rest(y)
+    kernel = as_kernel(K).copy() if C and tau else as_kernel(K)
+    if len(kernel) != signs.shape[1]:
+        raise ValueError(
+            f"y must have a label for each point of K; got {signs.shape[1]} labels and "
+            f"{len(kernel)} points."
+        )
+    solutions = [solve_margin(kernel, sign, C, tau, tol=1e-6) for sign in signs]
+    refuse_inseparable(solutions)
+    return float(sum(solution.value for solution in solutions))
+
+
+class MarginSolution(NamedTuple):
+    """A support vector machine of one kernel.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (n,)
+        Feasible multipliers.
+    intercept : float
+        The one that serves them best.
+    value, bound : float
+        The primal objective of :math:`w = \\sum \\alpha_i y_i \\phi_i` and the dual one: the
+        margin functional lies between them, whatever the solver has left undone.
+    """
+
+    alpha: Vector
+    intercept: float
+    value: float
+    bound: float
+
+
+def solve_margin(
+    K: Matrix,
+    y: Vector,
+    C: float | None,
+    tau: float,
+    *,
+    tol: float = 1e-3,
+    start: MarginSolution | None = None,
+) -> MarginSolution:
+    """The machine of one kernel and labels 1 and -1; of infinite value if rows are inseparable.
+
+    ``start`` is the solution for a kernel nearby. The diagonal of K is changed meanwhile, with C
+    and tau.
+    """
+    if C is None and tau == 0:
+        return _hard_margin(K, y, start)
+    if C is None:
+        begin = None if start is None else (y * start.alpha, start.intercept)
+        beta = squared_hinge(K, y, tau, begin).beta
+    else:
+        beta = _machine(K, y, C, tau, tol)
+    alpha = _feasible(y * beta, y, C)
+    Kb = K @ (y * alpha)
+    norm = float(Kb @ (y * alpha))
+    value, intercept = primal_value(Kb, norm, y, C, tau)
+    bound = 2 * float(alpha.sum()) - norm - tau * float(alpha @ alpha)
+    return MarginSolution(alpha, intercept, value, bound)
+
+
+def primal_value(
+    f: Vector, norm: float, y: Vector, C: float | None, tau: float
+) -> tuple[float, float]:
+    r"""The primal objective of a function and the intercept that makes it least.
+
+    Parameters
+    ----------
+    f : ndarray of shape (n,)
+        The function at the points, without intercept.
+    norm : float
+        Its squared norm.
+    y, C, tau
+        The problem. The loss of a slack s is the largest :math:`2as - \tau a^2` of
+        :math:`0 \le a \le C`: a hinge, a squared hinge, or squared and then straight.
+
+    Returns
+    -------
+    value, intercept : float
+    """
+    if C is None and tau == 0:
+        inner, outer = f[y > 0].min(), f[y < 0].max()
+        margin = float(inner - outer) / 2
+        return (norm / margin**2 if margin > 0 else np.inf), -float(inner + outer) / 2
+    # The sum of losses bends at y - f: with hinges it falls until as many have been passed as there
+    # are rows of class 1.
+    bends = np.sort(y - f)
+    positives = int((y > 0).sum())
+    if tau == 0:
+        b = float(bends[positives - 1] + bends[positives]) / 2
+    else:
+        most = np.inf if C is None else C
+        low, high = float(bends[0]), float(bends[-1])
+        for _ in range(100):
+            b = (low + high) / 2
+            pull = float(y @ np.clip((1 - y * (f + b)) / tau, 0, most))
+            low, high = (b, high) if pull > 0 else (low, b)
+            if not low < b < high and not high - low > 1e-15 * max(abs(low), abs(high)):
+                break
+        b = (low + high) / 2
+    slack = 1 - y * (f + b)
+    if tau == 0:
+        return norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
+    a = np.clip(slack / tau, 0, np.inf if C is None else C)
+    return norm + float(a @ (2 * slack - tau * a)), b
+
+
+def one_against_rest(y: ArrayLike) -> Matrix:
+    """Labels 1 and -1 of each class against the rest; one row for two classes."""
+    classes, codes = encode_labels(y)
+    if len(classes) < 2:
+        raise ValueError(f"y must have at least 2 classes; all labels are {classes[0]!r}.")
+    wanted = [1] if len(classes) == 2 else range(len(classes))
+    return np.array([np.where(codes == k, 1.0, -1.0) for k in wanted])
+
+
+def check_margin_parameters(owner: str, C: float | None, tau: float) -> None:
+    """Raise for values that cannot be."""
+    check_parameter(owner, "C", C, [none, real(0, open_low=True)])
+    check_parameter(owner, "tau", tau, [real(0)])
+
+
+def refuse_inseparable(solutions: list[MarginSolution]) -> None:
+    """Raise if there is no hard margin."""
+    if not all(np.isfinite(solution.value) for solution in solutions):
+        raise ValueError(
+            "C=None and tau=0 ask for a hard margin, and the kernel does not separate the classes "
+            "of y: their convex hulls meet. Give C, or tau above 0."
+        )
+
+
+# ---------------------------------------------------------------------- solvers
+
+
+def _machine(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
+    """The coefficients of a machine with a box."""
+    n = len(y)
+    # The tolerance is that of gradients, which are of size 1. The limit is libsvm's own.
+    machine = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n))
+    diagonal = K.diagonal().copy()
+    try:
+        if tau:
+            K.flat[:: n + 1] += tau
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the bound tells
+            machine.fit(K, y)
+    finally:
+        if tau:
+            K.flat[:: n + 1] = diagonal
+    beta = np.zeros(n)
+    beta[machine.support_] = machine.dual_coef_[0]
+    return beta
+
+
+def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
+    """The limit of squared hinges; scaled, each ridge on the way gives a value and a bound."""
+    size = float(np.trace(K)) / len(K)
+    solution: tuple[Vector, float] | None = None
+    if start is not None:
+        solution = y * start.alpha, start.intercept
+    best, least = MarginSolution(np.zeros(len(y)), 0.0, np.inf, -np.inf), np.inf
+    for share in _PATH if start is None else _PATH[2:]:
+        solution = squared_hinge(K, y, share * size, solution)
+        alpha = _feasible(y * solution[0], y, None)
+        Kb = K @ (y * alpha)
+        norm, total = float(Kb @ (y * alpha)), float(alpha.sum())
+        if norm <= (_TOUCH * total / 2) ** 2 * size:
+            # The nearest points of the hulls are the same.
+            return MarginSolution(alpha, solution[1], np.inf, np.inf)
+        value, intercept = primal_value(Kb, norm, y, None, 0.0)
+        scale, least = total / norm, min(value, least)
+        if total * scale > best.bound:
+            best = MarginSolution(scale * alpha, scale * intercept, least, total * scale)
+        if least - best.bound <= 1e-9 * least:
+            break
+    return best._replace(value=least)
+
+
+def _feasible(alpha: Vector, y: Vector, C: float | None) -> Vector:
+    """The multipliers within their bounds and, to the last digit, in balance."""
+    alpha = np.clip(alpha, 0, C)
+    ups, downs = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
+    if ups > downs > 0:
+        alpha[y > 0] *= downs / ups
+    elif downs > ups > 0:
+        alpha[y < 0] *= ups / downs
+    elif ups != downs:
+        alpha[:] = 0.0
+    return alpha

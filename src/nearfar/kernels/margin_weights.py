@@ -1,0 +1,323 @@
+"""Weights of kernels by the margin that their sum gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, kernel_set
+from nearfar.kernels.leading_directions import leading_directions
+from nearfar.kernels.margin_program import MarginProgram
+from nearfar.kernels.margin_value import check_margin_parameters, one_against_rest, primal_value
+from nearfar.kernels.signed_program import SignedProgram
+from nearfar.notices import warn
+from nearfar.parameters import check_parameter, integer, none, one_of, real
+from nearfar.solvers.level_method import level_method
+from nearfar.solvers.norm_ball import norm_ball_method
+
+Mode = Literal["nonneg", "signed", "free", "rank_one"]
+
+
+@dataclass(frozen=True)
+class MarginWeights:
+    r"""Weights, and between which values their margin functional and the least one lie.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_kernels,) or None
+        Of the kernels as given, or of the directions; None for mode "free".
+    value : float
+        The margin functional at the weights is no more: a primal objective.
+    bound : float
+        No weights have less.
+    gap : float
+        ``(value - bound) / value``.
+    alpha : ndarray of shape (n_labelled,), or (n_classes, n_labelled) for more than two
+        Feasible multipliers that prove ``bound``; of each class against the rest.
+    intercept : float, or ndarray of shape (n_classes,)
+        Of the machine with these multipliers on ``kernel``.
+    history : list of dict
+        ``value``, ``bound``, ``gap`` and ``seconds`` after each support vector machine.
+    directions : ndarray of shape (n, n_directions) or None
+        For mode "rank_one", the eigenvectors of which the kernels are made.
+    psd_cuts : ndarray of shape (n, k) or None
+        For mode "signed", vectors u such that :math:`S = \sum u u^T` completes the proof of
+        ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is near the same multiple
+        of the trace for all kernels.
+    """
+
+    weights: Vector | None
+    value: float
+    bound: float
+    alpha: Matrix
+    intercept: Any
+    history: list[dict[str, Any]] = field(repr=False)
+    directions: Matrix | None = field(default=None, repr=False)
+    psd_cuts: Matrix | None = field(default=None, repr=False)
+    _kernels: KernelSet | Matrix | None = field(default=None, repr=False)
+
+    @property
+    def gap(self) -> float:
+        """How far the value may be from the least one, relative to it."""
+        return (self.value - self.bound) / abs(self.value)
+
+    @cached_property
+    def kernel(self) -> Matrix:
+        """The learned kernel, of all points; made when first asked for."""
+        if isinstance(self._kernels, KernelSet):
+            assert self.weights is not None
+            return self._kernels.weighted(self.weights)
+        return np.asarray(self._kernels)
+
+
+def margin_weights(
+    kernels: Kernels | KernelSet | None,
+    y: ArrayLike,
+    *,
+    C: float | None = 1.0,
+    tau: float = 0.0,
+    trace: float | None = None,
+    mode: Mode = "nonneg",
+    norm: float = 1.0,
+    n_directions: int | None = None,
+    n_points: int | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+) -> MarginWeights:
+    r"""The combination of kernels that has the widest margin,
+
+    .. math:: \min_\mu\; w_{C,\tau}\Bigl(\sum_i \mu_i K_i\Bigr), \qquad
+        \sum_i \mu_i\, \mathrm{tr}\, K_i = c,
+
+    with the functional of :func:`margin_value` on the labelled points, which are the first ones;
+    the trace is that of all points. Modes:
+
+    * "nonneg": :math:`\mu \ge 0`.
+    * "signed": any μ whose sum is positive semi-definite. Larger weights that cancel become
+      possible, and each step costs an eigendecomposition.
+    * "rank_one": the kernels are :math:`v_i v_i^T`, of the leading eigenvectors of one kernel.
+    * "free": any positive semi-definite matrix; see the notes, and the warning there.
+
+    Use it to choose among kernels, or views, by the training rows alone. Narrow kernels separate
+    any rows: judge the result on rows that it has not seen, and compare with
+    :func:`alignment_weights`.
+
+    Parameters
+    ----------
+    kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
+        The base kernels. A function is called with 0, 1, ... until it raises IndexError, or up to
+        its length if it has one. "rank_one" takes one kernel, "free" none.
+    y : array-like of shape (n_labelled,)
+        Labels of the first points, all or fewer. Of more than two classes the functionals of each
+        against the rest are added.
+    C : float, default=1.0
+        Largest multiplier; None without ``tau`` is a hard margin.
+    tau : float, default=0.0
+        Ridge; with ``C=None`` squared hinges, :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
+    trace : float, default=None
+        c, by default the number of points.
+    mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
+        As above.
+    norm : float, default=1.0
+        With p > 1 (mode "nonneg" alone) the constraint is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p
+        = c`: no weight becomes 0, and with a large p they are equal.
+    n_directions : int, default=None
+        For "rank_one", how many eigenvectors; by default all that are not rounding, at most 100.
+    n_points : int, default=None
+        For "free", the number of all points; by default that of the labelled ones.
+    tol : float, default=1e-3
+        Gap at which to stop, relative to the value.
+    max_iter : int, default=200
+        Most rounds of support vector machines.
+
+    Returns
+    -------
+    MarginWeights
+        With ``weights``, ``value``, ``bound``, ``gap``, ``alpha``, ``intercept``, ``kernel``.
+
+    Notes
+    -----
+    For fixed multipliers the functional is affine in μ: each machine that is solved gives a plane
+    below the functional. The least value of all planes is a bound, and its multipliers mix the
+    alphas into one that proves it alone,
+
+    .. math:: 2 e^T\alpha - \tau|\alpha|^2 - c \max_i \alpha^T G(K_i)\alpha / \mathrm{tr} K_i,
+
+    with the dual norm instead of the maximum for p > 1. (The weights are multipliers of that
+    program, not its variables.) The value is the primal objective of the last machine, so that no
+    tolerance of its solver is trusted. Some ten machines reach 1e-3. Cost, a machine: one weighted
+    sum of the kernels and one product of each with a vector; memory, the sum and what the machine
+    takes.
+
+    "free" needs no solver. For a fixed α the least :math:`-\alpha^T G(K) \alpha` over
+    :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at
+    :math:`K = c\,zz^T/|z|^2` with :math:`z = y\alpha`. What is left,
+    :math:`\max 2e^T\alpha - (\tau + c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`, is the
+    same within a class by symmetry: with :math:`S = n_+\alpha_+ = n_-\alpha_-` it is a parabola,
+    :math:`4S - (\tau + c) S^2 (1/n_+ + 1/n_-)`, for :math:`S \le C\min(n_+, n_-)`.
+    **It learns nothing**: K repeats the labels and is zero for all points without one. It is a
+    bound for all other modes.
+
+    References
+    ----------
+    .. [1] G. Lanckriet et al., "Learning the kernel matrix with semidefinite programming", JMLR 5,
+       2004, theorems 16 to 24.
+    .. [2] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12, 2011.
+    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 5.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.metrics.pairwise import rbf_kernel
+    >>> from nearfar.kernels import margin_weights
+    >>> X, y = load_iris(return_X_y=True)
+    >>> kernels = [X @ X.T, rbf_kernel(X, gamma=0.1), rbf_kernel(X, gamma=1.0)]
+    >>> found = margin_weights(kernels, y, C=10.0)
+    >>> found.gap <= 1e-3
+    True
+    >>> float(round(found.weights @ [np.trace(K) for K in kernels], 6))
+    150.0
+    """
+    _check(C, tau, trace, mode, norm, n_directions, n_points, tol, max_iter)
+    signs = one_against_rest(y)
+    if mode == "free":
+        return _free(kernels, signs, C, tau, trace, n_points)
+    directions = None
+    if mode == "rank_one":
+        directions = leading_directions(kernels, signs.shape[1], n_directions)[1]
+        base: KernelSet = DirectionKernels(directions)
+    else:
+        base = kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
+    total = float(base.n_points if trace is None else trace)
+    program = (SignedProgram if mode == "signed" else MarginProgram)(
+        base, signs, C, tau, total, tol, norm
+    )
+    if norm > 1:
+        solution = norm_ball_method(program, norm, base.n_kernels, tol=tol, max_iter=max_iter)
+    else:
+        solution = level_method(
+            program.ask,
+            program.certify,
+            np.full(base.n_kernels, 1 / base.n_kernels),
+            limits=program.limits,
+            tol=tol,
+            max_iter=max_iter,
+        )
+    weights = program.scale * solution.point
+    result = MarginWeights(
+        weights,
+        solution.value,
+        program.bound,
+        np.empty(0),
+        None,
+        solution.history,
+        directions,
+        program.psd_cuts(),
+        base,
+    )
+    if result.gap > tol:
+        warn(
+            f"margin_weights stopped after {len(solution.history)} rounds, at a gap of "
+            f"{result.gap:.2g} and not {tol:g}; raise max_iter, or tol to be content with less.",
+            ConvergenceWarning,
+        )
+    return _with_machine(result, program.alpha(), signs, C, tau)
+
+
+def _with_machine(
+    found: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, tau: float
+) -> MarginWeights:
+    """The result with the multipliers of the bound, and intercepts for them."""
+    from dataclasses import replace
+
+    n = signs.shape[1]
+    kernel = found.kernel
+    values = [
+        primal_value(f, float(f @ (y * a)), y, C, tau)
+        for a, y, f in zip(alpha, signs, (kernel[:n, :n] @ (signs * alpha).T).T, strict=True)
+    ]
+    intercepts = np.array([b for _, b in values])
+    two = len(signs) == 1
+    complete = replace(
+        found,
+        alpha=alpha[0] if two else alpha,
+        intercept=float(intercepts[0]) if two else intercepts,
+        value=min(found.value, float(sum(value for value, _ in values))),
+    )
+    complete.__dict__["kernel"] = kernel
+    return complete
+
+
+# ---------------------------------------------------------------------- any matrix
+
+
+def _free(
+    kernels: object,
+    signs: Matrix,
+    C: float | None,
+    tau: float,
+    trace: float | None,
+    n_points: int | None,
+) -> MarginWeights:
+    """The closed form over all positive semi-definite matrices."""
+    if kernels is not None:
+        raise ValueError('mode="free" chooses among all matrices; kernels must be None.')
+    if len(signs) > 1:
+        raise ValueError(
+            f'mode="free" is for two classes; y has {len(signs)}. It repeats the labels, as '
+            "ideal_kernel(y) does for any number of classes."
+        )
+    y = signs[0]
+    n = len(y) if n_points is None else n_points
+    if n < len(y):
+        raise ValueError(f"n_points must be at least the {len(y)} labels of y; got {n}.")
+    c = float(n if trace is None else trace)
+    ups, downs = int((y > 0).sum()), int((y < 0).sum())
+    S = 2 / ((tau + c) * (1 / ups + 1 / downs))
+    S = S if C is None else min(S, C * min(ups, downs))
+    alpha = np.where(y > 0, S / ups, S / downs)
+    z = np.zeros(n)
+    z[: len(y)] = y * alpha
+    squared = float(z @ z)
+    bound = 4 * S - (tau + c) * squared
+    # K = c zz'/|z|²: its function is c z at the points, of squared norm c |z|².
+    value, intercept = primal_value(c * z[: len(y)], c * squared, y, C, tau)
+    step = {"value": value, "bound": bound, "gap": (value - bound) / value, "seconds": 0.0}
+    kernel = np.outer(z, z) * (c / squared)
+    return MarginWeights(None, value, bound, alpha, intercept, [step], _kernels=kernel)
+
+
+def _check(
+    C: float | None,
+    tau: float,
+    trace: float | None,
+    mode: str,
+    norm: float,
+    n_directions: int | None,
+    n_points: int | None,
+    tol: float,
+    max_iter: int,
+) -> None:
+    owner = "margin_weights"
+    check_margin_parameters(owner, C, tau)
+    check_parameter(owner, "trace", trace, [none, real(0, open_low=True)])
+    check_parameter(owner, "mode", mode, [one_of("nonneg", "signed", "free", "rank_one")])
+    check_parameter(owner, "norm", norm, [real(1)])
+    check_parameter(owner, "n_directions", n_directions, [none, integer(1)])
+    check_parameter(owner, "n_points", n_points, [none, integer(1)])
+    check_parameter(owner, "tol", tol, [real(0, open_low=True)])
+    check_parameter(owner, "max_iter", max_iter, [integer(1)])
+    for name, value, default, wanted in (
+        ("norm", norm, 1.0, "nonneg"),
+        ("n_directions", n_directions, None, "rank_one"),
+        ("n_points", n_points, None, "free"),
+    ):
+        if value != default and mode != wanted:
+            raise ValueError(f'{name} is for mode="{wanted}" alone; mode is {mode!r}.')

@@ -1,0 +1,76 @@
+"""EasyMKL against its quadratic program."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy import linalg
+from scipy.spatial.distance import cdist
+
+from nearfar.kernels import easy_mkl_weights
+
+
+def made(n=40, classes=2):
+    random = np.random.default_rng(0)
+    y = np.arange(n) % classes
+    X = random.standard_normal((n, 4)) + np.eye(classes, 4)[y]
+    squares = cdist(X, X, "sqeuclidean")
+    return [X @ X.T, np.exp(-squares / 2), np.exp(-squares / 20), (1 + X @ X.T) ** 2], y
+
+
+def by_program(kernels, y, lam):
+    units = [K / np.sqrt(np.outer(K.diagonal(), K.diagonal())) for K in kernels]
+    values, V = linalg.eigh(sum(K[: len(y), : len(y)] for K in units) / len(units))
+    R = np.sqrt(np.maximum(values, 0))[:, None] * V.T
+    weights = np.zeros(len(units))
+    for label in np.unique(y)[1:] if len(np.unique(y)) == 2 else np.unique(y):
+        sign = np.where(y == label, 1.0, -1.0)
+        gamma = cp.Variable(len(y), nonneg=True)
+        squares = (1 - lam) * cp.sum_squares(R @ cp.multiply(sign, gamma))
+        problem = cp.Problem(
+            cp.Minimize(squares + lam * cp.sum_squares(gamma)),
+            [cp.sum(gamma[sign > 0]) == 1, cp.sum(gamma[sign < 0]) == 1],
+        )
+        problem.solve(solver=cp.CLARABEL)
+        assert problem.status == cp.OPTIMAL
+        z = sign * gamma.value
+        weights += [z @ K[: len(y), : len(y)] @ z for K in units]
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("lam", [0.0, 0.1, 0.7, 1.0])
+def test_weights_are_those_of_the_program(lam, classes):
+    kernels, y = made(classes=classes)
+    got = easy_mkl_weights(kernels, y, lam)
+    assert got == pytest.approx(by_program(kernels, y, lam), abs=1e-5)
+    assert got.sum() == pytest.approx(1) and got.min() >= 0
+
+
+def test_points_without_a_label_and_kernels_of_a_function():
+    kernels, y = made()
+    want = by_program(kernels, y[:25], 0.1)
+    assert easy_mkl_weights(kernels, y[:25]) == pytest.approx(want, abs=1e-5)
+    assert easy_mkl_weights(lambda i: kernels[i], y[:25]) == pytest.approx(want, abs=1e-5)
+
+
+def test_scales_of_kernels_do_not_matter():
+    kernels, y = made()
+    scaled = [K * s for K, s in zip(kernels, (1e-3, 1.0, 50.0, 7.0), strict=True)]
+    assert easy_mkl_weights(scaled, y) == pytest.approx(easy_mkl_weights(kernels, y))
+
+
+def test_a_point_of_length_zero_has_nothing_in_common():
+    kernels, y = made()
+    K = kernels[0].copy()
+    K[3] = K[:, 3] = 0.0
+    assert np.isfinite(easy_mkl_weights([K, kernels[1]], y)).all()
+
+
+def test_bad_input():
+    kernels, y = made()
+    with pytest.raises(ValueError, match="lam must be a number from 0 to 1"):
+        easy_mkl_weights(kernels, y, 1.5)
+    with pytest.raises(ValueError, match="give a lam above 0"):
+        easy_mkl_weights([kernels[0]], y, 0.0)
+    with pytest.raises(ValueError, match="the classes of y differ"):
+        easy_mkl_weights([np.ones((40, 40))], y)

@@ -1,0 +1,164 @@
+"""What is refused as a kernel, with words that say why."""
+
+import numpy as np
+import pytest
+
+from nearfar.kernels import (
+    alignment,
+    alignment_weights,
+    center_kernel,
+    easy_mkl_weights,
+    idealize,
+    margin_value,
+    margin_weights,
+    target_kernel,
+)
+from nearfar.kernels.kernel_set import KernelSet, check_kernel, kernel_set
+
+Y = np.arange(12) % 2
+GOOD = np.random.default_rng(0).standard_normal((12, 12))
+GOOD = GOOD @ GOOD.T
+LEARNERS = [margin_weights, alignment_weights, easy_mkl_weights]
+
+
+def changed(i, j, value, both=True):
+    K = GOOD.copy()
+    K[i, j] = value
+    if both:
+        K[j, i] = value
+    return K
+
+
+BAD = {
+    "symmetric": (changed(2, 5, 7.0, both=False), r"\[(2, 5|5, 2)\] is"),
+    "indefinite": (GOOD - 5 * np.eye(12), r"smallest eigenvalue is -4\.9\d+.*repair_kernel"),
+    "zero": (np.zeros((12, 12)), "not be zero; its trace is 0"),
+    "nan": (changed(1, 3, np.nan), r"finite; .*\[1, 3\] is nan"),
+    "infinite": (changed(4, 4, np.inf), r"finite; .*\[4, 4\] is inf"),
+    "shape": (GOOD[:, :5], "square matrix; got shape"),
+    "text": ([["a", "b"], ["c", "d"]], "matrix of numbers"),
+}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("kind", BAD)
+def test_what_is_no_kernel_is_named(learner, kind):
+    K, words = BAD[kind]
+    with pytest.raises(ValueError, match=r"kernels\[1\] must.*" + words):
+        learner([GOOD, K], Y)
+    with pytest.raises(ValueError, match=r"kernels\(1\) must.*" + words):
+        learner(lambda i: [GOOD, K][i], Y)
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_single_matrix_is_checked_too(kind):
+    K, words = BAD[kind]
+    for function in (margin_value, lambda K, y: idealize(K, y, 1.0)):
+        with pytest.raises(ValueError, match="K must.*" + words):
+            function(K, Y)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_sizes_and_labels(learner):
+    with pytest.raises(ValueError, match=r"one size; kernels\[0\] is of 12 points, kernels\[1\]"):
+        learner([GOOD, GOOD[:5, :5]], Y)
+    with pytest.raises(ValueError, match="13 labels, and the kernels are of 12 points"):
+        learner([GOOD], np.append(Y, 1))
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        learner([GOOD], np.zeros(12, int))
+    with pytest.raises(ValueError, match="kernels is empty"):
+        learner([], Y)
+    with pytest.raises(ValueError, match=r"several matrices.*got shape \(12, 12\)"):
+        learner(GOOD, Y)
+    with pytest.raises(ValueError, match="kernels is None"):
+        learner(None, Y)
+    with pytest.raises(ValueError, match="continuous"):
+        learner([GOOD], np.linspace(0, 1, 12))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"C": 0.0}, "C must be None, or a number above 0"),
+        ({"tau": -1.0}, "tau must be a number of at least 0"),
+        ({"trace": 0.0}, "trace must be"),
+        ({"mode": "best"}, "mode must be"),
+        ({"norm": 0.5}, "norm must be a number of at least 1"),
+        ({"norm": 2.0, "mode": "signed"}, 'norm is for mode="nonneg" alone'),
+        ({"n_directions": 2}, 'n_directions is for mode="rank_one" alone'),
+        ({"n_points": 20}, 'n_points is for mode="free" alone'),
+        ({"tol": 0.0}, "tol must be"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"mode": "free"}, "kernels must be None"),
+        ({"mode": "rank_one"}, "of one kernel; kernels has 2"),
+    ],
+)
+def test_parameters_of_margin_weights(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        margin_weights([GOOD, np.eye(12)], Y, **wrong)
+
+
+@pytest.mark.parametrize("learner", [margin_weights, alignment_weights])
+def test_parameters_of_modes(learner):
+    with pytest.raises(ValueError, match="at most the 12 points; got 13"):
+        learner([GOOD], Y, mode="rank_one", n_directions=13)
+    with pytest.raises(ValueError, match="n_points must be at least the 12 labels"):
+        learner(None, Y, mode="free", n_points=3)
+    with pytest.raises(ValueError, match="none is a combination"):
+        margin_weights([GOOD, 2 * GOOD], Y, mode="signed")
+    with pytest.raises(ValueError, match="two classes; y has 3"):
+        margin_weights(None, np.arange(12) % 3, mode="free")
+
+
+def test_other_functions():
+    with pytest.raises(ValueError, match="one size"):
+        alignment(GOOD, np.eye(3))
+    with pytest.raises(ValueError, match="L is zero"):
+        alignment(GOOD, np.zeros((12, 12)))
+    with pytest.raises(ValueError, match="finite"):
+        center_kernel([[np.nan]])
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        target_kernel(["a", "a"])
+    with pytest.raises(ValueError, match="gamma must be a number of at least 0"):
+        idealize(GOOD, Y, -1.0)
+    with pytest.raises(ValueError, match="a label for each point"):
+        margin_value(GOOD, Y[:5])
+
+
+def test_rounding_and_large_kernels_are_taken():
+    X = np.random.default_rng(1).standard_normal((600, 3))
+    K = X @ X.T
+    assert check_kernel(K + 1e-13 * np.arange(600)) == pytest.approx(np.trace(K))
+    assert check_kernel(K.astype(np.float32)) == pytest.approx(np.trace(K), rel=1e-4)
+    with pytest.raises(ValueError, match="smallest eigenvalue is no more than -"):
+        check_kernel(K - np.eye(600))
+
+
+def test_a_negative_eigenvalue_that_hides_is_found_by_the_method():
+    n = 1200
+    y = np.arange(n) % 2
+    # Its smallest eigenvalue is -2; that of any 300 of its points is 0.25.
+    sign = 2.0 * y - 1
+    K = np.eye(n) - 3 / n * np.outer(sign, sign)
+    kernel_set([K], n)
+    with pytest.raises(ValueError, match=r"kernels\[0\] must be positive semi-definite"):
+        margin_weights([K, np.eye(n)], y, C=1.0)
+
+
+def test_a_set_of_ones_own():
+    """Kernels made from rows need nothing but `rows`."""
+
+    class Widths(KernelSet):
+        def __init__(self, squares):
+            self.squares, self.n_kernels, self.n_points = squares, 3, len(squares)
+
+        def rows(self, i, block):
+            return np.exp(self.squares[block] / -(10.0**i))
+
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    squares = np.sum((X[:, None] - X) ** 2, axis=2)
+    kernels = [np.exp(squares / -(10.0**i)) for i in range(3)]
+    for learner in LEARNERS:
+        own, given = learner(Widths(squares), Y), learner(kernels, Y)
+        own, given = (getattr(found, "weights", found) for found in (own, given))
+        assert own == pytest.approx(given, abs=1e-9)

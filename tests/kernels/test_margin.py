@@ -1,0 +1,387 @@
+"""Margin functionals and weights, against scikit-learn's SVC and conic programs."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy import linalg
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+from nearfar.kernels import margin_value, margin_weights, vc_confidence
+
+T6 = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], float)
+Y6 = np.array([-1, -1, -1, 1, 1, 1])
+LINEAR6 = T6 @ T6.T
+NARROW6 = np.exp(-cdist(T6, T6, "sqeuclidean") / 2)
+KINDS = [(None, 0.0), (1.0, 0.0), (None, 0.5), (0.3, 0.2)]
+
+
+def rows(n=24, classes=2, seed=0):
+    random = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    return random.standard_normal((n, 4)) + 0.8 * np.eye(classes, 4)[y], y
+
+
+def kernels_of(X):
+    squares = cdist(X, X, "sqeuclidean")
+    return [X @ X.T, np.exp(-squares / 2), np.exp(-squares / 16), (1 + X @ X.T) ** 2]
+
+
+def signs_of(y):
+    labels = np.unique(y)
+    return [
+        np.where(y == label, 1.0, -1.0) for label in (labels[1:] if len(labels) == 2 else labels)
+    ]
+
+
+def root(K):
+    values, V = linalg.eigh(K)
+    good = values > 1e-10 * values[-1]
+    return np.sqrt(values[good])[:, None] * V[:, good].T
+
+
+def solved(problem):
+    value = problem.solve(solver=cp.CLARABEL)
+    assert problem.status == cp.OPTIMAL
+    return value
+
+
+def program(kernels, y, C, tau, c, p=1.0):
+    """Theorem B with factors; p > 1 bounds the p-norm by the dual norm of the forms."""
+    n, traces = len(y), [np.trace(K) for K in kernels]
+    alphas = [cp.Variable(n, nonneg=True) for _ in signs_of(y)]
+    t = cp.Variable(len(kernels))
+    limits = [
+        sum(
+            cp.sum_squares(root(K[:n, :n]) @ cp.multiply(sign, alpha))
+            for sign, alpha in zip(signs_of(y), alphas, strict=True)
+        )
+        / trace
+        <= t[i]
+        for i, (K, trace) in enumerate(zip(kernels, traces, strict=True))
+    ]
+    rest = [sign @ alpha == 0 for sign, alpha in zip(signs_of(y), alphas, strict=True)]
+    if C is not None:
+        rest += [alpha <= C for alpha in alphas]
+    gain = sum(2 * cp.sum(alpha) - tau * cp.sum_squares(alpha) for alpha in alphas)
+    size = cp.max(t) if p == 1 else cp.pnorm(cp.pos(t), p / (p - 1))
+    problem = cp.Problem(cp.Maximize(gain - c * size), limits + rest)
+    return solved(problem), np.array([np.sum(limit.dual_value) for limit in limits]) / traces
+
+
+def conic(kernels, y, C, tau, c, rank=None):
+    """Theorem A: the linear matrix inequality over the span of the kernels, or over all."""
+    n, N = len(y), rank or len(kernels[0])
+    sign = signs_of(y)[0]
+    if kernels is None:
+        K = cp.Variable((N, N), PSD=True)
+        limits = []
+    else:
+        mu = cp.Variable(len(kernels))
+        K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
+        limits = [(K + K.T) / 2 >> 0]
+    t, lam = cp.Variable(), cp.Variable()
+    nu, delta = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
+    right = cp.reshape(1 + nu - delta + lam * sign, (n, 1), order="C")
+    corner = t - 2 * (C or 0.0) * cp.sum(delta)
+    limits += [cp.trace(K) == c] + ([delta == 0] if C is None else [])
+    G = cp.multiply(np.outer(sign, sign), K[:n, :n]) + tau * np.eye(n)
+    block = cp.bmat([[G, right], [right.T, cp.reshape(corner, (1, 1), order="C")]])
+    limits += [(block + block.T) / 2 >> 0]
+    return solved(cp.Problem(cp.Minimize(t), limits))
+
+
+def proven(found, kernels, y, tau, c, p=1.0):
+    """The bound, from alpha and the kernels alone."""
+    n = len(y)
+    alphas = np.atleast_2d(found.alpha)
+    forms = np.zeros(len(kernels))
+    for sign, alpha in zip(signs_of(y), alphas, strict=True):
+        assert abs(sign @ alpha) <= 1e-9 * alpha.sum()
+        z = sign * alpha
+        forms += [z @ K[:n, :n] @ z / np.trace(K) for K in kernels]
+    size = forms.max() if p == 1 else np.linalg.norm(forms, p / (p - 1))
+    return 2 * alphas.sum() - tau * np.sum(alphas**2) - c * size
+
+
+# ---------------------------------------------------------------------- one kernel
+
+
+def test_anchors_of_six_points():
+    assert margin_value(LINEAR6, Y6) == pytest.approx(20 / 9, rel=1e-6)
+    assert margin_value(LINEAR6, Y6, 1.0) == pytest.approx(2.2, rel=1e-6)
+    assert margin_value(LINEAR6, Y6, tau=1.0) == pytest.approx(1.16923077, rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_value_is_twice_the_dual_objective_of_svc(classes):
+    X, y = rows(60, classes)
+    for C in (0.1, 10.0):
+        for K in kernels_of(X)[:2]:
+            twice = 0.0
+            for sign in signs_of(y):
+                machine = SVC(C=C, kernel="precomputed", tol=1e-8).fit(K, sign)
+                a = machine.dual_coef_[0]
+                inner = a @ K[np.ix_(machine.support_, machine.support_)] @ a
+                twice += 2 * np.abs(a).sum() - inner
+            assert margin_value(K, y, C) == pytest.approx(twice, rel=1e-5)
+
+
+@pytest.mark.parametrize(("C", "tau"), KINDS)
+def test_value_is_that_of_the_primal_program(C, tau):
+    X, y = rows()
+    R, sign = root(np.exp(-cdist(X, X, "sqeuclidean") / 2)), signs_of(y)[0]
+    w, b, s = cp.Variable(len(R)), cp.Variable(), cp.Variable(len(y), nonneg=True)
+    # The loss of a slack: 2Cs, s²/tau, or the smallest of s²/tau with what is beyond at 2C.
+    if C is None:
+        loss, limits = (cp.sum_squares(s) / tau, []) if tau else (0.0, [s == 0])
+    elif tau == 0:
+        loss, limits = 2 * C * cp.sum(s), []
+    else:
+        u, v = cp.Variable(len(y), nonneg=True), cp.Variable(len(y), nonneg=True)
+        loss, limits = cp.sum_squares(u) / tau + 2 * C * cp.sum(v), [s == u + v]
+    limits.append(cp.multiply(sign, R.T @ w + b) >= 1 - s)
+    primal = solved(cp.Problem(cp.Minimize(cp.sum_squares(w) + loss), limits))
+    assert margin_value(R.T @ R, y, C, tau) == pytest.approx(primal, rel=1e-5)
+
+
+def test_a_penalty_of_c_times_the_slacks_would_be_a_box_of_half():
+    """The source has lost a factor of 2; with it this test would fail."""
+    X, y = rows()
+    K = X @ X.T
+    assert margin_value(K, y, 1.0) > 1.2 * margin_value(K, y, 0.5)
+
+
+def test_scaling_and_the_distance_of_hulls():
+    X, y = rows(seed=3)
+    K = np.exp(-cdist(X, X, "sqeuclidean") / 2)
+    for C, tau in KINDS:
+        scaled = margin_value(K, y, None if C is None else 3 * C, tau / 3) / 3
+        assert margin_value(3 * K, y, C, tau) == pytest.approx(scaled, rel=1e-5)
+    R = root(K)
+    first, second = (cp.Variable(n, nonneg=True) for n in np.bincount(y))
+    apart = cp.sum_squares(R[:, y == 0] @ first - R[:, y == 1] @ second)
+    squared = solved(cp.Problem(cp.Minimize(apart), [cp.sum(first) == 1, cp.sum(second) == 1]))
+    assert margin_value(K, y) == pytest.approx(4 / squared, rel=1e-5)
+
+
+def test_inseparable_rows_have_no_hard_margin():
+    X, y = rows(60)
+    with pytest.raises(ValueError, match="hulls meet. Give C"):
+        margin_value(X @ X.T, y)
+    with pytest.raises(ValueError, match="hulls meet. Give C"):
+        margin_weights([X @ X.T, 1 + X @ X.T], y, C=None)
+    copies = np.vstack([X, X])
+    K = np.exp(-cdist(copies, copies, "sqeuclidean"))
+    with pytest.raises(ValueError, match="does not separate"):
+        margin_value(K, np.append(y, 1 - y))
+
+
+def test_confidence_term():
+    assert vc_confidence(1000, 3, 0.05) == pytest.approx(
+        np.sqrt((3 * (np.log(2000 / 3) + 1) - np.log(0.05 / 4)) / 1000)
+    )
+    for wrong in ({"n": 0}, {"h": 0}, {"h": 3000}, {"eta": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            vc_confidence(**{"n": 1000, "h": 3, "eta": 0.05, **wrong})
+
+
+# ---------------------------------------------------------------------- weights
+
+ANCHORS = [
+    (None, 0.0, 5.36369948, [0, 1]),
+    (1.0, 0.0, 5.19110527, [0.05000909, 0.69161064]),
+    (None, 1.0, 2.70390409, [0.07854527, 0.51563749]),
+]
+
+
+@pytest.mark.parametrize(("C", "tau", "value", "weights"), ANCHORS)
+def test_anchors_of_two_kernels(C, tau, value, weights):
+    found = margin_weights([LINEAR6, NARROW6], Y6, C=C, tau=tau, trace=6, tol=1e-7)
+    assert found.value == pytest.approx(value, rel=1e-6)
+    assert found.weights == pytest.approx(weights, abs=1e-3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("C", "tau"), KINDS)
+def test_weights_reach_the_optimum_of_the_conic_program(C, tau, classes):
+    X, y = rows(20, classes)
+    kernels = kernels_of(X)
+    optimum, weights = program(kernels, y, C, tau, 20.0)
+    found = margin_weights(kernels, y, C=C, tau=tau, tol=1e-5)
+    assert found.bound <= optimum * (1 + 1e-6)
+    assert optimum * (1 - 1e-6) <= found.value
+    assert found.value == pytest.approx(optimum, rel=1e-4)
+    assert found.bound == pytest.approx(proven(found, kernels, y, tau, 20.0), rel=1e-9)
+    assert found.weights @ [np.trace(K) for K in kernels] == pytest.approx(20)
+    assert found.weights == pytest.approx(weights, abs=0.15 * np.abs(weights).max())
+    # The functional of the learned kernel, by another way.
+    assert margin_value(found.kernel, y, C, tau) == pytest.approx(found.value, rel=1e-4)
+    assert np.all(found.alpha >= 0) and (C is None or found.alpha.max() <= C)
+    values, bounds = ([step[k] for step in found.history] for k in ("value", "bound"))
+    assert np.all(np.diff(values) <= 0) and np.all(np.diff(bounds) >= 0)
+
+
+def test_weights_read_as_variables_would_not_do():
+    """The forms of the kernels themselves, not their multipliers, are far from the weights."""
+    X, y = rows(20)
+    kernels = kernels_of(X)
+    found = margin_weights(kernels, y, tol=1e-5)
+    z = signs_of(y)[0] * found.alpha
+    forms = np.array([z @ K @ z / np.trace(K) for K in kernels])
+    wrong = forms / (forms @ [np.trace(K) for K in kernels]) * 20
+    assert margin_value(sum(w * K for w, K in zip(wrong, kernels, strict=True)), y, 1.0) > (
+        1.01 * found.value
+    )
+
+
+@pytest.mark.parametrize("p", [1.1, 2.0, 4.0])
+@pytest.mark.parametrize(("C", "tau"), [(1.0, 0.0), (None, 0.5)])
+def test_norms_reach_the_optimum_of_the_conic_program(p, C, tau):
+    X, y = rows(20)
+    kernels = kernels_of(X)
+    optimum, _ = program(kernels, y, C, tau, 20.0, p)
+    found = margin_weights(kernels, y, C=C, tau=tau, norm=p, tol=2e-5)
+    assert found.bound * (1 - 1e-6) <= optimum <= found.value * (1 + 1e-6)
+    assert found.value == pytest.approx(optimum, rel=1e-4)
+    assert found.bound == pytest.approx(proven(found, kernels, y, tau, 20.0, p), rel=1e-8)
+    sizes = found.weights * [np.trace(K) for K in kernels]
+    assert np.linalg.norm(sizes, p) == pytest.approx(20)
+    assert margin_value(found.kernel, y, C, tau) == pytest.approx(found.value, rel=1e-4)
+
+
+@pytest.mark.parametrize(("C", "tau"), [(1.0, 0.0), (None, 0.5), (None, 0.0)])
+@pytest.mark.parametrize("labelled", [14, 8])
+def test_signed_weights_reach_the_optimum_over_the_span(C, tau, labelled):
+    X, y = rows(14, seed=1)
+    kernels, y = kernels_of(X)[:3], y[:labelled]
+    optimum = conic(kernels, y, C, tau, 14.0)
+    found = margin_weights(kernels, y, C=C, tau=tau, mode="signed", tol=5e-4)
+    assert found.bound * (1 - 1e-5) <= optimum <= found.value * (1 + 1e-5)
+    assert found.value == pytest.approx(optimum, rel=1e-3)
+    assert found.weights @ [np.trace(K) for K in kernels] == pytest.approx(14)
+    assert linalg.eigvalsh(found.kernel)[0] >= -1e-9 * 14
+    # What alpha alone proves, by the least value of its plane in the cone.
+    z = np.zeros(14)
+    z[:labelled] = signs_of(y)[0] * found.alpha
+    mu = cp.Variable(3)
+    K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
+    plane = 2 * found.alpha.sum() - tau * found.alpha @ found.alpha
+    plane -= sum(mu[i] * (z @ kernel @ z) for i, kernel in enumerate(kernels))
+    proof = solved(cp.Problem(cp.Minimize(plane), [(K + K.T) / 2 >> 0, cp.trace(K) == 14]))
+    assert found.bound * (1 - 1e-5) <= proof <= optimum * (1 + 1e-5)
+    # And with S of the cuts it needs no program: the same multiple of each kernel's trace.
+    S = found.psd_cuts @ found.psd_cuts.T
+    multiples = [(z @ kernel @ z + np.sum(S * kernel)) / np.trace(kernel) for kernel in kernels]
+    assert multiples == pytest.approx([multiples[0]] * 3, rel=1e-2)
+    if (found.weights < -1e-3).any():
+        assert found.value < margin_weights(kernels, y, C=C, tau=tau, tol=1e-5).bound
+
+
+def test_points_without_a_label_count_by_their_trace():
+    X, y = rows(24)
+    kernels, y = kernels_of(X), y[:15]
+    for C, tau in KINDS[1:3]:
+        optimum, _ = program(kernels, y, C, tau, 10.0)
+        found = margin_weights(np.array(kernels), y, C=C, tau=tau, trace=10, tol=1e-5)
+        assert found.value == pytest.approx(optimum, rel=1e-4)
+        assert found.bound == pytest.approx(proven(found, kernels, y, tau, 10.0), rel=1e-9)
+        assert found.kernel.shape == (24, 24) and np.trace(found.kernel) == pytest.approx(10)
+
+
+@pytest.mark.parametrize(("C", "tau"), [(None, 0.0), (0.02, 0.0), (1.0, 0.3), (None, 1.0)])
+def test_free_kernel_is_the_closed_form(C, tau):
+    y = np.array([0, 1, 1, 0, 1, 1, 1])
+    # Without box and ridge the conic solver ends inaccurate; that value is known.
+    optimum = 4 * 5 * 2 / (7 * 5) if C is None and tau == 0 else conic(None, y, C, tau, 5.0, 9)
+    found = margin_weights(None, y, C=C, tau=tau, mode="free", trace=5, n_points=9)
+    assert found.value == pytest.approx(optimum, rel=1e-6)
+    assert found.gap == pytest.approx(0, abs=1e-9)
+    assert found.weights is None
+    # It is degenerate: it repeats the labels, and has nothing for other points.
+    assert not found.kernel[7:].any() and np.linalg.matrix_rank(found.kernel) == 1
+    assert np.trace(found.kernel) == pytest.approx(5)
+    other = margin_weights([np.eye(9), np.ones((9, 9)) + np.eye(9)], y, C=C, tau=tau, trace=5)
+    assert found.value <= other.value
+
+
+@pytest.mark.parametrize(("C", "tau"), KINDS)
+def test_directions_of_one_kernel(C, tau):
+    X, y = rows(16)
+    K = np.exp(-cdist(X, X, "sqeuclidean") / 4)
+    V = linalg.eigh(K)[1][:, ::-1][:, :8]
+    optimum, _ = program([np.outer(v, v) for v in V.T], y, C, tau, 16.0)
+    found = margin_weights(K, y, C=C, tau=tau, mode="rank_one", n_directions=8, tol=5e-5)
+    assert found.value == pytest.approx(optimum, rel=1e-4)
+    assert found.bound <= optimum * (1 + 1e-6)
+    assert np.abs(np.sum(found.directions * V, axis=0)) == pytest.approx(np.ones(8))
+    assert found.kernel == pytest.approx((found.directions * found.weights) @ found.directions.T)
+
+
+def test_one_kernel_is_scaled_to_the_trace():
+    X, y = rows()
+    K = X @ X.T
+    found = margin_weights([K], y, trace=3)
+    assert found.weights == pytest.approx([3 / np.trace(K)])
+    assert len(found.history) == 1
+
+
+def test_intercept_serves_the_learned_kernel():
+    X, y = rows(60, seed=2)
+    kernels = kernels_of(X)
+    found = margin_weights(kernels, y, C=1.0, tol=1e-5)
+    sign = signs_of(y)[0]
+    decision = found.kernel @ (sign * found.alpha) + found.intercept
+    machine = SVC(C=1.0, kernel="precomputed", tol=1e-6).fit(found.kernel, y)
+    assert decision == pytest.approx(machine.decision_function(found.kernel), abs=0.05)
+
+
+def test_kernels_may_come_from_a_function_and_as_float32():
+    X, y = rows(30)
+    kernels = kernels_of(X)
+    given = margin_weights(kernels, y)
+    asked = []
+
+    def made(i):
+        asked.append(i)
+        return kernels[i]
+
+    assert margin_weights(made, y).weights == pytest.approx(given.weights, abs=1e-9)
+    assert max(asked) == 4  # which raises IndexError
+    single = [K.astype(np.float32) for K in kernels]
+    assert margin_weights(single, y).value == pytest.approx(given.value, rel=1e-3)
+
+
+def test_a_limit_of_rounds_is_told_and_still_proven():
+    X, y = rows(40)
+    kernels = kernels_of(X)
+    for norm in (1.0, 1.5):
+        with pytest.warns(ConvergenceWarning, match="after 2 rounds, at a gap of"):
+            found = margin_weights(kernels, y, max_iter=2, tol=1e-7, norm=norm)
+        best = margin_weights(kernels, y, norm=norm, tol=1e-4)
+        assert found.bound <= best.value and best.bound <= found.value
+
+
+def test_inputs_are_not_changed():
+    X, y = rows(30)
+    kernels = kernels_of(X)
+    for K in kernels:
+        K.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        margin_value(kernels[0], y, 1.0, 0.1)
+        margin_weights(kernels, y, C=1.0, tau=0.1)
+        margin_weights(kernels, y, C=None, tau=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("C", "tau"), [(1.0, 0.0), (None, 1.0)])
+def test_a_thousand_rows_are_proven(C, tau):
+    X, y = rows(1000)
+    kernels = kernels_of(X)
+    found = margin_weights(kernels, y, C=C, tau=tau)
+    assert 0 <= found.gap <= 1e-3
+    assert found.bound == pytest.approx(proven(found, kernels, y, tau, 1000.0), rel=1e-9)
