@@ -20,7 +20,7 @@ from nearfar.kernels.psd_cone import Cone
 from nearfar.notices import warn
 from nearfar.parameters import boolean, check_parameter, integer, none, one_of, real
 
-Mode = Literal["nonneg", "independent", "signed", "free", "rank_one"]
+AlignmentMode = Literal["nonneg", "independent", "signed", "free", "rank_one"]
 # Eigenvalues of the products of unit kernels below this are rounding.
 _ROUNDING = 1e-13
 
@@ -72,7 +72,7 @@ def alignment_weights(
     kernels: Kernels | KernelSet | None,
     y: ArrayLike,
     *,
-    mode: Mode = "nonneg",
+    mode: AlignmentMode = "nonneg",
     centered: bool = True,
     n_directions: int | None = None,
     n_points: int | None = None,
@@ -187,6 +187,7 @@ def alignment_weights(
             x, bound = _signed(base, products, x, tol, max_iter)
     x = x / np.sqrt(x @ products.Q @ x)
     value = float(products.b @ x)
+    bound = max(bound, value)  # rounding
     return AlignmentWeights(x * products.scale, value, bound, value / target, V, base)
 
 

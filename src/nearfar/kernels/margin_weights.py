@@ -21,7 +21,7 @@ from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.level_method import level_method
 from nearfar.solvers.norm_ball import norm_ball_method
 
-Mode = Literal["nonneg", "signed", "free", "rank_one"]
+MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def margin_weights(
     C: float | None = 1.0,
     tau: float = 0.0,
     trace: float | None = None,
-    mode: Mode = "nonneg",
+    mode: MarginMode = "nonneg",
     norm: float = 1.0,
     n_directions: int | None = None,
     n_points: int | None = None,
@@ -249,7 +249,8 @@ def _with_machine(
         found,
         alpha=alpha[0] if two else alpha,
         intercept=float(intercepts[0]) if two else intercepts,
-        value=min(found.value, float(sum(value for value, _ in values))),
+        # At the optimum rounding may put the bound above.
+        value=max(min(found.value, float(sum(value for value, _ in values))), found.bound),
     )
     complete.__dict__["kernel"] = kernel
     return complete
