@@ -36,7 +36,8 @@ def alignment(K: ArrayLike, L: ArrayLike, centered: bool = False) -> float:
 
     References
     ----------
-    .. [1] N. Cristianini et al., "On kernel-target alignment", NIPS 2001.
+    .. [1] N. Cristianini et al., "On kernel-target alignment",
+       NIPS 2001.
     .. [2] C. Cortes, M. Mohri and A. Rostamizadeh, "Algorithms for learning kernels based on
        centered alignment", JMLR 13, 2012.
 

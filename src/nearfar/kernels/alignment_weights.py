@@ -132,10 +132,12 @@ def alignment_weights(
 
     References
     ----------
-    .. [1] N. Cristianini et al., "On kernel-target alignment", NIPS 2001.
+    .. [1] N. Cristianini et al., "On kernel-target alignment",
+       NIPS 2001.
     .. [2] C. Cortes, M. Mohri and A. Rostamizadeh, "Algorithms for learning kernels based on
-       centered alignment", JMLR 13, 2012, sections 4.1 ("independent") and 4.2 ("nonneg").
-    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 6.3.
+       centered alignment", JMLR 13, 2012: "align" is mode "independent", "alignf" is "nonneg".
+    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
+       section 6.3.
 
     Examples
     --------

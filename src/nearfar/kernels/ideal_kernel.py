@@ -25,7 +25,8 @@ def ideal_kernel(y: ArrayLike) -> Matrix:
 
     References
     ----------
-    .. [1] J. Kwok and I. Tsang, "Learning with idealized kernels", ICML 2003.
+    .. [1] J. Kwok and I. Tsang, "Learning with idealized kernels",
+       ICML 2003.
 
     Examples
     --------
@@ -61,7 +62,8 @@ def idealize(K: ArrayLike, y: ArrayLike, gamma: float) -> Matrix:
 
     References
     ----------
-    .. [1] J. Kwok and I. Tsang, "Learning with idealized kernels", ICML 2003.
+    .. [1] J. Kwok and I. Tsang, "Learning with idealized kernels",
+       ICML 2003.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 6.4. Its
        condition on γ never binds, since no kernel has a negative product with :math:`K^*`.
 

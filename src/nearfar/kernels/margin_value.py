@@ -57,7 +57,8 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
 
     References
     ----------
-    .. [1] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 5.3.
+    .. [1] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
+       section 5.3.
     .. [2] G. Lanckriet et al., "Learning the kernel matrix with semidefinite programming", JMLR 5,
        2004, section 4.
 

@@ -167,9 +167,11 @@ def margin_weights(
     References
     ----------
     .. [1] G. Lanckriet et al., "Learning the kernel matrix with semidefinite programming", JMLR 5,
-       2004, theorems 16 to 24.
-    .. [2] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12, 2011.
-    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 5.3.
+       2004, section 4.
+    .. [2] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12,
+       2011.
+    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
+       section 5.3.
 
     Examples
     --------

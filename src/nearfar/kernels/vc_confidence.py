@@ -32,7 +32,8 @@ def vc_confidence(n: int, h: int, eta: float) -> float:
 
     References
     ----------
-    .. [1] V. Vapnik, "The Nature of Statistical Learning Theory", 1995, section 3.4.
+    .. [1] V. Vapnik, "The Nature of Statistical Learning Theory", 1995,
+       chapter 3.
 
     Examples
     --------

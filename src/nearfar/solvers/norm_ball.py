@@ -60,7 +60,8 @@ def norm_ball_method(
 
     References
     ----------
-    .. [1] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12, 2011, proposition 2.
+    .. [1] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12,
+       2011.
     """
     x = np.full(m, m ** (-1 / p))
     best, value, bound, gap = x, np.inf, -np.inf, np.inf
