@@ -13,7 +13,10 @@ ESTIMATORS = all_estimators()
 
 # Parameters that mean something else in some estimators, with the reason.
 OTHERWISE = {
-    "alpha": {"FractionalStepLDA": "the factor of a step"},
+    "alpha": {
+        "FriedmanClassifier": "of regions, as in the work",
+        "FractionalStepLDA": "the factor of a step",
+    },
     "embedding": {"LFDA": "the length of the rows"},
     "basis": {"SCML": "directions of a metric"},
     "beta": {"SCML": "of a penalty"},
@@ -29,7 +32,13 @@ OTHERWISE = {
         "MultiPassLMNN": "settings of LMNN",
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
     },
-    "gamma": {"ITML": "of slacks, as in the paper", "LSSTM": "of errors, as in the paper"},
+    "gamma": {
+        "ITML": "of slacks, as in the paper",
+        "LFMSVMClassifier": "of fewer kernels",
+        "LSSTM": "of errors, as in the paper",
+    },
+    "C": {"LFMSVMClassifier": "of points in standard units"},
+    "coef0": {"LFMSVMClassifier": "of fewer kernels"},
     "delta": {"GaborFeatures": "of waves in an image"},
     "graph": {"TensorGraphEmbedding": "weights of two graphs"},
     "kind": {"GaborFeatures": "sums of kernels"},
@@ -43,10 +52,13 @@ OTHERWISE = {
     "n_iter": {"TwoDLDA": "of both maps"},
     "n_landmarks": {"LandmarkIsomap": "rows of a graph", "LandmarkMVU": "rows of a graph"},
     "n_neighbors": {
+        "ADAMENNClassifier": "points that vote",
         "DANNClassifier": "points that vote",
         "EnergyClassifier": "points of each class that pull",
+        "FriedmanClassifier": "points that vote",
         "KNNClassifier": "points that vote",
         "KNNRegressor": "points that are averaged",
+        "LFMSVMClassifier": "points that vote",
         "LMNN": "targets",
         "MDML": "targets",
         "MVEMClassifier": "points that vote",
@@ -97,6 +109,7 @@ OTHERWISE = {
         "TR1A": "of vectors",
         "TR1DA": "of vectors, over their length",
     },
+    "weighting": {"ADAMENNClassifier": "of features instead of words"},
     "weights": {
         "DANNClassifier": "of points instead of edges",
         "PARDA": "of objectives instead of edges",

@@ -37,8 +37,11 @@ from .distributions.set_k_neighbors_classifier import (
 )
 from .distributions.set_spectral_clustering import SetSpectralClustering as SetSpectralClustering
 from .large_margin.energy import EnergyClassifier as EnergyClassifier
+from .local.adamenn import ADAMENNClassifier as ADAMENNClassifier
 from .local.dann import DANNClassifier as DANNClassifier
 from .local.dann_subspace import DANNSubspace as DANNSubspace
+from .local.friedman import FriedmanClassifier as FriedmanClassifier
+from .local.lfm_svm import LFMSVMClassifier as LFMSVMClassifier
 from .local.mvem import MVEMClassifier as MVEMClassifier
 from .local.quasiconformal import QuasiconformalClassifier as QuasiconformalClassifier
 from .local.short_fukunaga import ShortFukunagaClassifier as ShortFukunagaClassifier

@@ -117,8 +117,9 @@ class LocalQueries:
         In the units of the training rows.
     standard : ndarray of shape (b, p)
         The same in standard units.
-    own : ndarray of shape (b,), optional
-        Their numbers, if they are training rows that must not see themselves.
+    own : ndarray of shape (b,) or (b, m), optional
+        Their numbers, if they are training rows that must not see themselves; or, of shape (b, m),
+        those of all rows that must not be seen.
     """
 
     given: Matrix
@@ -250,7 +251,8 @@ class LocalRows:
         reach = metrics.sizes() * (self._longest + np.square(Q).sum(axis=1))
         errors = 4 * (n_terms + 8) * np.finfo(np.float64).eps * reach
         if queries.own is not None:
-            squares[np.arange(len(Q)), queries.own] = np.inf
+            hidden = queries.own.reshape(len(Q), -1)
+            squares[np.arange(len(Q))[:, None], hidden] = np.inf
         return squares, errors
 
     @cached_property

@@ -1,0 +1,472 @@
+"""ADAMENN: features weighed by how well each alone foretells the classes around a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.arrays import Indices, Mask, Matrix, Vector
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.parameters import boolean, integer, none, one_of, real
+from nearfar.state import Sizes, State, floats, need, whole
+from nearfar.summaries.feature_slabs import (
+    FeatureColumns,
+    Singles,
+    counts_within,
+    slab_counts,
+    smallest,
+)
+from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
+
+Result = TypeVar("Result")
+
+
+class ADAMENNClassifier(LocalVoter):
+    r"""Nearest neighbours with weights of features from how well each foretells the classes.
+
+    At a training point z the classes have shares :math:`P(j|z)`, among its ``n_posterior`` nearest
+    points, and shares :math:`\bar P(j|x_i=z_i)` given feature i alone: among those of its
+    ``n_region`` nearest that are the ``n_slab`` nearest to z along feature i. How far these differ,
+
+    .. math:: r_i(z) = \sum_j \frac{(P(j|z) - \bar P(j|x_i=z_i))^2}{\bar P(j|x_i=z_i)},
+
+    is small where feature i alone tells what all of them tell. A query :math:`x_0` has the mean
+    :math:`\bar r_i` over its ``n_average`` nearest points, and with
+    :math:`R_i = \max_l \bar r_l - \bar r_i` the weights and distance
+
+    .. math:: w_i(x_0) \propto \exp(c R_i), \qquad
+              d(x, x_0)^2 = \sum_i w_i(x_0) (x_i - x_{0i})^2 .
+
+    Use it where few features matter, not the same everywhere, and classes are not Gaussian. It
+    depends much on ``c``: tune it, with :meth:`grid`. :math:`\bar P` is smoothed,
+    (count + 1) / (slab + classes); :math:`P(j|z)` is not.
+
+    Cost: O(n² p) to fit, as :math:`r_i(z)` belongs to the training points; then O(n p) for each
+    query and pass. With ``region="weighted"`` all is found anew for each query and pass after the
+    first: ``n_average`` times as long. Keeps the training points.
+
+    Parameters
+    ----------
+    estimator : learner or transformer, optional
+        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+    n_neighbors : int, default=3
+        How many points vote.
+    n_average : int or None, default=None
+        How many nearest points are averaged over (:math:`K_0`); None is a tenth of the rows, but at
+        least 20.
+    n_posterior : int, default=3
+        How many nearest points give :math:`P(j|z)` (:math:`K_1`).
+    n_region : int or None, default=None
+        How many nearest points the slabs are cut from (:math:`K_2`); None is 15 % of the rows, but
+        more than ``n_posterior``.
+    n_slab : int or None, default=None
+        How many points of the region are in a slab (L), and all at the distance of the last; None
+        is half of ``n_region``.
+    c : float, default=5.0
+        How much relevance counts in exponential weights; 0 is plain k-NN.
+    weighting : {"exponential", "linear", "quadratic"}, default="exponential"
+        Weights in proportion to :math:`\exp(c R_i)`, :math:`R_i` or :math:`R_i^2`.
+    n_iter : int, default=1
+        Steps, at most; 100 at most. From the second on the nearest points are found under the
+        weights of the step before; weights need not settle.
+    region : {"euclidean", "weighted"}, default="euclidean"
+        What is nearest to a training point: as it is, so that :math:`r_i(z)` is the same for all
+        queries, or under the weights of the query, as the original has it.
+    exclude_self : bool, default=False
+        Leave a training point out of its own shares.
+    standardize : bool, default=True
+        Divide each feature by its standard deviation first.
+    ties : {"shrink", "first"}, default="shrink"
+        "first" lets the smallest label win; scikit-learn's classifier does so.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    deviations_ : ndarray of shape (n_features,)
+        Those of the training points, after the learner's map.
+    n_average_, n_region_, n_slab_ : int
+        The sizes used.
+    relevances_ : ndarray of shape (n_samples, n_features)
+        :math:`r_i(z)` of the training points; small is relevant.
+    estimator_ : object or None
+        The fitted learner.
+
+    See Also
+    --------
+    FriedmanClassifier, DANNClassifier, KNNClassifier
+
+    References
+    ----------
+    .. [1] C. Domeniconi, J. Peng, D. Gunopulos, "Locally adaptive metric nearest-neighbor
+       classification", IEEE Transactions on Pattern Analysis and Machine Intelligence 24, 2002.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 3.1.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nearfar import ADAMENNClassifier
+    >>> X = np.random.default_rng(0).normal(size=(300, 6))
+    >>> y = X[:, 0] > 0
+    >>> rule = ADAMENNClassifier(c=20.0).fit(X, y)
+    >>> rule.weights_at(X).mean(axis=0).argmax()
+    np.int64(0)
+    """
+
+    state = State(
+        {
+            "n_average_": whole(low=1, most="n"),
+            "n_region_": whole(low=1, most="n"),
+            "n_slab_": whole(low=1, most="n"),
+            "relevances_": floats("n", "q"),
+        }
+    )
+    parameters: ClassVar = {
+        **LOCAL_PARAMETERS,
+        "n_average": [none, integer(1)],
+        "n_posterior": [integer(1)],
+        "n_region": [none, integer(1)],
+        "n_slab": [none, integer(1)],
+        "c": [real(0)],
+        "weighting": [one_of("exponential", "linear", "quadratic")],
+        "n_iter": [integer(1, 100)],
+        "region": [one_of("euclidean", "weighted")],
+        "exclude_self": [boolean],
+    }
+    settings = ({"c": 20.0}, {"weighting": "linear"})
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        n_neighbors: int = 3,
+        *,
+        n_average: int | None = None,
+        n_posterior: int = 3,
+        n_region: int | None = None,
+        n_slab: int | None = None,
+        c: float = 5.0,
+        weighting: Literal["exponential", "linear", "quadratic"] = "exponential",
+        n_iter: int = 1,
+        region: Literal["euclidean", "weighted"] = "euclidean",
+        exclude_self: bool = False,
+        standardize: bool = True,
+        ties: Literal["shrink", "first"] = "shrink",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_neighbors = n_neighbors
+        self.n_average = n_average
+        self.n_posterior = n_posterior
+        self.n_region = n_region
+        self.n_slab = n_slab
+        self.c = c
+        self.weighting = weighting
+        self.n_iter = n_iter
+        self.region = region
+        self.exclude_self = exclude_self
+        self.standardize = standardize
+        self.ties = ties
+        self.n_jobs = n_jobs
+
+    def weights_at(self, X: ArrayLike) -> Matrix:
+        """The weights of features at each point, in standard units.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_queries, p)
+            Each row adds up to one.
+        """
+        rows = self._rows()
+        (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
+        return found
+
+    # ------------------------------------------------------------------ fit
+
+    def _learn(self, rows: LocalRows) -> None:
+        n = len(rows)
+        others = n - bool(self.exclude_self)
+        for name, most in (("n_average", n), ("n_posterior", others), ("n_region", others)):
+            self._check_size(name, most)
+        region = self.n_region or min(others, max(int(0.15 * n), self.n_posterior + 1))
+        for name in ("n_posterior", "n_slab"):
+            size = getattr(self, name)
+            if size is not None and size > region:
+                raise ValueError(
+                    f"{name}={size} is more than there are points in a region (n_region={region})."
+                )
+        self.n_average_ = int(self.n_average or min(n, max(n // 10, 20)))
+        self.n_region_ = int(region)
+        self.n_slab_ = int(self.n_slab or max(1, region // 2))
+        columns = FeatureColumns.of(rows)
+
+        def work(block: slice) -> Matrix:
+            lists = self._lists(rows, columns, block, self._sizes(others))
+            return relevance(lists.shares(), lists.slabs())
+
+        self.relevances_ = np.concatenate(list(self._over(rows, len(rows), work)))
+
+    def _sizes(self, most: int) -> _Sizes:
+        """Sizes of lists where there are so many rows to choose from."""
+        region = min(self.n_region_, most)
+        return _Sizes(min(self.n_posterior, region), region, min(self.n_slab_, region))
+
+    def _lists(
+        self, rows: LocalRows, columns: FeatureColumns, block: slice, sizes: _Sizes
+    ) -> _Lists:
+        """The Euclidean lists of training rows."""
+        own = np.arange(block.start, block.stop) if self.exclude_self else None
+        queries = rows.queries(rows.given[block], own)
+        metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
+        return _Lists(rows, columns, queries, metrics, sizes)
+
+    def _over(self, rows: LocalRows, n: int, work: Callable[[slice], Result]) -> Iterator[Result]:
+        """What work makes of n lists, in blocks."""
+        each = 32 * len(rows) + 32 * (self.n_region_ + 1) * rows.n_features
+        blocks = row_blocks(n, each, at_most=self.at_once)
+        return map_in_order(work, blocks, effective_threads(self.n_jobs))
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        enough = max(self.n_posterior, self.n_slab_) <= self.n_region_
+        need(enough, "n_region_ must be at least n_posterior and n_slab_.")
+        need((self.relevances_ >= 0).all(), "relevances_ must not be negative.")
+
+    @classmethod
+    def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
+        return {"n_neighbors": [3, 5], "n_posterior": [3, 9], "c": [1.0, 5.0, 20.0]}
+
+    # ------------------------------------------------------------------ queries
+
+    def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
+        size = min(self.n_average_, len(rows) - (queries.own is not None))
+        W = np.full(queries.standard.shape, 1 / rows.n_features)
+        for step in range(self.n_iter):
+            near = rows.window(queries, LocalMetrics(weights=W), size).found
+            if step and self.region == "weighted":
+                means = self._anew(rows, queries, near, W)
+            elif queries.own is None:
+                means = self._averaged(near)
+            else:
+                assert isinstance(rows, _Rows)
+                means = rows.left_out.means(queries.own, near, self.relevances_)
+            before, W = W, weights_of(means, self.weighting, self.c)
+            if np.array_equal(before, W):  # so would all further ones be
+                break
+        return LocalMetrics(weights=W)
+
+    def _averaged(self, near: Indices) -> Matrix:
+        """Mean relevances of rows ``near`` each query."""
+        table = self.relevances_
+        blocks = row_blocks(len(near), 16 * near.shape[1] * table.shape[1])
+        return np.concatenate([table[near[block]].mean(axis=1) for block in blocks])
+
+    def _anew(self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix) -> Matrix:
+        """Mean relevances of rows ``near`` each query, from lists under its own weights."""
+        columns, z = FeatureColumns.of(rows), near.ravel()
+        owner = np.repeat(np.arange(len(near)), near.shape[1])
+        hidden = [] if queries.own is None else [queries.own[owner]]
+        hidden += [z] if self.exclude_self else []
+        sizes = self._sizes(len(rows) - len(hidden))
+
+        def work(block: slice) -> Matrix:
+            unseen = np.stack([rows[block] for rows in hidden], axis=1) if hidden else None
+            asked = rows.queries(rows.given[z[block]], unseen)
+            lists = _Lists(rows, columns, asked, LocalMetrics(weights=W[owner[block]]), sizes)
+            return relevance(lists.shares(), lists.slabs())
+
+        found = np.concatenate(list(self._over(rows, len(z), work)))
+        return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
+
+    # ------------------------------------------------------------------ leaving one out
+
+    def _rows(self) -> _Rows:
+        rows = super()._rows()
+        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
+
+    def _by_block(
+        self,
+        rows: LocalRows,
+        X: ArrayLike | None,
+        work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
+    ) -> tuple[NDArray[Any], ...]:
+        if X is None and isinstance(rows, _Rows):
+            rows.left_out  # noqa: B018 - once, before blocks need it
+        return super()._by_block(rows, X, work)
+
+    def _left_out(self, rows: LocalRows) -> _LeftOut:
+        """What the lists of training rows become when one other row is left out."""
+        columns = FeatureColumns.of(rows)
+        sizes = self._sizes(len(rows) - 1 - bool(self.exclude_self))
+        # One row more: whichever is left out, the rest has the right size.
+        more = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
+
+        def work(block: slice) -> tuple[NDArray[Any], ...]:
+            return self._lists(rows, columns, block, more).ready_to_lose_one(sizes)
+
+        parts = zip(*self._over(rows, len(rows), work), strict=True)
+        return _LeftOut(columns, sizes.posterior, *map(np.concatenate, parts))
+
+
+# ---------------------------------------------------------------------- relevance
+
+
+def relevance(shares: Matrix, counts: NDArray[Any]) -> Matrix:
+    """How far shares of classes (b, J) are from those in slabs, counted (b, p, J): (b, p)."""
+    slab = counts.astype(np.float64) + 1.0  # counts are kept in single precision, exactly
+    slab /= slab.sum(axis=2, keepdims=True)
+    apart = shares[:, None, :] - slab
+    apart *= apart
+    apart /= slab
+    return np.asarray(apart.sum(axis=2))
+
+
+def weights_of(means: Matrix, weighting: str, c: float) -> Matrix:
+    """Weights of features from their mean relevances, small ones being relevant."""
+    gain = means.max(axis=1, keepdims=True) - means
+    if weighting == "exponential":
+        weights = np.exp(c * (gain - gain.max(axis=1, keepdims=True)))
+    else:
+        # Relevances that only rounding tells apart are equal.
+        gain[gain.max(axis=1) <= 1e-12 * means.max(axis=1)] = 1.0
+        weights = gain if weighting == "linear" else gain**2
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+# ---------------------------------------------------------------------- lists of training rows
+
+
+class _Sizes(NamedTuple):
+    """How many rows there are in the lists of a training row."""
+
+    posterior: int
+    region: int
+    slab: int
+
+
+class _Lists:
+    """The nearest rows of a block of training rows."""
+
+    def __init__(
+        self,
+        rows: LocalRows,
+        columns: FeatureColumns,
+        queries: LocalQueries,
+        metrics: LocalMetrics,
+        sizes: _Sizes,
+    ) -> None:
+        assert metrics.weights is not None
+        self.sizes = sizes
+        self.region = rows.window(queries, metrics, sizes.region).found
+        apart = columns.apart(queries.given, self.region)
+        self.squares = columns.squares(apart, metrics.weights.T[:, :, None])
+        self.far = np.abs(apart, out=apart).astype(np.float32)
+        self.indicators = columns.indicators[self.region]
+
+    def shares(self) -> Matrix:
+        """Shares of classes among the nearest few, (b, J)."""
+        return self._counts(smallest(self.squares, self.sizes.posterior)) / self.sizes.posterior
+
+    def slabs(self) -> Singles:
+        """Counts of classes in slabs, (b, p, J)."""
+        return slab_counts(self.far, self.sizes.slab, self.indicators)
+
+    def ready_to_lose_one(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
+        """What :class:`_LeftOut` holds of them."""
+        k = sizes.posterior
+        fewer, few = smallest(self.squares, k), smallest(self.squares, k + 1)
+        ordered = np.partition(self.far, [sizes.slab - 1, sizes.slab], axis=2)
+        width, wider = ordered[:, :, sizes.slab - 1], ordered[:, :, sizes.slab]
+        return (
+            *self._last(np.ones_like(few)),
+            *self._last(few),
+            self._counts(fewer),
+            self._counts(few),
+            width.T,
+            counts_within(self.far, width, self.indicators),
+            counts_within(self.far, wider, self.indicators),
+        )
+
+    def _counts(self, inside: Mask) -> Matrix:
+        counts = np.matmul(inside[:, None, :].astype(np.float32), self.indicators)
+        return counts[:, 0].astype(np.float64)
+
+    def _last(self, inside: Mask) -> tuple[Vector, Indices]:
+        """Squared distance and number of the last row of those inside."""
+        squares = np.where(inside, self.squares, -1.0)
+        radius = squares.max(axis=1)
+        last = squares.shape[1] - 1 - (squares == radius[:, None])[:, ::-1].argmax(axis=1)
+        return radius, self.region[np.arange(len(last)), last]
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Relevances of training rows when one other row is left out, without new lists.
+
+    The lists hold one row more than is asked for. If the row that is left out is among them, the
+    others are the list; if not, nothing changes.
+    """
+
+    columns: FeatureColumns
+    n_posterior: int
+    # Where the lists end: squared distance and number of the last row.
+    region_end: Vector
+    region_last: Indices
+    posterior_end: Vector
+    posterior_last: Indices
+    # Counts of classes among the nearest few, and among one more.
+    fewer: Matrix
+    few: Matrix
+    # How wide slabs are; counts in these, and in slabs that reach to the next row.
+    width: Singles
+    narrow: Singles
+    wide: Singles
+
+    def means(self, own: Indices, near: Indices, plain: Matrix) -> Matrix:
+        """Mean relevances over rows ``near`` (b, m) rows ``own``, which are left out."""
+        left, z = np.repeat(own, near.shape[1]), near.ravel()
+        found = plain[z]
+        each = 40 * plain.shape[1] * self.columns.n_classes
+        for block in row_blocks(len(z), each, at_most=4096):
+            self._replace(left[block], z[block], found[block])
+        return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
+
+    def _replace(self, left: Indices, z: Indices, found: Matrix) -> None:
+        apart = self.columns.columns[:, left] - self.columns.columns[:, z]
+        squares = self.columns.squares(apart)
+        listed = _not_after(squares, left, self.region_end[z], self.region_last[z])
+        apart, squares, left, z = apart[:, listed], squares[listed], left[listed], z[listed]
+        lost = self.columns.indicators[left]
+        among = _not_after(squares, left, self.posterior_end[z], self.posterior_last[z])
+        shares = np.where(among[:, None], self.few[z] - lost, self.fewer[z]) / self.n_posterior
+        inside = self.width[z] >= np.abs(apart).T.astype(np.float32)
+        counts = np.where(inside[:, :, None], self.wide[z] - lost[:, None, :], self.narrow[z])
+        found[listed] = relevance(shares, counts)
+
+
+@dataclass(frozen=True)
+class _Rows(LocalRows):
+    """Training rows, with what is needed to leave them out one by one, made when asked for."""
+
+    rule: ADAMENNClassifier
+
+    @cached_property
+    def left_out(self) -> _LeftOut:
+        return self.rule._left_out(self)
+
+
+def _not_after(squares: Vector, rows: Indices, end: Vector, last: Indices) -> Mask:
+    """Whether rows come no later, by distance and then by number, than the last of a list."""
+    return np.asarray((squares < end) | ((squares == end) & (rows <= last)))

@@ -1,0 +1,106 @@
+"""Rows that are near along one feature alone: class counts in slabs about queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
+from nearfar.summaries.local_rows import LocalRows
+
+#: Single precision, for counts, which are exact, and for distances along features where rows at
+#: the same distance count: values of few digits tie all the time, and double precision would tell
+#: 0.5 - 0.4 from 0.4 - 0.3.
+Singles = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Training rows feature by feature.
+
+    Differences are taken before anything is divided by other than powers of two: integers equally
+    far on either side of a query are so exactly.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (p, n)
+        Features in units that are powers of two, near the deviations.
+    unit : ndarray of shape (p,)
+        These units.
+    stretch : ndarray of shape (p,)
+        By what squared differences are multiplied to be in standard units.
+    codes : ndarray of shape (n,)
+        Numbers of the classes.
+    n_classes : int
+        How many there are.
+    """
+
+    columns: Matrix
+    unit: Vector
+    stretch: Vector
+    codes: Indices
+    n_classes: int
+
+    @classmethod
+    def of(cls, rows: LocalRows) -> FeatureColumns:
+        """Columns of training rows."""
+        unit = np.exp2(np.round(np.log2(rows.scale)))
+        columns = np.ascontiguousarray((rows.given / unit).T)
+        return cls(columns, unit, (unit / rows.scale) ** 2, rows.codes, rows.n_classes)
+
+    @cached_property
+    def indicators(self) -> Singles:
+        """Which class each row is of, (n, n_classes)."""
+        return np.eye(self.n_classes, dtype=np.float32)[self.codes]
+
+    def apart(self, given: Matrix, region: Indices) -> NDArray[np.float64]:
+        """Differences of rows, ``region`` of shape (b, m), and b queries: (p, b, m)."""
+        apart = np.take(self.columns, region, axis=1)
+        apart -= (given / self.unit).T[:, :, None]
+        return apart
+
+    def squares(self, apart: NDArray[np.float64], weights: Matrix | None = None) -> Matrix:
+        """Squared distances from differences (p, ...), under weights (p, ...) of features.
+
+        Features are added one after the other, so that equal parts make equal sums.
+        """
+        factors = self.stretch.reshape(-1, *[1] * (apart.ndim - 1))
+        factors = factors if weights is None else factors * weights
+        total = np.zeros(apart.shape[1:])
+        for along, factor in zip(apart, factors, strict=True):
+            part = along * along
+            part *= factor
+            total += part
+        return total
+
+
+def slab_counts(far: Singles, size: int, indicators: Singles) -> Singles:
+    """Rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
+
+    ``far`` are distances along features, (p, b, m); rows at the distance of the last count too.
+    ``indicators`` of shape (b, m, n_classes) say which class the rows are of.
+    """
+    last = np.partition(far, size - 1, axis=2)[:, :, size - 1]
+    return counts_within(far, last, indicators)
+
+
+def counts_within(far: Singles, last: Singles, indicators: Singles) -> Singles:
+    """Rows of each class up to the distance ``last`` (p, b) along each feature."""
+    within = (far <= last[:, :, None]).astype(np.float32).transpose(1, 0, 2)
+    return np.asarray(np.matmul(within, indicators))
+
+
+def smallest(values: Floats, k: int) -> Mask:
+    """Which k of each row are smallest; of equal ones those that come first."""
+    cut = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
+    inside: Mask = values <= cut
+    extra = np.count_nonzero(inside, axis=1) - k
+    some = np.flatnonzero(extra)
+    if some.size:
+        last = values[some] == cut[some]
+        left = np.count_nonzero(last, axis=1) - extra[some]
+        inside[some] &= ~last | (np.cumsum(last, axis=1) <= left[:, None])
+    return inside
