@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nearfar import ADAMENNClassifier, KNNClassifier
-from nearfar.local.adamenn import relevance, weights_of
+from nearfar.local.adamenn import chi_squared, weights_of
 
 
 def draw(n=60, p=4, classes=2, seed=0, integers=False):
@@ -156,7 +156,7 @@ def test_equal_relevance_is_no_preference(weighting):
 
 def test_smoothing_is_of_the_slab_alone():
     # One class in the slab, another around the point: without smoothing this divides by zero.
-    found = relevance(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
+    found = chi_squared(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
     np.testing.assert_allclose(found, [[(5 / 6) ** 2 * (6 + 6 / 5), (1 / 6) ** 2 * (6 / 5 + 6)]])
 
 

@@ -24,7 +24,7 @@ from nearfar.summaries.feature_slabs import (
 )
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 class ADAMENNClassifier(LocalVoter):
@@ -214,7 +214,7 @@ class ADAMENNClassifier(LocalVoter):
 
         def work(block: slice) -> Matrix:
             lists = self._lists(rows, columns, block, self._sizes(others))
-            return relevance(lists.shares(), lists.slabs())
+            return chi_squared(lists.shares(), lists.slabs())
 
         self.relevances_ = np.concatenate(list(self._over(rows, len(rows), work)))
 
@@ -232,7 +232,7 @@ class ADAMENNClassifier(LocalVoter):
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         return _Lists(rows, columns, queries, metrics, sizes)
 
-    def _over(self, rows: LocalRows, n: int, work: Callable[[slice], Result]) -> Iterator[Result]:
+    def _over(self, rows: LocalRows, n: int, work: Callable[[slice], _Result]) -> Iterator[_Result]:
         """What work makes of n lists, in blocks."""
         each = 32 * len(rows) + 32 * (self.n_region_ + 1) * rows.n_features
         blocks = row_blocks(n, each, at_most=self.at_once)
@@ -285,7 +285,7 @@ class ADAMENNClassifier(LocalVoter):
             unseen = np.stack([rows[block] for rows in hidden], axis=1) if hidden else None
             asked = rows.queries(rows.given[z[block]], unseen)
             lists = _Lists(rows, columns, asked, LocalMetrics(weights=W[owner[block]]), sizes)
-            return relevance(lists.shares(), lists.slabs())
+            return chi_squared(lists.shares(), lists.slabs())
 
         found = np.concatenate(list(self._over(rows, len(z), work)))
         return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
@@ -323,7 +323,7 @@ class ADAMENNClassifier(LocalVoter):
 # ---------------------------------------------------------------------- relevance
 
 
-def relevance(shares: Matrix, counts: NDArray[Any]) -> Matrix:
+def chi_squared(shares: Matrix, counts: NDArray[Any]) -> Matrix:
     """How far shares of classes (b, J) are from those in slabs, counted (b, p, J): (b, p)."""
     slab = counts.astype(np.float64) + 1.0  # counts are kept in single precision, exactly
     slab /= slab.sum(axis=2, keepdims=True)
@@ -453,7 +453,7 @@ class _LeftOut:
         shares = np.where(among[:, None], self.few[z] - lost, self.fewer[z]) / self.n_posterior
         inside = self.width[z] >= np.abs(apart).T.astype(np.float32)
         counts = np.where(inside[:, :, None], self.wide[z] - lost[:, None, :], self.narrow[z])
-        found[listed] = relevance(shares, counts)
+        found[listed] = chi_squared(shares, counts)
 
 
 @dataclass(frozen=True)

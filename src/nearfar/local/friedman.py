@@ -282,7 +282,7 @@ class FriedmanClassifier(LocalVoter):
                 indicators = columns.indicators[region]
                 counts = slab_counts(squares.astype(np.float32), window, indicators)
                 shares = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
-            relevant, none = relevance(counts, shares)
+            relevant, none = share_gains(counts, shares)
             best = np.round(relevant, _DIGITS).argmax(axis=1)
             weights = relevant / variances
             if self.mode == "machete":
@@ -311,7 +311,7 @@ class _Cuts(NamedTuple):
     region: Indices  # (b, k), the last, ascending
 
 
-def relevance(counts: NDArray[Any], shares: Matrix) -> tuple[Matrix, Mask]:
+def share_gains(counts: NDArray[Any], shares: Matrix) -> tuple[Matrix, Mask]:
     """Relevances from counts in slabs (b, p, J), and shares in the region; who has none at all."""
     counts = counts.astype(np.float64)
     apart = counts / counts.sum(axis=2, keepdims=True)
