@@ -61,7 +61,7 @@ class ADAMENNClassifier(LocalVoter):
         How many nearest points are averaged over (:math:`K_0`); None is a tenth of the rows, but at
         least 20.
     n_posterior : int, default=3
-        How many nearest points give :math:`P(j|z)` (:math:`K_1`).
+        How many nearest points make a posterior: :math:`P(j|z)` (:math:`K_1`).
     n_region : int or None, default=None
         How many nearest points the slabs are cut from (:math:`K_2`); None is 15 % of the rows, but
         more than ``n_posterior``.
