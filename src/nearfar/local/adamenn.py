@@ -108,7 +108,8 @@ class ADAMENNClassifier(LocalVoter):
     ----------
     .. [1] C. Domeniconi, J. Peng, D. Gunopulos, "Locally adaptive metric nearest-neighbor
        classification", IEEE Transactions on Pattern Analysis and Machine Intelligence 24, 2002.
-    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 3.1.5.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
+       2006, section 3.1.5.
 
     Examples
     --------

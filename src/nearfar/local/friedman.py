@@ -85,7 +85,8 @@ class FriedmanClassifier(LocalVoter):
     ----------
     .. [1] J. H. Friedman, "Flexible metric nearest neighbor classification", Stanford University,
        1994.
-    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 3.1.3.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
+       2006, section 3.1.3.
 
     Examples
     --------

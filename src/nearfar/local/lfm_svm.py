@@ -103,7 +103,8 @@ class LFMSVMClassifier(LocalVoter):
     ----------
     .. [1] C. Domeniconi, D. Gunopulos, "Adaptive nearest neighbor classification using support
        vector machines", Advances in Neural Information Processing Systems 14, 2001.
-    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 3.1.7.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
+       2006, section 3.1.7.
 
     Notes
     -----
