@@ -4,6 +4,7 @@ from nearfar.datasets.clips import read_clips
 from nearfar.datasets.gait_files import load_gait
 from nearfar.datasets.generators import (
     make_class_separation,
+    make_few_relevant,
     make_five_classes,
     make_multimodal,
     make_unequal_covariances,
@@ -32,6 +33,7 @@ __all__ = [
     "load_gait",
     "load_images",
     "make_class_separation",
+    "make_few_relevant",
     "make_five_classes",
     "make_low_rank_tensors",
     "make_moving_shapes",

@@ -210,6 +210,60 @@ def make_class_separation(
     return _gaussians(means, shapes, [0, 1, 2], n_per_class, random_state)
 
 
+def make_few_relevant(
+    problem: Literal["ring", "noise"] = "ring",
+    *,
+    n_samples: int = 200,
+    n_features: int | None = None,
+    random_state: Seed = None,
+) -> tuple[Matrix, Labels]:
+    """Two classes that two features tell apart, among others that are noise.
+
+    All features are standard normal. "ring": the second class is where
+    :math:`x_0^2 + x_1^2 > 1.4`, so that which of the two matters changes around the ring.
+    "noise": classes, equally likely, are shifted by 1.5 to either side along the first feature and
+    by 0.8 along the second.
+
+    Parameters
+    ----------
+    problem : {"ring", "noise"}, default="ring"
+        How the classes lie.
+    n_samples : int, default=200
+        Rows.
+    n_features : int or None, default=None
+        Features, at least two; None is 6 for "ring" and 10 for "noise".
+    random_state : int, Generator or None, default=None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        Rows.
+    y : ndarray of shape (n_samples,)
+        Labels 0 and 1.
+
+    Examples
+    --------
+    >>> from nearfar.datasets import make_few_relevant
+    >>> X, y = make_few_relevant("ring", n_samples=100, random_state=0)
+    >>> X.shape
+    (100, 6)
+    """
+    usual = {"ring": 6, "noise": 10}
+    if problem not in usual:
+        raise ValueError(f"problem must be 'ring' or 'noise'; got {problem!r}.")
+    p = usual[problem] if n_features is None else n_features
+    if p < 2:
+        raise ValueError(f"n_features must be at least 2; got {n_features!r}.")
+    random = np.random.default_rng(random_state)
+    X = random.standard_normal((n_samples, p))
+    if problem == "ring":
+        return X, ((X[:, :2] ** 2).sum(axis=1) > 1.4).astype(np.int64)
+    y = random.integers(2, size=n_samples)
+    X[:, :2] += np.where(y, 1, -1)[:, None] * [1.5, 0.8]
+    return X, y
+
+
 def _gaussians(
     means: ArrayLike,
     covariances: Sequence[Any],
