@@ -35,6 +35,9 @@ class Estimator(BaseEstimator):
     #: Parameters worth trying beside the defaults when nothing is known of the data; up to three.
     settings: ClassVar[Sequence[dict[str, Any]]] = ()
 
+    #: Methods that it is with some parameters, by name: a user may ask for them so.
+    also_called: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
     #: For each parameter of ``__init__`` the kinds of values it may take.
     parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
 

@@ -264,6 +264,22 @@ class LocalExplanation:
             _classes=named(self._classes),
         )
 
+    def against(self, overall: ArrayLike) -> LocalExplanation:
+        """The same, held against another mean relevance.
+
+        Parameters
+        ----------
+        overall : array-like of shape (n_features,)
+            Shares that sum to one.
+
+        Returns
+        -------
+        LocalExplanation
+        """
+        shares = _numbers("overall", overall, (len(self.feature_names),))
+        _check_shares("overall", shares[None])
+        return self._changed(overall=shares)
+
     def _changed(self, **changes: Any) -> LocalExplanation:
         changed = copy(self)
         vars(changed).update(changes)
@@ -287,8 +303,24 @@ class LocalExplanation:
         -------
         str
         """
+        vote, metric = self.words(row)
+        label = _said(self.labels[row])
+        return f"{called or f'row {operator.index(row)}'} is {label} {vote}; {metric}"
+
+    def words(self, row: int) -> tuple[str, str]:
+        """The two parts of the sentence: how the vote went, and what carries the metric.
+
+        Parameters
+        ----------
+        row : int
+            Number of the row among those explained, from 0.
+
+        Returns
+        -------
+        (str, str)
+        """
         row = self._row(row)
-        return f"{called or f'row {row}'} is {self._vote_words(row)}; {self._metric_words(row)}"
+        return self._vote_words(row), self._metric_words(row)
 
     def plot(self, row: int, n: int = 10, *, axes: Any = None) -> Any:
         """Draw the metric at a row, and the distances of its voters by feature.
@@ -409,17 +441,17 @@ class LocalExplanation:
         codes, label = self._codes[row], self.labels[row]
         k = len(codes)
         if k == 1:
-            return f"{_said(label)} by its nearest neighbour"
+            return "by its nearest neighbour"
         own = self._classes[codes] == label
         tied = _tied(codes, len(self._classes))
         if not tied:
-            return f"{_said(label)} by {own.sum()} of {k}"
+            return f"by {own.sum()} of {k}"
         if self._ties == "first":
-            return f"{_said(label)} by {own.sum()} of {k}, the first of {tied} labels that are tied"
+            return f"by {own.sum()} of {k}, the first of {tied} labels that are tied"
         left = self.n_deciding(row)
         if left == 1:
-            return f"{_said(label)} by its nearest neighbour (the nearest {k} are tied)"
-        return f"{_said(label)} by {own[:left].sum()} of the nearest {left} (all {k} are tied)"
+            return f"by its nearest neighbour (the nearest {k} are tied)"
+        return f"by {own[:left].sum()} of the nearest {left} (all {k} are tied)"
 
     def _metric_words(self, row: int) -> str:
         shares, p = self.relevance[row], len(self.feature_names)

@@ -33,6 +33,8 @@ class NearestObjects(Estimator):
 
     #: What one object is called.
     called = "point"
+    #: Whether the k nearest are the first k of more; not where ``n_neighbors`` decides who is near.
+    nested = True
 
     n_neighbors: int
 

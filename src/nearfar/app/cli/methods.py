@@ -77,4 +77,5 @@ def _method_line(name: str, learner: Any, width: int) -> str:
     words += [tags.role] * (tags.role != "map") + [tags.input] * (tags.input != "vectors")
     first = (learner.__doc__ or "").strip().partition("\n")[0]
     first = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", r"\1\2", first)
-    return f"  {hyphened(name):<{width}} {first} [{', '.join(words)}]"
+    also = f" Also: {listed(learner.also_called, quoted=False)}." if learner.also_called else ""
+    return f"  {hyphened(name):<{width}} {first}{also} [{', '.join(words)}]"

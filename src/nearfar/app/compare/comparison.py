@@ -287,6 +287,12 @@ def footnotes(document: dict[str, Any]) -> list[str]:
         value = nested.get("auc", nested["error"])
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
         lines.append(f"Method chosen inside each training fold: {percent(value)} ({chosen}).")
+    dear = [m for m in methods if (m.get("times_plain") or 0) > 0 and _has_numbers(m)]
+    if dear:
+        said = "; ".join(
+            f"{method['label']} {times_text(method['times_plain'])}" for method in dear
+        )
+        lines.append(f"To predict, against plain k-NN: {said}.")
     marks = []
     if any(method["role"] == "context" for method in methods):
         marks.append("* no distance, for context")
@@ -295,6 +301,17 @@ def footnotes(document: dict[str, Any]) -> list[str]:
     if any(method["status"] == "unfinished" for method in methods):
         marks.append("… unfinished: fewer folds than planned")
     return [*lines, "; ".join(marks) + "."] if marks else lines
+
+
+def times_text(times: float) -> str:
+    """How much longer something takes.
+
+    >>> times_text(23.4), times_text(2.34), times_text(1.1), times_text(0.4)
+    ('23 times as long', '2.3 times as long', 'about as long', '0.4 times as long')
+    """
+    if 0.75 <= times <= 1.33:
+        return "about as long"
+    return f"{times:,.0f} times as long" if times >= 9.95 else f"{times:.2g} times as long"
 
 
 def _has_numbers(method: dict[str, Any]) -> bool:

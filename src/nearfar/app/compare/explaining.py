@@ -16,6 +16,7 @@ from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import columns_of
 from nearfar.base import LocalExplanation, all_estimators
 from nearfar.base.explanation import share_text
+from nearfar.base.local_voter import LocalVoter
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.linear_votes import explain_linear, linear_map_of, may_be_linear
 from nearfar.words import hyphened, listed
@@ -29,7 +30,7 @@ SHOWN_FEATURES = 8
 
 
 def explain_chain(
-    chain: Pipeline, X: Any, features: Sequence[str] | None = None
+    chain: Pipeline, X: Any, features: Sequence[str] | None = None, *, overall: bool = True
 ) -> LocalExplanation:
     """Which training rows voted, and what the columns did to their distances.
 
@@ -43,6 +44,8 @@ def explain_chain(
         Rows as it takes them.
     features : sequence of str, optional
         Names of the columns, where rows have none.
+    overall : bool, default=True
+        Find the mean over all training rows, too, where the metric changes from row to row.
 
     Returns
     -------
@@ -56,7 +59,9 @@ def explain_chain(
         return _explain_knn(chain, queries, features)
     if not can_explain(last):
         raise ValueError(_cannot(type(last).__name__))
-    found: LocalExplanation = last.explain(map_through(back, queries) if len(back) else queries)
+    points = map_through(back, queries) if len(back) else queries
+    more = {"overall": overall} if isinstance(last, LocalVoter) else {}
+    found: LocalExplanation = last.explain(points, **more)
     if len(back) or len(found.feature_names) != queries.shape[1]:
         return found.merged([f"component {j}" for j in range(len(found.feature_names))])
     return found.merged(column_names(chain, queries.shape[1], features))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.explaining import explain_chain, told
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
@@ -25,6 +27,8 @@ from nearfar.app.compare.tensor_pictures import tensors_of
 from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices
+from nearfar.base import LocalExplanation
+from nearfar.base.local_voter import LocalVoter
 from nearfar.base.voter import nearest as nearest_columns
 from nearfar.base.voter import vote, vote_shares
 from nearfar.evaluation.measures import Measure
@@ -38,6 +42,8 @@ SHOWN_NEIGHBORS = 5
 PILOT_ROWS = 1000
 # Numbers of a linear map that are looked at for its weights, at most.
 _MOST_CELLS = 20_000_000
+#: Held-out rows of a local rule that the report explains, at most.
+SHOWN_EXPLAINED = 24
 #: Held-out points of a map, at most.
 MAX_MAPPED = 1000
 
@@ -84,6 +90,8 @@ class Problem:
     #: For each output of a fitted ``prepare``, the raw column it comes from; None if one to one.
     origins: Callable[[Any], list[int]] | None = None
     n_columns: int = 0
+    #: Names of the columns, where rows have none.
+    column_names: tuple[str, ...] = ()
     #: What a row is called.
     noun: str = "row"
     #: Rows of the longest pilot, and the fewest to which a plan may cut them.
@@ -220,7 +228,8 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
     began = perf_counter()
     setting, known, new = given.setting, given.known, given.new
     largest, fit_seconds = min(MAX_K, len(train)), 0.0
-    mapped = chain = None
+    mapped = chain = by_k = None
+    once = 0.0
     if given.distances is not None:
         nearest = nearest_columns(given.distances, largest)[1]
     else:
@@ -247,7 +256,11 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             assert chain is not None
             chain.fit(known, labels)
             fit_seconds = perf_counter() - began
-            nearest = chain[-1].kneighbors(map_through(chain[:-1], new))[1]
+            queries = map_through(chain[:-1], new)
+            nearest = chain[-1].kneighbors(queries)[1]
+            if not chain[-1].nested:
+                once = perf_counter() - began - fit_seconds
+                by_k = [*_nearest_by_k(chain, queries, largest - 1), nearest]
         else:
             # As a Pipeline does: what is embedded in fitting is not embedded again.
             points = _points(known if chain is None else chain.fit_transform(known, labels))
@@ -256,6 +269,9 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             _, nearest = kneighbors(points, queries, n_neighbors=largest)
             mapped = (points, queries)
     found = problem.answers_by_k(train[nearest])
+    predict_seconds = perf_counter() - began - fit_seconds
+    if by_k is not None:
+        found, predict_seconds = _not_nested(problem, [train[one] for one in by_k], found), once
     return Predictions(
         found.predicted,
         list(range(1, largest + 1)),
@@ -263,9 +279,29 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
         train[nearest[:, :SHOWN_NEIGHBORS]],
         chain,
         given.fit_seconds + fit_seconds,
-        given.predict_seconds + perf_counter() - began - fit_seconds,
+        given.predict_seconds + predict_seconds,
         mapped,
         found.voters,
+    )
+
+
+def _nearest_by_k(chain: Pipeline, queries: Any, most: int) -> list[Indices]:
+    """Neighbours for each k up to the most, by a voter for which k decides who is near."""
+    voter = copy(chain[-1])
+    found = []
+    for k in range(1, most + 1):
+        voter.n_neighbors = k
+        found.append(voter.kneighbors(queries)[1])
+    return found
+
+
+def _not_nested(problem: Problem, by_k: list[Indices], most: Answers) -> Answers:
+    """Answers by neighbours that were found for each k anew."""
+    each = [problem.answers_by_k(neighbors) for neighbors in by_k]
+    return Answers(
+        np.stack([one.predicted[:, -1] for one in each], axis=1),
+        lambda column: each[column].shares(column),
+        None,
     )
 
 
@@ -442,7 +478,63 @@ def run_fold(
         result["tensors"] = tensors_of(
             final.chain, problem.rows(test), test, show_rows=problem.show_rows
         )
+        result["local"] = local_of(problem, final.chain, train, test, final.ks[column])
     return result
+
+
+def local_of(
+    problem: Problem, chain: Pipeline | None, train: Indices, test: Indices, k: int | None
+) -> dict[str, Any] | None:
+    """Which features matter where, of a fitted rule with a metric for each row; else None.
+
+    The mean share of each column over held-out rows, and by predicted class; and some rows, with
+    their voters and what the columns did to their distances.
+    """
+    if chain is None or k is None or not isinstance(chain[-1], LocalVoter):
+        return None
+    voter = copy(chain[-1])
+    voter.n_neighbors = k
+    some = test[shown_rows(len(test))]
+    own = Pipeline([*chain.steps[:-1], ("learner", voter)])
+    why = explain_chain(own, problem.rows(some), problem.column_names, overall=False)
+    mean = why.relevance.mean(axis=0)
+    why = why.against(mean)
+    codes = problem.answers(why.labels)
+    chosen = _rows_to_explain(codes, problem.codes[some]) if problem.show_rows else []
+    found = why.by_class()
+    return {
+        "k": k,
+        "features": why.feature_names,
+        "overall": mean.tolist(),
+        "n_rows": len(some),
+        "classes": [
+            {"code": int(code), "n": int((codes == code).sum()), "shares": shares.tolist()}
+            for code, shares in zip(problem.answers(list(found)), found.values(), strict=True)
+        ],
+        "rows": [_explained_row(why, i, int(some[i]), codes, train) for i in chosen],
+    }
+
+
+def _rows_to_explain(predicted: Indices, true: Indices) -> list[int]:
+    """Errors first, as they ask for it most, then rows of all classes in turn."""
+    wrong = np.flatnonzero(predicted != true)[: SHOWN_EXPLAINED // 2].tolist()
+    right = np.flatnonzero(predicted == true)
+    place = np.zeros(len(right), dtype=np.intp)
+    for code in np.unique(true[right]):
+        own = np.flatnonzero(true[right] == code)
+        place[own] = np.arange(len(own))
+    in_turn = right[np.lexsort((right, true[right], place))].tolist()
+    return [*wrong, *in_turn[: SHOWN_EXPLAINED - len(wrong)]]
+
+
+def _explained_row(
+    why: LocalExplanation, i: int, row: int, codes: Indices, train: Indices
+) -> dict[str, Any]:
+    found = told(why, i)
+    for voter in found["voters"]:
+        voter["row"] = int(train[voter["row"]])
+    vote, metric = why.words(i)
+    return found | {"row": row, "predicted": int(codes[i]), "vote": vote, "metric": metric}
 
 
 def pilot(problem: Problem, method: Method, train: Indices, test: Indices, size: int) -> float:

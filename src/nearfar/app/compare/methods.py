@@ -18,6 +18,7 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.pipeline import Pipeline
 
 from nearfar.base import Estimator, NearestObjects, NeighborVoter, all_estimators
+from nearfar.base.local_voter import LocalVoter
 from nearfar.base.tags import Guide
 from nearfar.base.tags import Role as EstimatorRole
 from nearfar.notices import warn
@@ -150,12 +151,17 @@ def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Meth
 def _behind_pca(setting: Setting, axes: int) -> Setting:
     from nearfar.discriminant.pca import PCA
 
-    if isinstance(setting.estimator, str | Pipeline) or not iterates(setting.estimator):
+    if isinstance(setting.estimator, str | Pipeline) or not _dear(setting.estimator):
         return setting
     if takes_tensors(setting.estimator):  # principal axes have no rows and columns
         return setting
     label = ", ".join(filter(None, [setting.label, f"{axes} principal axes"]))
     return replace(setting, label=label, reduce=PCA(axes))
+
+
+def _dear(estimator: Any) -> bool:
+    """Whether many columns cost it dearly: it iterates, or has a matrix for each query."""
+    return iterates(estimator) or isinstance(estimator, LocalVoter)
 
 
 def iterates(estimator: Any) -> bool:
@@ -364,7 +370,10 @@ def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, A
     for given in listed_methods(methods):
         if isinstance(given, str):
             for name in family(given) or [given]:
-                found[hyphened(_known_as(name))] = made(find_estimator(name))
+                known, fixed = _asked(name)
+                kind = known_estimators()[known]
+                own = made(kind) if not fixed else _fixed(made(kind), fixed)
+                found[hyphened(known) if not fixed else bare(name)] = own
         else:
             found[new_name(given, found)] = given
     return found
@@ -508,6 +517,8 @@ def parameters_of(estimator: Any) -> str:
     if takes_tensors(estimator) and not isinstance(estimator, Pipeline):
         # Their shape is that of the data, and known.
         estimator = clone(estimator).set_params(tensor_shape=None)
+    if scales_itself(estimator):
+        estimator = clone(estimator).set_params(standardize=True)  # the scaling stands beside it
     text = " ".join(repr(estimator).split())
     return text[text.find("(") + 1 : -1] if len(text) < 120 else ""
 
@@ -516,7 +527,16 @@ def presets(kind: type[Estimator], n_rows: int = LARGE, n_columns: int = 1) -> l
     """An estimator with the settings that it declares for data of this size."""
     if n_columns > WIDE and "max_iter" in kind.parameters:
         n_columns = REDUCED
-    return [kind(**parameters) for parameters in kind.settings_for(n_rows, n_columns)]
+    made = [kind(**parameters) for parameters in kind.settings_for(n_rows, n_columns)]
+    # Scaling comes before them, and is tuned as for all.
+    return [one.set_params(standardize=False) if scales_itself(one) else one for one in made]
+
+
+def scales_itself(estimator: Any) -> bool:
+    """Whether it is one of rows that standardises unless told otherwise."""
+    tags = getattr(estimator, "learner_tags", None)
+    own = getattr(estimator, "parameters", {})
+    return tags is not None and tags.input == "vectors" and "standardize" in own
 
 
 def family(room: str) -> list[str]:
@@ -548,16 +568,39 @@ def find_estimator(name: str) -> type[Estimator]:
     >>> find_estimator("lmnn").__name__, find_estimator("laplacian_eigenmaps").__name__
     ('LMNN', 'LaplacianEigenmaps')
     """
-    return known_estimators()[_known_as(name)]
+    return known_estimators()[_asked(name)[0]]
 
 
-def _known_as(name: str) -> str:
-    known = list(known_estimators())
-    found = {bare(key): key for key in known}.get(bare(name))
-    if found is None:
-        hint = nearest_names(name, map(hyphened, known))
+def _asked(name: str) -> tuple[str, Mapping[str, Any]]:
+    """The estimator that a name means, and parameters that are fixed by it.
+
+    Of a classifier the last word may be left out; some are several methods.
+
+    >>> _asked("mvem")
+    ('MVEMClassifier', {})
+    """
+    known = known_estimators()
+    names = {bare(key): key for key in known}
+    found = names.get(bare(name)) or names.get(f"{bare(name)}classifier")
+    if found is not None:
+        return found, {}
+    others = {
+        bare(one): (key, fixed)
+        for key, kind in known.items()
+        for one, fixed in getattr(kind, "also_called", {}).items()
+    }
+    if bare(name) not in others:
+        hint = nearest_names(name, [*map(hyphened, known), *others])
         raise ValueError(f"There is no method {name!r}.{hint} See: nearfar methods.")
-    return found
+    return others[bare(name)]
+
+
+def _fixed(made: Any, fixed: Mapping[str, Any]) -> Any:
+    """What was made of a class, with some parameters fixed; what is the same then is one."""
+    several = isinstance(made, list)
+    settings = [clone(one).set_params(**fixed) for one in (made if several else [made])]
+    distinct = list({repr(one): one for one in settings}.values())
+    return distinct if several else distinct[0]
 
 
 @cache

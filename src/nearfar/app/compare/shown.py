@@ -88,6 +88,7 @@ _EMPTY: dict[str, Any] = {
     "weights": {},
     "histories": {},
     "tensors": {},
+    "local": {},
     "pairs": {
         "strategy": "",
         "methods": {},
@@ -125,6 +126,7 @@ _EMPTY_METHOD: Method = {
     "folds_done": 0,
     "not_converged": 0,
     "recommended": False,
+    "times_plain": None,
     "results": [],
 }
 
@@ -275,7 +277,17 @@ def rows_to_show(found: dict[str, Any]) -> list[int]:
     drawn = [rows[i] for i in chosen_points(document)]
     confused = [row for pair in confused_pairs(document) for row in pair.rows[:PAIR_ROWS]]
     rebuilt = [one["row"] for each in document["tensors"].values() for one in each["samples"]]
-    return list(dict.fromkeys([*sampled_rows(document), *rebuilt, *drawn, *confused]))
+    explained = explained_rows(document)
+    return list(dict.fromkeys([*sampled_rows(document), *rebuilt, *explained, *drawn, *confused]))
+
+
+def explained_rows(document: Document) -> list[int]:
+    """Rows whose metric and voters the page shows, and after all of these their voters."""
+    every = [one for each in document["local"].values() for one in each["rows"]]
+    return [
+        *(one["row"] for one in every),
+        *(voter["row"] for one in every for voter in one["voters"]),
+    ]
 
 
 def wrong_pairs(found: dict[str, Any], alike: bool) -> list[dict[str, Any]]:

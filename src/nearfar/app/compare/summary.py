@@ -39,7 +39,7 @@ class Summary(Answer):
     """
 
     problem: Problem
-    large = frozenset({"predicted", "neighbors", "map", "history", "weights"})
+    large = frozenset({"predicted", "neighbors", "map", "history", "weights", "local"})
 
     def __init__(
         self, problem: Problem, schedule: Schedule, *, min_gain: float, plainest: str
@@ -444,7 +444,23 @@ class Summary(Answer):
         )
 
     def _entry(self, row: Row) -> dict[str, Any]:
-        return super()._entry(row) | {"tune_seconds": row.median("tune_seconds")}
+        return super()._entry(row) | {
+            "tune_seconds": row.median("tune_seconds"),
+            "times_plain": self._times_plain(row),
+        }
+
+    def _times_plain(self, row: Row) -> float | None:
+        """How many times as long as plain k-NN a prediction takes, by own neighbours; or None."""
+        plain = self.rows.get(self.plainest)
+        if plain is None or not any(setting.neighbors for setting in row.method.settings):
+            return None
+        both = [(row.results[f], plain.results[f]) for f in row.results if f in plain.results]
+        found = [
+            own["predict_seconds"] / other["predict_seconds"]
+            for own, other in both
+            if other["predict_seconds"] > 0
+        ]
+        return float(np.median(found)) if found else None
 
     def pictures(self) -> dict[str, Any]:
         """What the report draws: held-out predictions and neighbours, maps, weights, histories."""
@@ -503,6 +519,11 @@ class Summary(Answer):
                 row.method.name: row.results[0]["tensors"]
                 for row in drawn
                 if row.results.get(0, {}).get("tensors")
+            },
+            "local": {
+                row.method.name: row.results[0]["local"]
+                for row in drawn
+                if row.results.get(0, {}).get("local")
             },
         }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from nearfar.app.compare.comparison import times_text
 from nearfar.app.report import charts, votes
 from nearfar.app.report.comparison import Comparison, Method
 from nearfar.app.report.csv_table import csv_address, csv_name, csv_text
@@ -80,11 +81,18 @@ def _leaderboard_cells(comparison: Comparison, method: Method) -> View:
         "plain_vote": "" if plain is None or other == percent(plain[0]) else other,
         "predict": NONE if cost is None else significant(cost, 2),
         "setting": _usual_setting(method) if method["role"] == "reference" else "",
+        "dear": _dear_words(method),
         "error": error,
         "p": p_value(method["p_holm"]),
         "sort": sort_keys(method, "auc" if comparison.higher_is_better else "error", "p")
         | {"predict": "" if cost is None else repr(cost)},
     }
+
+
+def _dear_words(method: Method) -> str:
+    """What neighbours by a distance of its own cost, against plain ones."""
+    times = number(method["times_plain"])
+    return "" if times is None else f"predicting takes {times_text(times)} as plain k-NN"
 
 
 def predict_cost(comparison: Comparison, method: Method) -> float | None:

@@ -13,6 +13,7 @@ from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.embeddings import embeddings_view
 from nearfar.app.report.groups import groups_view
+from nearfar.app.report.local import local_view
 from nearfar.app.report.maps import maps_view
 from nearfar.app.report.neighbors import neighbors_view
 from nearfar.app.report.page import frame, render_page, write_page
@@ -59,6 +60,8 @@ def render(document: dict[str, Any]) -> str:
     else:
         template, view = "report.html.jinja", _report(comparison)
     style, script = ["report.css"], ["report.js"]
+    if comparison["local"]:
+        style = [*style, "explanation.css"]
     if comparison["picture"]:
         style, script = [*style, "embedding.css"], [*script, "embedding.js", "ellipses.js"]
     around = frame(
@@ -112,6 +115,7 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "maps": {} if picture else maps_view(comparison),
         "picture": picture,
         "tensors": tensors_view(comparison),
+        "local": local_view(comparison),
         "weights": weights_view(comparison),
         "cost": cost_view(comparison),
         "protocol": protocol_view(comparison),

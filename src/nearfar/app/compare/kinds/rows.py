@@ -106,6 +106,7 @@ class RowKind(Kind):
             least_rows=max(LEAST_ROWS, ROWS_A_CLASS * len(classes)),
             n_test_rows=0 if self.test is None else len(self.test.X),
             show_rows=self.question.show_rows,
+            column_names=tuple(map(str, self.columns.names)),
         )
 
     def _choose_columns(self) -> None:
