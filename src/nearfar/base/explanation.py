@@ -211,7 +211,7 @@ class LocalExplanation:
             columns["overall"] = np.tile(self.overall, q * k)
         return pandas.DataFrame(columns | {"contribution": self.contributions.ravel()})
 
-    def merged(self, names: Sequence[str]) -> LocalExplanation:
+    def merged(self, names: Sequence[str], relevance: ArrayLike | None = None) -> LocalExplanation:
         """The same by other names; features of one name become one, their shares added.
 
         So the columns that a category became are one feature again.
@@ -220,6 +220,9 @@ class LocalExplanation:
         ----------
         names : sequence of str
             A name for each feature.
+        relevance : array-like of shape (n_rows, n_names), optional
+            Shares of the features that are then, where sums do not do justice to them; ``overall``
+            is not known then.
 
         Returns
         -------
@@ -231,11 +234,17 @@ class LocalExplanation:
         place = {name: i for i, name in enumerate(distinct)}
         sums = np.zeros((len(names), len(distinct)))
         sums[np.arange(len(names)), [place[str(name)] for name in names]] = 1.0
+        shares, overall = self.relevance @ sums, None
+        if relevance is not None:
+            shares = _numbers("relevance", relevance, (len(self), len(distinct)))
+            _check_shares("relevance", shares)
+        elif self.overall is not None:
+            overall = self.overall @ sums
         return self._changed(
-            relevance=self.relevance @ sums,
+            relevance=shares,
             contributions=self.contributions @ sums,
             feature_names=distinct,
-            overall=None if self.overall is None else self.overall @ sums,
+            overall=overall,
         )
 
     def labelled(self, names: Mapping[Any, str]) -> LocalExplanation:

@@ -17,6 +17,7 @@ from nearfar.app.tables.columns import columns_of
 from nearfar.base import LocalExplanation, all_estimators
 from nearfar.base.explanation import share_text
 from nearfar.base.local_voter import LocalVoter
+from nearfar.blocks import row_blocks
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.linear_votes import explain_linear, linear_map_of, may_be_linear
 from nearfar.words import hyphened, listed
@@ -25,6 +26,8 @@ from nearfar.words import hyphened, listed
 MOST_KEPT = 5_000_000
 #: What is said where the nearest voter is at a distance of 0.
 SAME_PLACE = "the nearest voter has a distance of 0: it is this very row, or a copy of it"
+#: Training rows over which the shares of a metric are averaged, at most, where categories are.
+SAMPLED = 1000
 #: Features of a row that are told one by one.
 SHOWN_FEATURES = 8
 
@@ -60,11 +63,66 @@ def explain_chain(
     if not can_explain(last):
         raise ValueError(_cannot(type(last).__name__))
     points = map_through(back, queries) if len(back) else queries
-    more = {"overall": overall} if isinstance(last, LocalVoter) else {}
-    found: LocalExplanation = last.explain(points, **more)
-    if len(back) or len(found.feature_names) != queries.shape[1]:
-        return found.merged([f"component {j}" for j in range(len(found.feature_names))])
-    return found.merged(column_names(chain, queries.shape[1], features))
+    if not isinstance(last, LocalVoter):
+        found: LocalExplanation = last.explain(points)
+        return found.merged(_own_names(found, chain, queries, len(back), features))
+    names = column_names(chain, queries.shape[1], features)
+    if len(back) or last.estimator_ is not None or len(set(names)) == len(names):
+        found = last.explain(points, overall=overall)
+        return found.merged(_own_names(found, chain, queries, len(back), features))
+    merged = _merged_local(last, points, names)
+    if not overall:
+        return merged
+    some = np.linspace(0, last._n_training - 1, min(last._n_training, SAMPLED)).astype(np.intp)
+    return merged.against(_merged_local(last, last._points[some], names).relevance.mean(axis=0))
+
+
+def _own_names(
+    found: LocalExplanation,
+    chain: Pipeline,
+    queries: NDArray[Any],
+    mapped: int,
+    features: Sequence[str] | None,
+) -> list[str]:
+    """Names of columns, or of components where the columns were mapped to others."""
+    n = len(found.feature_names)
+    if mapped or n != queries.shape[1]:
+        return [f"component {j}" for j in range(n)]
+    return column_names(chain, n, features)
+
+
+def _merged_local(voter: LocalVoter, points: NDArray[Any], names: list[str]) -> LocalExplanation:
+    """An explanation by columns of the table, where some became several."""
+    found, shares = voter.explain(points, overall=False), []
+    for block in row_blocks(len(points), 16 * points.shape[1] ** 2):
+        metrics = voter.metric_at(points[block])
+        shares.append(joint_shares(found.relevance[block], metrics, voter._points, names))
+    return found.merged(names, relevance=np.concatenate(shares))
+
+
+def joint_shares(
+    relevance: NDArray[Any], metrics: NDArray[Any], rows: NDArray[Any], names: Sequence[str]
+) -> NDArray[np.float64]:
+    """Shares of columns of which some became several, for (q, p, p) metrics.
+
+    Those of a category are zeros and ones that sum to one: a step along one of them alone is none
+    that a row could take, and a metric may charge anything for it. What counts is the mean cost of
+    the steps that rows do take, tr(M C) with the covariance C of the columns; of a single column
+    that is the square of its deviation times its entry of M, as ever.
+    """
+    distinct = list(dict.fromkeys(names))
+    found = np.empty((len(relevance), len(distinct)))
+    for i, name in enumerate(distinct):
+        own = np.array([j for j, other in enumerate(names) if other == name])
+        found[:, i] = relevance[:, own].sum(axis=1)
+        if len(own) > 1:
+            spread = np.cov(rows[:, own].T, bias=True)
+            part = metrics[:, own[:, None], own]
+            alone = np.einsum("qjj,jj->q", part, spread)
+            joint = np.maximum(np.einsum("qij,ij->q", part, spread), 0.0)
+            found[:, i] *= np.where(alone > 0, joint / np.where(alone > 0, alone, 1.0), 1.0)
+    totals = found.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, found / np.where(totals > 0, totals, 1.0), 1.0 / len(distinct))
 
 
 def can_explain(estimator: Any) -> bool:
@@ -118,7 +176,11 @@ def _explain_knn(
     names = column_names(chain, queries.shape[1], features)
     distinct = [str(j) for j in range(queries.shape[1])]
     found = explain_linear(last, mapped, _floats(queries), _floats(rows), linear, distinct)
-    return found.merged(names)
+    if len(set(names)) == len(names):
+        return found.merged(names)
+    metric = np.eye(len(names)) if linear is None else linear.T @ linear
+    shares = joint_shares(found.relevance[:1], metric[None], _floats(rows), names)
+    return found.merged(names, relevance=np.repeat(shares, len(found), axis=0)).against(shares[0])
 
 
 def _cannot(name: str) -> str:

@@ -90,8 +90,6 @@ class Problem:
     #: For each output of a fitted ``prepare``, the raw column it comes from; None if one to one.
     origins: Callable[[Any], list[int]] | None = None
     n_columns: int = 0
-    #: Names of the columns, where rows have none.
-    column_names: tuple[str, ...] = ()
     #: What a row is called.
     noun: str = "row"
     #: Rows of the longest pilot, and the fewest to which a plan may cut them.
@@ -111,6 +109,8 @@ class Problem:
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
     #: Whether what is kept of a fold may have pictures of rows.
     show_rows: bool = False
+    #: Names of the columns, where rows have none.
+    column_names: tuple[str, ...] = ()
     #: Of sets, the pairs that methods share.
     pairs: SharedPairs | None = None
 
@@ -191,6 +191,8 @@ class Predictions:
     #: Codes of the neighbours of each test row, nearest first.
     voters: Indices | None = None
     caught: list[str] = field(default_factory=list)
+    #: Of the prediction, what the search for neighbours took.
+    search_seconds: float | None = None
 
 
 def predict_all_k(
@@ -228,7 +230,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
     began = perf_counter()
     setting, known, new = given.setting, given.known, given.new
     largest, fit_seconds = min(MAX_K, len(train)), 0.0
-    mapped = chain = by_k = None
+    mapped = chain = by_k = searched = None
     once = 0.0
     if given.distances is not None:
         nearest = nearest_columns(given.distances, largest)[1]
@@ -257,7 +259,9 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             chain.fit(known, labels)
             fit_seconds = perf_counter() - began
             queries = map_through(chain[:-1], new)
+            asked = perf_counter()
             nearest = chain[-1].kneighbors(queries)[1]
+            searched = perf_counter() - asked
             if not chain[-1].nested:
                 once = perf_counter() - began - fit_seconds
                 by_k = [*_nearest_by_k(chain, queries, largest - 1), nearest]
@@ -266,7 +270,9 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             points = _points(known if chain is None else chain.fit_transform(known, labels))
             fit_seconds = perf_counter() - began
             queries = _points(new if chain is None else map_through(chain, new))
+            asked = perf_counter()
             _, nearest = kneighbors(points, queries, n_neighbors=largest)
+            searched = perf_counter() - asked
             mapped = (points, queries)
     found = problem.answers_by_k(train[nearest])
     predict_seconds = perf_counter() - began - fit_seconds
@@ -282,6 +288,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
         given.predict_seconds + predict_seconds,
         mapped,
         found.voters,
+        search_seconds=searched,
     )
 
 
@@ -464,6 +471,7 @@ def run_fold(
         "tune_seconds": tuned,
         "fit_seconds": final.fit_seconds,
         "predict_seconds": final.predict_seconds,
+        "search_seconds": final.search_seconds,
         "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
         "weights": column_shares(
             final.chain, problem.rows(train), problem.origins, problem.n_columns

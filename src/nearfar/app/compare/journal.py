@@ -380,6 +380,7 @@ _NEEDED: dict[str, Any] = {
 _KNOWN: dict[str, Any] = {
     "inner_error": lambda value: value is None or _is_number(value),
     "k": lambda value: value is None or _is_whole(value),
+    "search_seconds": lambda value: value is None or _is_number(value),
     "weights": lambda value: value is None or _is_list_of(_is_real)(value),
     "predicted": _is_list_of(_is_number),  # codes, or numbers where the target is one
     "neighbors": _is_list_of(_is_list_of(_is_whole)),

@@ -450,15 +450,18 @@ class Summary(Answer):
         }
 
     def _times_plain(self, row: Row) -> float | None:
-        """How many times as long as plain k-NN a prediction takes, by own neighbours; or None."""
+        """How many times as long as plain k-NN it takes to find own neighbours; or None.
+
+        Of rows that are read and scaled: that takes as long for all.
+        """
         plain = self.rows.get(self.plainest)
         if plain is None or not any(setting.neighbors for setting in row.method.settings):
             return None
         both = [(row.results[f], plain.results[f]) for f in row.results if f in plain.results]
         found = [
-            own["predict_seconds"] / other["predict_seconds"]
+            own["search_seconds"] / other["search_seconds"]
             for own, other in both
-            if other["predict_seconds"] > 0
+            if own.get("search_seconds") and other.get("search_seconds")
         ]
         return float(np.median(found)) if found else None
 

@@ -15,6 +15,8 @@ View = dict[str, Any]
 
 #: Of the section, at most: rules, and of each classes and features of its table.
 PANELS, CLASSES, FEATURES = 5, 10, 15
+#: Features with less in every class are left out, but not the first few.
+LEAST, FEWEST = 0.01, 5
 
 
 def local_view(comparison: Comparison) -> View | None:
@@ -38,7 +40,9 @@ def _panel(comparison: Comparison, name: str, found: View, place: int) -> View:
     classes = sorted(found["classes"], key=lambda one: -one["n"])[:CLASSES]
     classes = sorted(classes, key=lambda one: one["code"])
     shares = np.array([found["overall"], *(one["shares"] for one in classes)], dtype=float)
-    order = np.argsort(-shares.max(axis=0), kind="stable")[:FEATURES]
+    most = shares.max(axis=0)
+    n_shown = min(FEATURES, max(FEWEST, int((most >= LEAST).sum())))
+    order = np.argsort(-most, kind="stable")[:n_shown]
     # Those of most relevance over all first.
     order = order[np.argsort(-shares[0, order], kind="stable")]
     largest = float(shares.max(initial=0.0)) or 1.0
