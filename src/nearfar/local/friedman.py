@@ -108,7 +108,9 @@ class FriedmanClassifier(LocalVoter):
         "window": [real(0, 1, open_low=True)],
         "min_window": [integer(1)],
     }
-    settings = ({"mode": "machete"}, {"n_neighbors": 5})
+    settings = ({"mode": "machete"}, {"alpha": 0.5})
+    also_called: ClassVar = {"scythe": {"mode": "scythe"}, "machete": {"mode": "machete"}}
+    nested = False  # the cuts end at n_neighbors
 
     def __init__(
         self,

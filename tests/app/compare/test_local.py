@@ -10,7 +10,13 @@ from sklearn.datasets import load_wine
 from sklearn.pipeline import Pipeline
 
 import nearfar
-from nearfar import DANNClassifier, KNNClassifier, ShortFukunagaClassifier, compare
+from nearfar import (
+    DANNClassifier,
+    FriedmanClassifier,
+    KNNClassifier,
+    ShortFukunagaClassifier,
+    compare,
+)
 from nearfar.app.cli import main
 from nearfar.app.compare import folds, methods
 from nearfar.app.compare.comparison import footnotes, times_text
@@ -72,6 +78,15 @@ def test_some_estimators_are_several_methods(monkeypatch):
         find_estimator("narow")
 
 
+def test_machete_and_scythe_are_modes_of_one_class():
+    found = {
+        one.name: [s.estimator.mode for s in one.settings] for one in learners("machete,scythe")
+    }
+    assert set(found["machete"]) == {"machete"}
+    assert set(found["scythe"]) == {"scythe"}
+    assert find_estimator("Machete") is FriedmanClassifier
+
+
 def test_scaling_is_outside_and_tuned_as_for_all():
     (method,) = learners("dann")
     assert [one.estimator.standardize for one in method.settings] == [False] * 4
@@ -116,7 +131,7 @@ def problem():
     return folds.Problem(X, classes, codes.astype(np.intp), "passthrough", measure)
 
 
-@pytest.mark.parametrize("kind", [ShortFukunagaClassifier, Shrinking])
+@pytest.mark.parametrize("kind", [ShortFukunagaClassifier, Shrinking, FriedmanClassifier])
 def test_for_each_k_those_vote_that_the_classifier_finds(problem, kind):
     setting = methods.Setting("", "passthrough", kind(standardize=False))
     train, test = np.arange(0, 60, 2), np.arange(1, 60, 2)
