@@ -42,7 +42,7 @@ WANT = {
 PAGES = {
     "discriminant": "discriminant",
     "distributions": "sets",
-    "local": "classifiers",
+    "local": "local",
     "mahalanobis": "mahalanobis",
     "manifold": "embeddings",
     "neighbors": "classifiers",
