@@ -102,6 +102,17 @@ def test_labels_that_are_numbers_are_said_as_such():
         # Who is as relevant as the last that is named is named too.
         ([0.4, 0.3, 0.3], None, "x0, x1 and x2 carry 100 % of the metric here"),
         ([0.48, 0.26, 0.26 - 1e-13], None, "x0, x1 and x2 carry 100 % of the metric here"),
+        # To name some of many equal ones would single them out.
+        (
+            [0.2, 0.2, 0.2, 0.4 / 3, 0.4 / 3, 0.4 / 3],
+            None,
+            "x0, x1 and x2 carry 60 % of the metric here",
+        ),
+        (
+            [0.25, *[0.15] * 5],
+            [1 / 6] * 6,
+            "all 6 features share the metric here, none with more than 25 % of it",
+        ),
         ([0.5, 0.5, 0.0], None, "x0 and x1 carry 100 % of the metric here"),
         ([1 / 3] * 3, None, "all 3 features count alike here"),
         ([1 / 3] * 3, [1 / 3] * 3, "all 3 features count alike here, as over all rows"),

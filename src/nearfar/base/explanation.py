@@ -298,8 +298,8 @@ class LocalExplanation:
         """How the vote went, and which features carry the metric here.
 
         It tells of the fewest features that carry at least half of the metric (and of those as
-        relevant as the last of them), the first three by name. Where all features count alike, it
-        says so.
+        relevant as the last of them), the first three by name. Where these are all features, more
+        than three, or all count alike, it says so.
 
         Parameters
         ----------
@@ -470,6 +470,9 @@ class LocalExplanation:
         if shares.max() - shares.min() <= _EQUAL:
             return f"all {p} features count alike{where}{self._contrast(shares)}"
         leading = leading_features(shares)
+        if len(leading) == p > NAMED:
+            most = share_text(shares.max())
+            return f"all {p} features share the metric{where}, none with more than {most} of it"
         names = _names([self.feature_names[j] for j in leading])
         verb = "carries" if len(leading) == 1 else "carry"
         share = share_text(shares[leading].sum())
