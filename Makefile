@@ -21,17 +21,18 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20
 demo: $(VENV)/.app
 	$(BIN)/nearfar compare wine --time-budget 60 --out report.html --force
 
-# The checks need one core for less than a minute and run beside the tests; what they say is shown
-# last, and whichever fails makes it fail.
+# The checks need one core for less than a minute and run beside the tests. What they say is shown
+# when they are done and, if something failed, once more at the end; whichever fails makes it fail.
 test: $(VENV)/.test
-	@$(MAKE) --no-print-directory -k -j 2 checks tests; failed=$$?; \
-	echo "== Linters, types and import directions:"; cat $(CHECKED); \
-	test $$failed = 0 || echo "== make test failed: see here, and the tests above."; exit $$failed
+	@$(MAKE) --no-print-directory -k -j 2 checks tests; failed=$$?; test $$failed = 0 \
+	  || { echo "== make test failed: see the tests above, and linters, types and imports:"; \
+	       cat $(CHECKED); }; exit $$failed
 
 CHECKED := $(VENV)/checks.log
 checks: $(VENV)/.test
 	@{ $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports \
-	  && echo "All passed."; } > $(CHECKED) 2>&1 || { cat $(CHECKED); exit 1; }
+	  && echo "Linters, types and imports: all passed."; } > $(CHECKED) 2>&1; found=$$?; \
+	  cat $(CHECKED); exit $$found
 
 tests: $(VENV)/.test
 	$(PYTEST) -m "not slow"
