@@ -1,10 +1,12 @@
 """MDML against semidefinite programs by a conic solver, loops over triplets, and known optima."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from nearfar import LMNN, MDML
+from nearfar import LMNN, MDML, all_estimators
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.mode_metrics import ModeMetrics
 
@@ -261,3 +263,17 @@ def test_bad_input_is_named():
         MDML(2, max_iter=1).fit(T, y)
     with pytest.raises(AttributeError, match="metrics_"):
         _ = MDML().metrics_
+
+
+def test_what_compare_tries_fits_small_images():
+    """Of this and the other maps of tensors: a setting must not ask for more than there is."""
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    T = rng.normal(size=(30, 6, 5)) + 2 * rng.normal(size=(3, 6, 5))[y]
+    maps = all_estimators(role="map", input="tensors")
+    tried = [(cls, setting) for cls in maps.values() for setting in cls.settings]
+    assert (MDML, {"push": 0.1}) in tried
+    for cls, setting in tried:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are fewer features
+            assert np.isfinite(cls(**setting).fit(T, y).transform(T)).all()

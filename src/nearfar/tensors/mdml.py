@@ -34,7 +34,7 @@ _MATRICES = Allowed(
 
 
 class MDML(MultilinearLearner):
-    r"""Multiple distance metrics learning: a metric :math:`\Sigma_k` for each mode.
+    r"""Multiple distance metrics learning: a large-margin metric for each mode of a tensor.
 
     Points are drawn to their nearest points of the same class, their targets :math:`j \leadsto i`,
     and those of other classes pushed away beyond a margin:
@@ -143,7 +143,7 @@ class MDML(MultilinearLearner):
             "converged_": flag,
         }
     )
-    settings = ({"n_components": 10},)
+    settings = ({"push": 0.1},)
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "push": [real(0, open_low=True)],
