@@ -645,7 +645,8 @@ def page_of_figure_4_1(results: Results) -> list[str]:
             said = "too few sets to say"
         lines += [f"Training sets so far: {n_runs}. Cells that differ by more than chance: {said}."]
         lines += [""]
-    lines += ["With settings chosen on the training samples, as far as they were run:", ""]
+    if results.select(part="rank-one"):
+        lines += ["With settings chosen on the training samples, as far as they were run:", ""]
     for mix in MIXES:
         which = {"part": "rank-one", "mix": mix}
         if results.select(**which):
