@@ -471,13 +471,13 @@ def test_beyond_newton_the_widths_lead_to_nearly_the_same(monkeypatch):
     exact = descend_jointly(X, y, np.ones(60), start, 0.0)
     monkeypatch.setattr(joint_hinge, "_NEWTON", 0)
     other = descend_jointly(X, y, np.ones(60), start, 0.0)
-    assert exact.width == 0 and other.width == 1e-4
+    assert exact.widths == [1, 0.1, 0] and other.widths[-1] == 1e-4
     assert exact.objectives[-1] <= other.objectives[-1] <= exact.objectives[-1] * 1.01
     # Where the exact end is not found narrower corners lead on.
     monkeypatch.setattr(joint_hinge, "_NEWTON", 600)
     monkeypatch.setattr(joint_hinge, "exact_end", lambda *_: None)
     rounded = descend_jointly(X, y, np.ones(60), start, 0.0)
-    assert rounded.width == 1e-4 and len(rounded.objectives) == 5
+    assert rounded.widths == other.widths and len(rounded.objectives) == 5
     assert exact.objectives[-1] <= rounded.objectives[-1] <= exact.objectives[-1] * 1.001
 
 

@@ -27,14 +27,14 @@ _BEYOND = 0.3
 class JointPoint(NamedTuple):
     """Weights and intercept, and the objective (with true hinges) after each width and the end.
 
-    ``width`` is that of the corner in the end, 0 with true hinges. ``interrupt`` is the Ctrl-C that
-    ended it early; the point is then that of the last width.
+    The widths are those of the corner, 0 with true hinges. ``interrupt`` is the Ctrl-C that ended
+    it early; the point is then that of the last width.
     """
 
     weights: CPWeights
     b: float
     objectives: list[float]
-    width: float
+    widths: list[float]
     interrupt: KeyboardInterrupt | None = None
 
 
@@ -85,11 +85,13 @@ def descend_jointly(
     problem = SmoothedHinges(flat, y, cost, center, deviation, start)
     point = np.concatenate([(U * unit).ravel() for U in start.balanced()] + [[0.0]])
     point[-1] = b + center @ start.tensor().ravel()
-    objectives, interrupt, began, reached = list[float](), None, perf_counter(), np.inf
+    objectives, widths = list[float](), list[float]()
+    interrupt, began = None, perf_counter()
     by_newton = len(point) <= _NEWTON
 
-    def told() -> None:
+    def told(width: float) -> None:
         objectives.append(problem.value(point))
+        widths.append(width)
         if report is not None:
             report({"objective": objectives[-1], "seconds": perf_counter() - began})
 
@@ -100,20 +102,19 @@ def descend_jointly(
                 point = rounded_newton(problem, point, width, tol=1e-3 if width == 1 else 1e-4)
             else:
                 point = _by_lbfgs(problem, point, width, last=width == NARROW_WIDTHS[-1])
-            reached = width
-            told()
+            told(width)
             if by_newton and width <= CORNER_WIDTHS[-1]:
                 end = exact_end(problem, point, width)
                 if end is not None:
-                    point, reached = end, 0.0
-                    told()
+                    point = end
+                    told(0.0)
                     break
     except KeyboardInterrupt as error:
         interrupt = error
     factors = [U / unit for U in problem.factors(point)]
     weights = cp_weights(factors)
     b = float(point[-1] - center @ weights.tensor().ravel())
-    return JointPoint(weights, b, objectives, reached, interrupt)
+    return JointPoint(weights, b, objectives, widths, interrupt)
 
 
 def _by_lbfgs(problem: SmoothedHinges, point: Vector, width: float, *, last: bool) -> Vector:

@@ -112,8 +112,8 @@ class STM(TensorClassifier):
         What was minimised.
     history_ : dict
         "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
-        of a turn, and "seconds" since the start; "joint", the objective after every width of the
-        rounded corners and after the exact end.
+        of a turn, and "seconds" since the start; "joint", the objective after every "width" of
+        the rounded corners, which is 0 after the exact end.
     n_iter_ : int
         Sweeps.
     converged_ : bool
@@ -221,11 +221,11 @@ class STM(TensorClassifier):
         if self.refine is None or convex:
             return super()._search(task)
         start, joint = self._refined(task)
-        notes = {"joint": joint.objectives, "width": [joint.width]}
+        notes = {"joint": joint.objectives, "width": joint.widths}
         scores = task.X.reshape(len(task.X), -1) @ joint.weights.tensor().ravel() + joint.b
         learn = _svm_steps(task.y, self.C * task.weight, scores)
         if joint.interrupt is None:
-            found = self._alternate(task, learn, start, settled=joint.width == 0)
+            found = self._alternate(task, learn, start, settled=0.0 in joint.widths)
             return (self._from(task, start) if found.collapsed else found), notes
         # One sweep from there has the intercept and the multipliers.
         found = alternate(task.X, learn, start, max_iter=1)
@@ -233,7 +233,8 @@ class STM(TensorClassifier):
 
     def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
         cost = self.C * task.weight
-        active = max(_CORNER, 2 * min(fitted.history.pop("width", [0.0])[0], NARROW_WIDTHS[-1]))
+        exact = 0.0 in fitted.history.get("width", [0.0])
+        active = _CORNER if exact else 2 * NARROW_WIDTHS[-1]
         gap = stationarity_gap(task.X, task.y, cost, fitted.weights, fitted.b, active=active)
         dual = np.zeros(len(cost)) if found.plane.dual is None else found.plane.dual
         return {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
