@@ -190,7 +190,7 @@ def _mode_step(
     """What the learner says of a mode, and the weights with it; None if it collapsed."""
     root = inverse_root(other_gram(weights.factors, mode))
     Z = contracted(X, weights.factors, mode)
-    Z = Z * root[0, 0] if root.shape == (1, 1) else Z @ root
+    Z = Z if root.shape == (1, 1) and abs(root[0, 0] - 1) < 1e-15 else Z @ root
     plane = learn(Z.reshape(len(X), -1))
     if plane.collapsed or not plane.w.any():
         return plane, None

@@ -30,15 +30,18 @@ def labelled_sides(
     sides = []
     for sign in (1, -1):
         own = np.flatnonzero(y == sign)
-        rows = Z[own]
+        rows = Z[own]  # a copy, and the only one
         if weight is None:
-            mean, total = rows.mean(axis=0), float(len(rows))
-            rows = (rows - mean) / np.sqrt(total)
+            total = float(len(rows))
+            mean = np.full(len(rows), 1 / total) @ rows
+            rows -= mean
+            rows *= 1 / np.sqrt(total)
         else:
             total = float(weight[own].sum())
             shares = weight[own] / total
             mean = shares @ rows
-            rows = np.sqrt(shares)[:, None] * (rows - mean)
+            rows -= mean
+            rows *= np.sqrt(shares)[:, None]
         sides.append(LabelledSide(total, mean, rows))
     return sides[0], sides[1]
 
@@ -65,11 +68,10 @@ def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     Hyperplane
         With w·d = 1 for the difference d of the means.
     """
-    offsets, center = about_mean(Z)
-    short, basis = row_space(offsets)
+    short, basis, center = _coordinates(Z)
     plus, minus = labelled_sides(short, y, weight)
     d = plus.mean - minus.mean
-    if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
+    if np.linalg.norm(d) <= _ROUNDING * max(Z.max(), -Z.min()):
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
     ridge = np.diag(np.full(len(d), rho))
     found = minimax_direction(d, plus.rows.T @ plus.rows + ridge, minus.rows.T @ minus.rows + ridge)
@@ -99,10 +101,10 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     -------
     Hyperplane
     """
-    short, basis = row_space(about_mean(Z)[0])
+    short, basis, _ = _coordinates(Z)
     plus, minus = labelled_sides(short, y, weight)
     d, n = plus.mean - minus.mean, plus.weight + minus.weight
-    if np.linalg.norm(d) <= _ROUNDING * np.abs(Z).max():
+    if np.linalg.norm(d) <= _ROUNDING * max(Z.max(), -Z.min()):
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
     total = plus.weight * minus.weight / n**2 * np.outer(d, d)
     for side in (plus, minus):
@@ -110,6 +112,17 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     total.flat[:: len(d) + 1] += rho
     w, ratio = fisher_direction(d, total)
     return Hyperplane(lifted(basis, w), 0.0, ratio / n)
+
+
+def _coordinates(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
+    """Rows in their span about a centre, where they are fewer than features; the basis, the centre.
+
+    Else the rows themselves: what follows takes the means of the sides off in any case.
+    """
+    if len(Z) >= Z.shape[1]:
+        return Z, None, np.zeros(Z.shape[1])
+    offsets, center = about_mean(Z)
+    return *row_space(offsets), center
 
 
 def scores_of(scores: Vector, y: Vector, weight: Vector | None = None) -> Scores:

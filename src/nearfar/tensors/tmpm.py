@@ -44,7 +44,7 @@ class TMPM(TensorClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        What is added to variances: :math:`\rho`.
+        What is added to variances: :math:`\rho`. Of few samples 0.3 to 1 is often better.
     rank : int, default=1
         Number of rank-one terms of W.
     ridge_mode : {"relative", "absolute"}, default="relative"
