@@ -24,8 +24,8 @@ class FDA(TwoSidedClassifier):
     :math:`\rho`. With the intercept "least_squares" and without a ridge it is the regression of
     labels ±1.
 
-    Use it as a fast baseline of two classes, on features of one unit or standardised ones, since the
-    ridge is one for all; :class:`LDA` is the map that goes with it.
+    Use it as a fast baseline of two classes, on features of one unit or standardised ones, since
+    the ridge is one for all; :class:`LDA` is the map that goes with it.
 
     Cost: one pass of O(n p²), then O(p³) for each problem; with fewer rows than features O(n² p),
     and no p×p matrix.
