@@ -16,6 +16,7 @@ from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.state import Sizes, State, floats, need, whole
 from nearfar.summaries.feature_slabs import (
+    EQUAL,
     FeatureColumns,
     Singles,
     counts_within,
@@ -143,6 +144,7 @@ class ADAMENNClassifier(LocalVoter):
         "exclude_self": [boolean],
     }
     settings = ({"c": 20.0}, {"weighting": "linear"})
+    at_once = 96  # distances of so many to thousands of rows stay in the cache
 
     def __init__(
         self,
@@ -326,7 +328,7 @@ class ADAMENNClassifier(LocalVoter):
 
 def chi_squared(shares: Matrix, counts: NDArray[Any]) -> Matrix:
     """How far shares of classes (b, J) are from those in slabs, counted (b, p, J): (b, p)."""
-    slab = counts.astype(np.float64) + 1.0  # counts are kept in single precision, exactly
+    slab = counts.astype(np.float64) + 1.0
     slab /= slab.sum(axis=2, keepdims=True)
     apart = shares[:, None, :] - slab
     apart *= apart
@@ -373,7 +375,7 @@ class _Lists:
         self.region = rows.window(queries, metrics, sizes.region).found
         apart = columns.apart(queries.given, self.region)
         self.squares = columns.squares(apart, metrics.weights.T[:, :, None])
-        self.far = np.abs(apart, out=apart).astype(np.float32)
+        self.far = np.abs(apart, out=apart)
         self.indicators = columns.indicators[self.region]
 
     def shares(self) -> Matrix:
@@ -431,7 +433,7 @@ class _LeftOut:
     fewer: Matrix
     few: Matrix
     # How wide slabs are; counts in these, and in slabs that reach to the next row.
-    width: Singles
+    width: Matrix
     narrow: Singles
     wide: Singles
 
@@ -452,7 +454,7 @@ class _LeftOut:
         lost = self.columns.indicators[left]
         among = _not_after(squares, left, self.posterior_end[z], self.posterior_last[z])
         shares = np.where(among[:, None], self.few[z] - lost, self.fewer[z]) / self.n_posterior
-        inside = self.width[z] >= np.abs(apart).T.astype(np.float32)
+        inside = self.width[z] * (1 + EQUAL) >= np.abs(apart).T
         counts = np.where(inside[:, :, None], self.wide[z] - lost[:, None, :], self.narrow[z])
         found[listed] = chi_squared(shares, counts)
 

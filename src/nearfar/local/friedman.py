@@ -15,7 +15,7 @@ from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.blocks import row_blocks
 from nearfar.parameters import integer, one_of, real
-from nearfar.summaries.feature_slabs import FeatureColumns, Singles, slab_counts, smallest
+from nearfar.summaries.feature_slabs import EQUAL, FeatureColumns, Singles, slab_counts, smallest
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 # Relevances nearer than this are equal: which of them is the largest must not depend on rounding.
@@ -283,7 +283,7 @@ class FriedmanClassifier(LocalVoter):
             else:
                 squares, variances = squares_and_variances(columns, queries.given, region)
                 indicators = columns.indicators[region]
-                counts = slab_counts(squares.astype(np.float32), window, indicators)
+                counts = slab_counts(squares, window, indicators)
                 shares = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
             relevant, none = share_gains(counts, shares)
             best = np.round(relevant, _DIGITS).argmax(axis=1)
@@ -294,7 +294,7 @@ class FriedmanClassifier(LocalVoter):
                 region = rows.window(queries, LocalMetrics(weights=weights), kept).found
             elif kept < size:
                 scores = _scores(squares, weights * columns.stretch)
-                region = region[smallest(scores.astype(np.float32), kept)].reshape(-1, kept)
+                region = region[smallest(scores, kept, EQUAL)].reshape(-1, kept)
             if self.mode == "machete":
                 far = np.abs(rows.given[region, best[:, None]] - queries.given[b, best][:, None])
                 edge = np.where(none, np.inf, far.max(axis=1))
@@ -407,9 +407,9 @@ class _Sorted:
 
         # The nearest ones begin at the first place that is no farther than where they would end.
         start = _first(lambda k: z - at(k) <= at(k + size) - z, n - size, z.shape)
-        far = np.maximum(z - at(start), at(start + size - 1) - z).astype(np.float32)
-        begin = _first(lambda k: (z - at(k)).astype(np.float32) <= far, n, z.shape)
-        end = _first(lambda k: (at(k) - z).astype(np.float32) > far, n, z.shape)
+        far = np.maximum(z - at(start), at(start + size - 1) - z) * (1 + EQUAL)
+        begin = _first(lambda k: z - at(k) <= far, n, z.shape)
+        end = _first(lambda k: at(k) - z > far, n, z.shape)
         return np.asarray(self.below[features, end] - self.below[features, begin])
 
 

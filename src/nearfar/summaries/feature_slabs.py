@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
+from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.summaries.local_rows import LocalRows
 
-#: Single precision, for counts, which are exact, and for distances along features where rows at
-#: the same distance count: values of few digits tie all the time, and double precision would tell
-#: 0.5 - 0.4 from 0.4 - 0.3.
+#: Counts, which single precision holds exactly.
 Singles = NDArray[np.float32]
+#: Distances along a feature that differ by this share are equal, but for rounding: values of few
+#: digits tie all the time, and 0.5 - 0.4 is not 0.4 - 0.3 in double precision.
+EQUAL = 1e-10
 
 
 @dataclass(frozen=True)
@@ -77,30 +78,33 @@ class FeatureColumns:
         return total
 
 
-def slab_counts(far: Singles, size: int, indicators: Singles) -> Singles:
+def slab_counts(far: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
     """Rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
 
-    ``far`` are distances along features, (p, b, m); rows at the distance of the last count too.
-    ``indicators`` of shape (b, m, n_classes) say which class the rows are of.
+    ``far`` are distances along features, or their squares, (p, b, m); rows at the distance of the
+    last count too. ``indicators`` of shape (b, m, n_classes) say which class the rows are of.
     """
     last = np.partition(far, size - 1, axis=2)[:, :, size - 1]
     return counts_within(far, last, indicators)
 
 
-def counts_within(far: Singles, last: Singles, indicators: Singles) -> Singles:
+def counts_within(far: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
     """Rows of each class up to the distance ``last`` (p, b) along each feature."""
-    within = (far <= last[:, :, None]).astype(np.float32).transpose(1, 0, 2)
+    within = (far <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 
 
-def smallest(values: Floats, k: int) -> Mask:
-    """Which k of each row are smallest; of equal ones those that come first."""
+def smallest(values: Matrix, k: int, equal: float = 0.0) -> Mask:
+    """Which k of each row are smallest; of those about equal to the last, the first ones.
+
+    ``equal`` is the share by which values may differ that are about equal.
+    """
     cut = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
-    inside: Mask = values <= cut
+    inside: Mask = values <= cut * (1 + equal)
     extra = np.count_nonzero(inside, axis=1) - k
     some = np.flatnonzero(extra)
     if some.size:
-        last = values[some] == cut[some]
+        last = inside[some] & (values[some] >= cut[some] * (1 - equal))
         left = np.count_nonzero(last, axis=1) - extra[some]
         inside[some] &= ~last | (np.cumsum(last, axis=1) <= left[:, None])
     return inside
