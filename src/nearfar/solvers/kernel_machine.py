@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.blocks import row_blocks, squared_distances
+from nearfar.blocks import row_blocks
 from nearfar.state import Sizes, State, choice, floats, indices, need, number, whole
 
 # A walk to the boundary: its steps are this much longer than a linear function would need, so that
@@ -98,35 +98,11 @@ class KernelMachine:
 
     def decision_function(self, X: Matrix) -> Vector:
         """The values f of points."""
-        return np.asarray(self._kernel(X) @ self.coefficients + self.intercept)
+        return _Function(self).values(X)
 
     def gradients(self, X: Matrix) -> tuple[Vector, Matrix]:
         """The values and gradients of f at points."""
-        K = self._kernel(X)
-        values = K @ self.coefficients + self.intercept
-        if self.kernel == "linear":
-            return values, np.tile(self.coefficients @ self.vectors, (len(X), 1))
-        if self.kernel == "rbf":
-            K *= self.coefficients
-            slopes = 2 * self.gamma * (K @ self.vectors - K.sum(axis=1)[:, None] * X)
-            return values, slopes
-        inner = self.gamma * (X @ self.vectors.T) + self.coef0
-        inner **= self.degree - 1
-        inner *= self.degree * self.gamma * self.coefficients
-        return values, inner @ self.vectors
-
-    def _kernel(self, X: Matrix) -> Matrix:
-        if self.kernel == "rbf":
-            K = squared_distances(X, self.vectors)
-            K *= -self.gamma
-            return np.asarray(np.exp(K, out=K))
-        inner = X @ self.vectors.T
-        if self.kernel == "linear":
-            return np.asarray(inner)
-        inner *= self.gamma
-        inner += self.coef0
-        inner **= self.degree
-        return np.asarray(inner)
+        return _Function(self).gradients(X)
 
     # ------------------------------------------------------------------ the boundary
 
@@ -137,88 +113,146 @@ class KernelMachine:
         crossing is searched on the last step. Where that does not happen, it is searched between
         the point and the nearest of ``others`` on the other side, if there is one.
         """
-        ends, crossed = self._walk(X)
-        starts = ends[0]
+        f = _Function(self)
+        (starts, ends), (f_starts, f_ends), crossed = _walk(f, X)
         rest = np.flatnonzero(~crossed)
         if rest.size:
-            signs = np.sign(self._values(others))
-            wanted = -np.sign(self._values(X[rest]))
+            values = f.values(others)
+            f_starts[rest] = f.values(X[rest])
             for sign in (-1.0, 1.0):
-                beyond, asking = others[signs == sign], rest[wanted == sign]
+                beyond = np.flatnonzero(np.sign(values) == sign)
+                asking = rest[np.sign(f_starts[rest]) == -sign]
                 if len(beyond) and len(asking):
-                    starts[asking], ends[1][asking] = X[asking], _nearest(X[asking], beyond)
+                    nearest = beyond[_nearest(X[asking], others[beyond])]
+                    starts[asking], ends[asking] = X[asking], others[nearest]
+                    f_ends[asking] = values[nearest]
                     crossed[asking] = True
         points = X.copy()
-        points[crossed] = self._crossings(starts[crossed], ends[1][crossed])
+        points[crossed] = _crossings(
+            f, starts[crossed], ends[crossed], f_starts[crossed], f_ends[crossed]
+        )
         return points, crossed
 
     def has_two_sides(self, X: Matrix) -> bool:
         """Whether f has both signs among points."""
-        values = self._values(X)
+        values = self.decision_function(X)
         return bool(values.min() < 0 < values.max())
 
-    def _values(self, X: Matrix) -> Vector:
-        blocks = row_blocks(len(X), 24 * len(self.vectors))
-        return np.concatenate(
-            [np.empty(0), *(self.decision_function(X[block]) for block in blocks)]
-        )
 
-    def _walk(self, X: Matrix) -> tuple[tuple[Matrix, Matrix], Mask]:
-        """The last two places of each walk, and whether f is of another sign at the last."""
-        longest = _LONGEST * np.sqrt(X.shape[1])
-        before, after = X.copy(), X.copy()
-        values, slopes = self.gradients(X)
-        first = np.sign(values)
-        crossed = first == 0
-        walking = np.flatnonzero(~crossed)
-        values, slopes = values[walking], slopes[walking]
-        for _ in range(_STEPS):
-            steep = np.sqrt(np.square(slopes).sum(axis=1))
-            going = steep > 0
-            walking, values, slopes = walking[going], values[going], slopes[going]
-            if not walking.size:
-                break
-            steep = steep[going]
-            with np.errstate(over="ignore"):
-                length = np.minimum(_OVERSHOOT * np.abs(values) / steep, longest)
-            before[walking] = after[walking]
-            after[walking] -= (first[walking] * length / steep)[:, None] * slopes
-            values, slopes = self.gradients(after[walking])
-            there = np.sign(values) != first[walking]
-            crossed[walking[there]] = True
-            walking, values, slopes = walking[~there], values[~there], slopes[~there]
-        return (before, after), crossed
+class _Function:
+    """The decision function of a machine, with what its evaluations share."""
 
-    def _crossings(self, starts: Matrix, ends: Matrix) -> Matrix:
-        """Where f is zero between starts and ends, at which it has different signs.
+    def __init__(self, machine: KernelMachine) -> None:
+        self.machine = machine
+        self.rbf, V = machine.kernel == "rbf", machine.vectors
+        scale = {"rbf": 2 * machine.gamma, "linear": 1.0, "poly": machine.gamma}[machine.kernel]
+        self.scaled = np.ascontiguousarray(scale * V.T)
+        self.offset = -machine.gamma * np.square(V).sum(axis=1) if self.rbf else machine.coef0
+        if machine.kernel == "linear":
+            self.offset = 0.0
 
-        By the Illinois method for all at once: false position, with the value halved of an end
-        that stays twice.
-        """
-        low, high = np.zeros(len(starts)), np.ones(len(starts))
-        f_low, f_high = self._values(starts), self._values(ends)
-        scale = np.maximum(np.abs(f_low), np.abs(f_high))
-        best = np.where(np.abs(f_low) < np.abs(f_high), low, high)
-        side = np.zeros(len(starts))
-        open_ = np.flatnonzero((f_low != 0) & (f_high != 0))
-        for _ in range(_HALVINGS):
-            if not open_.size:
-                break
-            a, b, fa, fb = low[open_], high[open_], f_low[open_], f_high[open_]
-            t = np.clip((a * fb - b * fa) / (fb - fa), a, b)
-            f = self.decision_function(starts[open_] + t[:, None] * (ends - starts)[open_])
-            best[open_] = t
-            right = np.sign(f) == np.sign(fb)
-            f_low[open_] = np.where(right, np.where(side[open_] > 0, fa / 2, fa), f)
-            f_high[open_] = np.where(right, f, np.where(side[open_] < 0, fb / 2, fb))
-            low[open_], high[open_] = np.where(right, a, t), np.where(right, t, b)
-            side[open_] = np.where(right, 1.0, -1.0)
-            done = (np.abs(f) <= _NARROW * scale[open_]) | (high - low <= _NARROW)[open_]
-            open_ = open_[~done]
-        return np.asarray(starts + best[:, None] * (ends - starts))
+    def values(self, X: Matrix) -> Vector:
+        """f at points, in blocks."""
+        machine = self.machine
+        found = np.empty(len(X))
+        for block in row_blocks(len(X), 24 * len(machine.vectors)):
+            K = self._kernel(X[block])
+            found[block] = K @ machine.coefficients + machine.intercept
+        return found
+
+    def gradients(self, X: Matrix) -> tuple[Vector, Matrix]:
+        """f and its gradient at points."""
+        machine = self.machine
+        if machine.kernel == "linear":
+            slope = machine.coefficients @ machine.vectors
+            return X @ slope + machine.intercept, np.tile(slope, (len(X), 1))
+        if self.rbf:
+            K = self._kernel(X)
+            K *= machine.coefficients
+            sums = K.sum(axis=1)
+            slopes = K @ machine.vectors
+            slopes -= sums[:, None] * X
+            slopes *= 2 * machine.gamma
+            return sums + machine.intercept, slopes
+        inner = X @ self.scaled + self.offset
+        power = inner ** (machine.degree - 1)
+        values = (power * inner) @ machine.coefficients + machine.intercept
+        power *= machine.degree * machine.gamma * machine.coefficients
+        return values, power @ machine.vectors
+
+    def _kernel(self, X: Matrix) -> Matrix:
+        K = X @ self.scaled
+        K += self.offset
+        if self.rbf:
+            K -= (self.machine.gamma * np.square(X).sum(axis=1))[:, None]
+            np.minimum(K, 0, out=K)  # a squared distance that rounding made negative
+            np.exp(K, out=K)
+        elif self.machine.kernel == "poly":
+            K **= self.machine.degree
+        return np.asarray(K)
 
 
-def _nearest(X: Matrix, others: Matrix) -> Matrix:
-    """The nearest of other points, from differences."""
+def _walk(f: _Function, X: Matrix) -> tuple[tuple[Matrix, Matrix], tuple[Vector, Vector], Mask]:
+    """The last two places of each walk, f at both, and whether it has another sign at the last."""
+    longest = _LONGEST * np.sqrt(X.shape[1])
+    before, after = X.copy(), X.copy()
+    values, slopes = f.gradients(X)
+    f_before, f_after = values.copy(), values.copy()
+    first = np.sign(values)
+    crossed = first == 0
+    walking = np.flatnonzero(~crossed)
+    values, slopes = values[walking], slopes[walking]
+    for _ in range(_STEPS):
+        steep = np.sqrt(np.square(slopes).sum(axis=1))
+        going = steep > 0
+        if not going.all():
+            walking, values, slopes, steep = (
+                one[going] for one in (walking, values, slopes, steep)
+            )
+        if not walking.size:
+            break
+        with np.errstate(over="ignore"):
+            length = np.minimum(_OVERSHOOT * np.abs(values) / steep, longest)
+        here = after[walking]
+        before[walking], f_before[walking] = here, values
+        here -= (first[walking] * length / steep)[:, None] * slopes
+        values, slopes = f.gradients(here)
+        after[walking], f_after[walking] = here, values
+        there = np.sign(values) != first[walking]
+        crossed[walking[there]] = True
+        walking, values, slopes = walking[~there], values[~there], slopes[~there]
+    return (before, after), (f_before, f_after), crossed
+
+
+def _crossings(f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high: Vector) -> Matrix:
+    """Where f is zero between starts and ends, at which it has different signs.
+
+    By the Illinois method for all at once: false position, with the value halved of an end that
+    stays twice.
+    """
+    way = ends - starts
+    low, high, side = np.zeros(len(starts)), np.ones(len(starts)), np.zeros(len(starts))
+    least = _NARROW * np.maximum(np.abs(f_low), np.abs(f_high))
+    best = np.where(np.abs(f_low) < np.abs(f_high), low, high)
+    open_ = np.flatnonzero((f_low != 0) & (f_high != 0))
+    for _ in range(_HALVINGS):
+        if not open_.size:
+            break
+        a, b, fa, fb, last = low[open_], high[open_], f_low[open_], f_high[open_], side[open_]
+        t = np.clip((a * fb - b * fa) / (fb - fa), a, b)
+        value = f.values(starts[open_] + t[:, None] * way[open_])
+        best[open_] = t
+        right = np.sign(value) == np.sign(fb)
+        f_low[open_] = np.where(right, np.where(last > 0, fa / 2, fa), value)
+        f_high[open_] = np.where(right, value, np.where(last < 0, fb / 2, fb))
+        low[open_], high[open_] = np.where(right, a, t), np.where(right, t, b)
+        side[open_] = np.where(right, 1.0, -1.0)
+        done = (np.abs(value) <= least[open_]) | ((high - low)[open_] <= _NARROW)
+        open_ = open_[~done]
+    return np.asarray(starts + best[:, None] * way)
+
+
+def _nearest(X: Matrix, others: Matrix) -> Indices:
+    """Which of other points is nearest to each, from differences."""
     blocks = row_blocks(len(X), 8 * len(others))
-    return np.concatenate([others[cdist(X[block], others).argmin(axis=1)] for block in blocks])
+    return np.concatenate([cdist(X[block], others).argmin(axis=1) for block in blocks])
