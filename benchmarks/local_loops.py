@@ -6,6 +6,8 @@ ties to compare.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
@@ -120,3 +122,55 @@ def two_classes(X, y, first, second):
     some = np.random.default_rng(0).permutation(np.flatnonzero((y == first) | (y == second)))
     n = len(some) * 2 // 3
     return without_ties(X[some[:n]], (y[some[:n]] == second).astype(int), X[some[n:]])
+
+
+# ---------------------------------------------------------------------- measurements
+
+
+def beside_a_loop(rule, loop, X, codes, queries):
+    """CPU seconds to fit and for all queries, beside those of a loop, which fits as it goes."""
+    fit = least_seconds(lambda: rule.fit(X, codes))
+    ask = least_seconds(lambda: rule.kneighbors(queries))
+    start = time.process_time()
+    wanted = loop(X, codes, queries)
+    theirs = time.process_time() - start
+    same = (rule.kneighbors(queries)[1] == wanted).all(axis=1)
+    return {
+        "fit, seconds": fit,
+        "ms a query": 1e3 * ask / len(queries),
+        "loop, ms a query": 1e3 * theirs / len(queries),
+        "times faster": theirs / (fit + ask),
+        "times faster after the fit": theirs / ask,
+        "same neighbours": float(same.mean()),
+    }
+
+
+def least_seconds(work, runs=3):
+    """Fewest CPU seconds of a few runs."""
+    times = []
+    for _ in range(runs):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def adamenn(X, codes, queries):
+    """ADAMENN on letter; its fit counts, as the loop does that work for each query."""
+    from nearfar import ADAMENNClassifier
+
+    rule = ADAMENNClassifier(n_average=50, n_region=150)
+    return beside_a_loop(rule, adamenn_loop, *without_ties(X, codes, queries))
+
+
+def scythe(X, codes, queries):
+    from nearfar import FriedmanClassifier
+
+    return beside_a_loop(FriedmanClassifier(), scythe_loop, *without_ties(X, codes, queries))
+
+
+def lfm_svm(X, codes, first=6, second=16):
+    """LFM-SVM on two letters, G and Q unless others are given; the SVM is the same in the loop."""
+    from nearfar import LFMSVMClassifier
+
+    return beside_a_loop(LFMSVMClassifier(), lfm_svm_loop, *two_classes(X, codes, first, second))
