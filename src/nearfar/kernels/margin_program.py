@@ -10,6 +10,8 @@ from nearfar.kernels.margin_value import MarginSolution, refuse_inseparable, sol
 from nearfar.solvers.level_method import Answer, Model, Multipliers
 from nearfar.solvers.norm_ball import dual_norm, mixed_forms
 
+# Tolerance of the first machines, and the share of the gap that they may leave open.
+_ROUGH, _OPEN = 5e-3, 0.1
 # Where a point has no hard margin, its plane reaches this many times the best value there.
 _STEEP = 10.0
 
@@ -37,10 +39,12 @@ class MarginProgram:
         self.n, self.scale = signs.shape[1], total / kernels.traces
         self.bound = -np.inf
         self.value = np.inf
-        self._tol, self._machine_tol = tol, min(1e-3, tol / 2)
+        self._tol, self._machine_tol = tol, _ROUGH
         self._last: list[MarginSolution | None] = [None] * len(signs)
         self._betas: list[Matrix] = []  # (n, n_classes) each
         self._mix = np.empty(0)
+        # Of each plane of the model, the mixture of multipliers that gives it.
+        self._planes: list[Vector] = []
         # Of mixtures: the linear term 2 e'alpha, the products of the ridge, and of each kernel.
         self.linear = np.empty(0)
         self.ridge = np.empty((0, 0))
@@ -62,23 +66,36 @@ class MarginProgram:
             self._last = list(solutions)
         alphas = [s.alpha if np.isfinite(s.value) else self._tempered(s) for s in solutions]
         intercept, slope = self._keep((self.signs * np.array(alphas)).T)
+        self._planes.append(np.eye(1, len(self._betas), len(self._betas) - 1)[0])
         reached = intercept - float(slope @ x)
-        if np.isfinite(value) and value - reached > 0.25 * self._tol * abs(value):
-            self._machine_tol = max(self._machine_tol / 4, 1e-10)
         self.value = min(self.value, value)
+        allowed = max(self.value - self.bound, self._tol * abs(self.value))
+        if np.isfinite(value) and value - reached > _OPEN * allowed:
+            self._machine_tol = max(self._machine_tol / 4, 1e-10)
         return Answer(x, value, intercept, slope, np.empty((0, len(x))))
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """The bound of the mixture of all multipliers so far."""
-        return self.prove(multipliers.planes)
+        """The bound of the mixture of all multipliers so far; its plane joins the model.
+
+        Multipliers that are mixed prove more than the mixture of their planes, without a machine.
+        """
+        mix = np.zeros(len(self._betas))
+        for share, plane in zip(multipliers.planes, self._planes, strict=True):
+            mix[: len(plane)] += share * plane
+        model.add_plane(float(self.linear @ mix - mix @ self.ridge @ mix), self._slope(mix))
+        self._planes.append(mix)
+        return self.prove(mix)
 
     def prove(self, mix: Vector) -> float:
         """The bound of a mixture; the best is kept."""
-        q = mixed_forms(self.forms, mix)
+        q = self._slope(mix)
         bound = float(self.linear @ mix - mix @ self.ridge @ mix) - dual_norm(q, self.norm)
         if bound > self.bound:
             self.bound, self._mix = bound, mix.copy()
         return bound
+
+    def _slope(self, mix: Vector) -> Vector:
+        return mixed_forms(self.forms, mix)
 
     def alpha(self) -> Matrix:
         """The multipliers that prove the bound, (n_classes, n)."""

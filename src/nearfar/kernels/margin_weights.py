@@ -151,7 +151,7 @@ def margin_weights(
 
     with the dual norm instead of the maximum for p > 1. (The weights are multipliers of that
     program, not its variables.) The value is the primal objective of the last machine, so that no
-    tolerance of its solver is trusted. Some ten machines reach 1e-3. Cost, a machine: one weighted
+    tolerance of its solver is trusted. Five to ten machines reach 1e-3. Cost, a machine: one weighted
     sum of the kernels and one product of each with a vector; memory, the sum and what the machine
     takes.
 

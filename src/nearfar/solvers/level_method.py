@@ -18,7 +18,7 @@ from scipy.optimize import linprog, nnls
 from nearfar.arrays import Matrix, Vector
 
 # The level, between the bound (0) and the best value (1).
-_LEVEL = 0.35
+_LEVEL = 0.3
 
 
 class Answer(NamedTuple):
@@ -76,7 +76,7 @@ def level_method(
     oracle : callable
         Of a point, see `Answer`.
     certify : callable
-        The bound that multipliers of the planes prove.
+        The bound that multipliers of the planes prove; it may add planes to the model.
     start : ndarray of shape (m,)
         An allowed point.
     limits : ndarray of shape (m,), optional
@@ -130,9 +130,13 @@ class Model:
 
     def add(self, answer: Answer) -> None:
         """One plane, and what is known of allowed points."""
-        self.intercepts = np.append(self.intercepts, answer.intercept)
-        self.slopes = np.vstack([self.slopes, answer.slope])
+        self.add_plane(answer.intercept, answer.slope)
         self.allowed = np.vstack([self.allowed, answer.allowed])
+
+    def add_plane(self, intercept: float, slope: Vector) -> None:
+        """A plane alone."""
+        self.intercepts = np.append(self.intercepts, intercept)
+        self.slopes = np.vstack([self.slopes, slope])
 
     def lowest(self) -> tuple[Vector, Multipliers]:
         """Where the largest plane is least, and the multipliers that show it."""
