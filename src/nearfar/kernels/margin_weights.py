@@ -151,9 +151,9 @@ def margin_weights(
 
     with the dual norm instead of the maximum for p > 1. (The weights are multipliers of that
     program, not its variables.) The value is the primal objective of the last machine, so that no
-    tolerance of its solver is trusted. Five to ten machines reach 1e-3. Cost, a machine: one weighted
-    sum of the kernels and one product of each with a vector; memory, the sum and what the machine
-    takes.
+    tolerance of its solver is trusted. Five to ten machines reach 1e-3. Cost, a machine: one
+    weighted sum of the kernels and one product of each with a vector; memory, the sum and what the
+    machine takes.
 
     "free" needs no solver. For a fixed α the least :math:`-\alpha^T G(K) \alpha` over
     :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at
