@@ -34,8 +34,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
+from nearfar.solvers.symmetric_vectors import inverse as inverse_of
+from nearfar.solvers.symmetric_vectors import (
+    longest_step,
+    smat,
+    svec,
+    svec_of_squares,
+    sym,
+    symmetric_kronecker,
+)
 
 _MAX_STEPS = 100
 _MAX_ROUNDS = 60
@@ -67,29 +76,29 @@ def unfold_with_slack(
     R, C_ = _balanced(rows, C)
     q = rows @ R
     m = q.shape[1]
-    G, h = 2 * price * _moments(q), 2 * price * _svec(q.T @ (squared[:, None] * q))
+    G, h = 2 * price * _moments(q), 2 * price * svec(q.T @ (squared[:, None] * q))
     constant = price * float(squared @ squared)
-    c = _svec(C_)
+    c = svec(C_)
     Z = squared.sum() / max(float(np.sum(q * q)), np.finfo(float).tiny) * np.eye(m)
     S = max(float(np.linalg.norm(C_)), np.finfo(float).tiny) * np.eye(m)
     best, n_iter = Z, 0
     while n_iter < _MAX_STEPS:
         n_iter += 1
-        z = _svec(Z)
+        z = svec(Z)
         pull = G @ z - h  # svec of sum_e w_e q_e q_e', w = 2c (q'Zq - D)
         gap = float(np.sum(Z * S))
-        residual = float(np.linalg.norm(c - pull + _svec(S)))
+        residual = float(np.linalg.norm(c - pull + svec(S)))
         best = Z
         if gap <= tol * float(c @ z) and residual <= 1e-7 * float(np.linalg.norm(c)):
             break
         try:
-            inverse = _inverse(Z)
-            newton = linalg.cho_factor(G + _symmetric_kronecker(inverse, S))
+            inverse = inverse_of(Z)
+            newton = linalg.cho_factor(G + symmetric_kronecker(inverse, S))
             dZ, dS = _slack_direction(newton, c - pull, inverse, S, 0.0, np.zeros((m, m)))
             reach = min(_step(Z, dZ), _step(S, dS))
             after = float(np.sum((Z + reach * dZ) * (S + reach * dS)))
             target = gap / m * min(1.0, max(after, 0.0) / gap) ** 2
-            second = _sym(inverse @ dZ @ dS)
+            second = sym(inverse @ dZ @ dS)
             dZ, dS = _slack_direction(newton, c - pull, inverse, S, target, second)
             # One length for both: S depends on Z through the slack.
             reach = min(_step(Z, dZ), _step(S, dS))
@@ -100,7 +109,7 @@ def unfold_with_slack(
             break
     Z = R @ best @ R.T
     weights = 2 * price * (_lengths(rows, Z) - squared)
-    z = _svec(best)
+    z = svec(best)
     value = float(c @ z - (z @ G @ z) / 2 + h @ z) - constant
     bound = _slack_bound(rows, squared, C, price, weights)
     return Unfolded(Z, weights, value, bound, n_iter)
@@ -115,8 +124,8 @@ def _slack_direction(
     second: Matrix,
 ) -> tuple[Matrix, Matrix]:
     """Steps of Z and S towards Z S = μ I; ``second`` is what the step before left out."""
-    dZ = _smat(linalg.cho_solve(newton, short + _svec(mu * inverse - second)), len(S))
-    return dZ, mu * inverse - S - _sym(inverse @ dZ @ S) - second
+    dZ = smat(linalg.cho_solve(newton, short + svec(mu * inverse - second)), len(S))
+    return dZ, mu * inverse - S - sym(inverse @ dZ @ S) - second
 
 
 def unfold_with_inequalities(
@@ -206,7 +215,7 @@ def _inequality_steps(
         if gap <= tol * abs(float(np.sum(C * now.Z))) and dual_feasible:
             break
         try:
-            inverse = _inverse(now.S)
+            inverse = inverse_of(now.S)
             schur = (q @ now.Z @ q.T) * (q @ inverse @ q.T)
             np.einsum("ee->e", schur)[:] += now.s / now.w
             parts = (linalg.cho_factor(schur), q, loose, short, inverse, now)
@@ -214,7 +223,7 @@ def _inequality_steps(
             tried = now.moved(first)
             after = float(np.sum(tried.Z * tried.S) + tried.w @ tried.s)
             target = gap / (m + len(q)) * min(1.0, max(after, 0.0) / gap) ** 2
-            second = _sym(first.Z @ first.S @ inverse)
+            second = sym(first.Z @ first.S @ inverse)
             best = now.moved(_inequality_direction(*parts, target, second, first.w * first.s))
         except linalg.LinAlgError:
             break
@@ -255,11 +264,11 @@ def _inequality_direction(
     cross: Vector,
 ) -> _Inner:
     """The step towards Z S = μ I and w s = μ; ``inverse`` is that of S."""
-    target = mu * inverse - now.Z + _sym(now.Z @ loose @ inverse) - second
+    target = mu * inverse - now.Z + sym(now.Z @ loose @ inverse) - second
     right = _lengths(q, target) + (mu - cross) / now.w - now.s - short
     dw = linalg.cho_solve(newton, right)
     change = q.T @ (dw[:, None] * q)
-    dZ = target - _sym(now.Z @ change @ inverse)
+    dZ = target - sym(now.Z @ change @ inverse)
     ds = (mu - cross - now.s * dw) / now.w - now.s
     return _Inner(dZ, ds, dw, change - loose)
 
@@ -277,14 +286,14 @@ def _balanced(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
     values, vectors = linalg.eigh(moment)
     kept = values > 1e-13 * values[-1]
     R = vectors[:, kept] / np.sqrt(values[kept])
-    return R, _sym(R.T @ C @ R)
+    return R, sym(R.T @ C @ R)
 
 
 def _slack_bound(rows: Matrix, squared: Vector, C: Matrix, price: float, weights: Vector) -> float:
     """w'D + |w|²/4c for weights scaled until their moment exceeds C, within the basis."""
     R, C_ = _balanced(rows, C)
     q = rows @ R
-    moment = _sym(q.T @ (weights[:, None] * q))
+    moment = sym(q.T @ (weights[:, None] * q))
     values = linalg.eigvalsh(moment)
     if values[0] <= 0:
         return np.inf
@@ -298,57 +307,19 @@ def _lengths(rows: Matrix, Z: Matrix) -> Vector:
     return np.einsum("ea,ea->e", rows @ Z, rows)
 
 
-def _places(m: int) -> tuple[Indices, Indices, Vector]:
-    first, second = np.triu_indices(m)
-    return first, second, np.where(first == second, 1.0, np.sqrt(2.0))
-
-
-def _svec(M: Matrix) -> Vector:
-    """The upper triangle with products kept: svec(A)'svec(B) = tr(AB)."""
-    first, second, factor = _places(len(M))
-    return np.asarray(M[first, second] * factor)
-
-
-def _smat(v: Vector, m: int) -> Matrix:
-    first, second, factor = _places(m)
-    M = np.empty((m, m))
-    M[first, second] = M[second, first] = v / factor
-    return M
-
-
 def _moments(rows: Matrix) -> Matrix:
     r""":math:`\sum_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
-    first, second, factor = _places(rows.shape[1])
-    total = np.zeros((len(first), len(first)))
-    for block in row_blocks(len(rows), 16 * len(first), at_most=4096):
-        a = rows[block][:, first] * rows[block][:, second] * factor
+    size = rows.shape[1] * (rows.shape[1] + 1) // 2
+    total = np.zeros((size, size))
+    for block in row_blocks(len(rows), 16 * size, at_most=4096):
+        a = svec_of_squares(rows[block])
         total += a.T @ a
     return total
 
 
-def _symmetric_kronecker(P: Matrix, S: Matrix) -> Matrix:
-    """The matrix of dZ ↦ sym(P dZ S) on svec."""
-    a, b, factor = _places(len(P))
-    aa, ab = np.ix_(a, a), np.ix_(a, b)
-    ba, bb = np.ix_(b, a), np.ix_(b, b)
-    M = P[aa] * S[bb] + P[ab] * S[ba] + P[ba] * S[ab] + P[bb] * S[aa]
-    return np.asarray((M + M.T) * np.outer(factor, factor) / 8)
-
-
-def _sym(M: Matrix) -> Matrix:
-    return np.asarray((M + M.T) / 2)
-
-
-def _inverse(M: Matrix) -> Matrix:
-    return _sym(linalg.cho_solve(linalg.cho_factor(M), np.eye(len(M))))
-
-
 def _step(M: Matrix, dM: Matrix) -> float:
     """How far M + t dM stays positive definite, with some distance, at most 1."""
-    lower = linalg.cholesky(M, lower=True)
-    half = linalg.solve_triangular(lower, dM, lower=True)
-    least = float(linalg.eigvalsh(_sym(linalg.solve_triangular(lower, half.T, lower=True)))[0])
-    return min(1.0, -0.95 / least) if least < 0 else 1.0
+    return min(1.0, 0.95 * longest_step(M, dM))
 
 
 def _ray(v: Vector, dv: Vector) -> float:
