@@ -6,9 +6,19 @@ from copy import copy
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy import linalg
 from scipy.linalg import lapack
 
 from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.projections import project_psd
+from nearfar.solvers.symmetric_vectors import (
+    inverse,
+    longest_step,
+    smat,
+    svec,
+    sym,
+    symmetric_kronecker,
+)
 
 # How much of the way to the boundary a step goes; the rest keeps iterates inside.
 _STEP = 0.995
@@ -51,6 +61,7 @@ def hinge_program(
     f: Vector,
     *,
     positive_last: bool = False,
+    cone: int = 0,
     tol: float = 1e-11,
     floor: float = np.finfo(float).tiny,
     max_iter: int = 100,
@@ -63,9 +74,10 @@ def hinge_program(
     .. math:: \max_\alpha\; h^T\alpha - \tfrac12 \sum_{q_k > 0} (A^T\alpha - f)_k^2 / q_k, \qquad
         (A^T\alpha - f)_k = 0 \text{ where } q_k = 0,
 
-    a step is one Cholesky factorisation of :math:`Q + A^T D^{-1} A`, which by Woodbury serves the
-    n×n system :math:`D + A Q^{-1} A^T` of the dual: O(n m²) for A of shape (n, m), some ten to
-    twenty times.
+    where :math:`A^T\alpha - f` of unknowns that form a matrix in the cone counts by its positive
+    part, a step is one Cholesky factorisation of :math:`Q + A^T D^{-1} A`, which by Woodbury
+    serves the n×n system :math:`D + A Q^{-1} A^T` of the dual: O(n m²) for A of shape (n, m), some
+    ten to twenty times.
 
     Parameters
     ----------
@@ -77,6 +89,9 @@ def hinge_program(
         The quadratic and the linear term.
     positive_last : bool
         Whether the last unknown must not be negative. It has no quadratic term then.
+    cone : int
+        If not 0, the first unknowns are the `svec` of a symmetric matrix of so many rows, which
+        must be positive semi-definite. They have one quadratic term.
     tol, floor : float
         Gap at which to stop, relative to the objective or to ``floor``, whichever is larger.
     max_iter : int
@@ -87,7 +102,7 @@ def hinge_program(
     HingeSolution
         The best point seen by its objective, with the best bound.
     """
-    point = HingePoint(A, h, cost, q, f, positive_last)
+    point = HingePoint(A, h, cost, q, f, positive_last, cone)
     return _followed(point, tol, floor, max_iter)[0]
 
 
@@ -122,7 +137,10 @@ def _followed(
         least = min(least, mu)
         if waited > _PATIENCE or not point.factor():
             break
-        move, length = centered_move(point)
+        try:
+            move, length = centered_move(point)
+        except linalg.LinAlgError:  # on the boundary of the cone, but for rounding
+            break
         if not length > 1e-12:
             break
         point = point.moved(move, length).inside()
@@ -195,11 +213,14 @@ def centered_move(
     ``least`` bounds how much nearer to complementarity it aims.
     """
     mu, nothing = point.complementarity(), np.zeros(len(point.a))
-    move = point.direction(nothing, nothing, 0.0)
+    move = point.direction(nothing, nothing, 0.0, point.Z * 0.0)
     reached = point.complementarity(move, point.longest(move))
     center = max((max(reached, 0.0) / mu) ** 3, least) * mu
     move = point.direction(
-        center - move.a * move.r, center + move.a * move.xi, center - move.tau * move.x[-1]
+        center - move.a * move.r,
+        center + move.a * move.xi,
+        center - move.tau * move.x[-1],
+        point.aim_in_cone(move, center),
     )
     return move, share * point.longest(move)
 
@@ -212,17 +233,26 @@ class HingeMove(NamedTuple):
     r: Vector
     xi: Vector
     tau: float
+    Z: Matrix
 
 
 class HingePoint:
     """An iterate: x, the multipliers a of the hinges and how far each row is beyond or short.
 
     The margins are A x + xi - r = h with a r = (c - a) xi = 0 at the optimum; tau is the multiplier
-    of a last unknown that must not be negative.
+    of a last unknown that must not be negative, Z that of the matrix B in the cone. Their product
+    is linearised as dZ = aim - Z - sym(B⁻¹ dB Z), the aim being B⁻¹ times a number.
     """
 
     def __init__(
-        self, A: Matrix, h: Vector, cost: Vector, q: Vector, f: Vector, positive_last: bool
+        self,
+        A: Matrix,
+        h: Vector,
+        cost: Vector,
+        q: Vector,
+        f: Vector,
+        positive_last: bool,
+        cone: int = 0,
     ) -> None:
         n, m = A.shape
         self.program = A, h, cost, q, f
@@ -233,6 +263,10 @@ class HingePoint:
         self.tau = float(positive_last)
         self.x[-1] = self.tau
         self.free[-1] &= not positive_last
+        self.cone, self.entries = cone, slice(cone * (cone + 1) // 2)
+        self.Z = np.eye(cone)
+        if cone:
+            self.x[self.entries] = svec(self.Z)
 
     def values(self) -> tuple[float, float]:
         """The objective, and the dual's bound, minus infinity where the dual is not feasible."""
@@ -245,8 +279,10 @@ class HingePoint:
             amiss = np.append(amiss, max(self.pull[-1] - f[-1], 0.0))
         if amiss.max(initial=0.0) > _FEASIBLE * self.a.sum():
             return float(objective), -np.inf
-        smooth = q > 0
-        bound = h @ self.a - 0.5 * np.sum((self.pull - f)[smooth] ** 2 / q[smooth])
+        smooth, over = q > 0, self.pull - f
+        if self.cone:
+            over[self.entries] = svec(project_psd(self._matrix(over)))
+        bound = h @ self.a - 0.5 * np.sum(over[smooth] ** 2 / q[smooth])
         # What rounding left amiss is charged at the price of the unknowns.
         price = np.abs(self.x[self.free])
         if self.positive_last:
@@ -260,7 +296,15 @@ class HingePoint:
             a, r, xi = a + length * move.a, r + length * move.r, xi + length * move.xi
             tau, last = tau + length * move.tau, last + length * move.x[-1]
         products = a @ r + (self.program[2] - a) @ xi + tau * last
-        return float(products) / (2 * len(a) + self.positive_last)
+        if self.cone:
+            B, Z = self._matrix(self.x), self.Z
+            if move is not None:
+                B, Z = B + length * self._matrix(move.x), Z + length * move.Z
+            products += np.vdot(B, Z)
+        return float(products) / (2 * len(a) + self.positive_last + self.cone)
+
+    def _matrix(self, x: Vector) -> Matrix:
+        return smat(x[self.entries], self.cone)
 
     def factor(self) -> bool:
         """Factorise the matrix of the Newton steps from here; False if rounding forbids it."""
@@ -274,26 +318,46 @@ class HingePoint:
         if self.positive_last:
             H[-1, -1] += self.tau / self.x[-1]
             self.amiss[-1] -= self.tau
+        if self.cone:
+            try:
+                self.inverse = inverse(self._matrix(self.x))
+            except linalg.LinAlgError:
+                return False
+            H[self.entries, self.entries] += symmetric_kronecker(self.inverse, self.Z)
+            self.amiss[self.entries] -= svec(self.Z)
         self.cholesky = _cholesky(H)
         return self.cholesky is not None
 
-    def direction(self, aim_a: Vector, aim_s: Vector, aim_x: float) -> HingeMove:
+    def aim_in_cone(self, move: HingeMove, center: float) -> Matrix:
+        """For the multiplier of the matrix: B⁻¹ times the center, less what a move left out."""
+        if not self.cone:
+            return self.Z
+        return center * self.inverse - sym(self.inverse @ self._matrix(move.x) @ move.Z)
+
+    def direction(
+        self, aim_a: Vector, aim_s: Vector, aim_x: float, aim_Z: Matrix | None = None
+    ) -> HingeMove:
         """The Newton step to products of so much."""
         A, last = self.program[0], self.x[-1]
         g = self.short - aim_s / self.s + aim_a / self.a
         right = A.T @ (g / self.D) - self.amiss
         if self.positive_last:
             right[-1] += aim_x / last - self.tau
+        pull = self.Z if aim_Z is None else aim_Z - self.Z
+        if self.cone:
+            right[self.entries] += svec(pull)
         dx = lapack.dpotrs(self.cholesky, right, lower=1)[0]
         da = (g - A @ dx) / self.D
         dr = (aim_a - self.r * da) / self.a - self.r
         dxi = (aim_s + self.xi * da) / self.s - self.xi
         dtau = (aim_x - self.tau * dx[-1]) / last - self.tau if self.positive_last else 0.0
-        return HingeMove(dx, da, dr, dxi, float(dtau))
+        if self.cone:
+            pull = pull - sym(self.inverse @ self._matrix(dx) @ self.Z)
+        return HingeMove(dx, da, dr, dxi, float(dtau), pull)
 
     def longest(self, move: HingeMove) -> float:
         """The longest step, at most 1, that makes nothing negative."""
-        worst = max(
+        worst: float = max(
             np.max(-move.a / self.a),
             np.max(move.a / self.s),
             np.max(-move.r / self.r),
@@ -301,6 +365,9 @@ class HingePoint:
         )
         if self.positive_last:
             worst = max(worst, -move.x[-1] / self.x[-1], -move.tau / self.tau)
+        if self.cone:
+            B, dB = self._matrix(self.x), self._matrix(move.x)
+            worst = max(worst, 1 / longest_step(B, dB), 1 / longest_step(self.Z, move.Z))
         return min(1.0, 1 / float(worst)) if worst > 0 else 1.0
 
     def moved(self, move: HingeMove, length: float) -> Self:
@@ -308,7 +375,7 @@ class HingePoint:
         point = copy(self)
         point.x, point.a = self.x + length * move.x, self.a + length * move.a
         point.r, point.xi = self.r + length * move.r, self.xi + length * move.xi
-        point.tau = self.tau + length * move.tau
+        point.tau, point.Z = self.tau + length * move.tau, self.Z + length * move.Z
         return point
 
     def inside(self) -> Self:
