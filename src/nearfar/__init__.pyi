@@ -36,6 +36,8 @@ from .distributions.set_k_neighbors_classifier import (
     SetKNeighborsClassifier as SetKNeighborsClassifier,
 )
 from .distributions.set_spectral_clustering import SetSpectralClustering as SetSpectralClustering
+from .kernels.idealized_metric import IdealizedMetric as IdealizedMetric
+from .kernels.kernel_idealized_metric import KernelIdealizedMetric as KernelIdealizedMetric
 from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.adamenn import ADAMENNClassifier as ADAMENNClassifier
 from .local.dann import DANNClassifier as DANNClassifier

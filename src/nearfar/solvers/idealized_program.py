@@ -82,30 +82,49 @@ def idealized_program(
     n_pairs, p = differences.shape
     signs = np.where(similar, -1.0, 1.0)
     few = n_pairs < p * (p + 1) // 2 and not cone
-    coordinates = _coordinates(differences) if few else svec_of_squares(differences)
-    m = coordinates.shape[1]
-    lower = float(nu * cost[~similar].sum())
+    rows, lift = _coordinates(differences) if few else (svec_of_squares(differences), None)
+    m = rows.shape[1]
     # In units in which the longest square is 1, and the largest distance or, where costs are so
     # large that B grows with them, what B then makes of it.
-    size = float(np.max(np.einsum("ij,ij->i", coordinates, coordinates))) ** 0.5
+    size = float(np.max(np.einsum("ij,ij->i", rows, rows))) ** 0.5
     level = max(float(np.max(squared)), float(cost.sum()) * size**2)
     prices = cost * (size**2 / level)
-    solution = hinge_program(
-        np.column_stack([signs[:, None] * coordinates / size, -(~similar * 1.0)]),
-        signs * squared / level,
-        prices,
-        np.append(np.ones(m), 0.0),
-        np.append(np.zeros(m), -nu * prices[~similar].sum()),
-        positive_last=True,
-        cone=p if cone else 0,
-        tol=tol,
-        floor=float(np.sum(prices * squared)) / level,
-    )
-    alpha = _feasible(solution.dual * level / size**2, similar, cost, lower)
-    T = (differences * (signs * alpha)[:, None]).T @ differences
-    matrix = smat(solution.x[:m] * level / size, p) if cone else (T + T.T) / 2
+    A, h = signs[:, None] * rows / size, signs * squared / level
+    floor = float(prices[~similar] @ squared[~similar]) / level
+    dimension = p if cone else 0
+    if nu < 1:
+        solution = hinge_program(
+            np.column_stack([A, -(~similar * 1.0)]),
+            h,
+            prices,
+            np.append(np.ones(m), 0.0),
+            np.append(np.zeros(m), -nu * prices[~similar].sum()),
+            positive_last=True,
+            cone=dimension,
+            tol=tol,
+            floor=floor,
+        )
+        alpha = solution.dual
+    else:  # gamma is as large as it takes, and every dissimilar pair short of it
+        solution = hinge_program(
+            A[similar],
+            h[similar],
+            prices[similar],
+            np.ones(m),
+            -(prices[~similar] @ A[~similar]),
+            cone=dimension,
+            tol=tol,
+            floor=floor,
+        )
+        alpha = prices.copy()
+        alpha[similar] = solution.dual
+    lower = float(nu * cost[~similar].sum())
+    alpha = _feasible(alpha * level / size**2, similar, cost, lower)
+    x = solution.x[:m] * level / size
+    matrix = smat(x, p) if lift is None else (differences * (lift @ x)[:, None]).T @ differences
     gamma, objective = value_at(matrix, differences, similar, squared, cost, lower)
-    push = project_psd(T) if cone else matrix
+    T = (differences * (signs * alpha)[:, None]).T @ differences
+    push = project_psd(T) if cone else T
     bound = float(alpha @ (signs * squared)) - 0.5 * float(np.vdot(push, push))
     return Idealized(matrix, alpha, gamma, objective, bound, solution.n_iter)
 
@@ -123,12 +142,17 @@ def value_at(
     return gamma, float(0.5 * np.vdot(B, B) + cost @ slack - lower * gamma)
 
 
-def _coordinates(differences: Matrix) -> Matrix:
-    """Rows whose products are those of the svec(dd'), (d'e)², as many columns as pairs at most."""
+def _coordinates(differences: Matrix) -> tuple[Matrix, Matrix]:
+    r"""Rows whose products are those of the svec(dd'), (d'e)², as many columns as pairs at most.
+
+    A vector x of these coordinates is the matrix :math:`\sum_i \beta_i d_i d_i^T`, β = lift @ x,
+    with the second of what is returned.
+    """
     products = (differences @ differences.T) ** 2
     values, vectors = descending_eigh(products)
     kept = values > _EMPTY * max(values[0], np.finfo(float).tiny)
-    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+    roots = np.sqrt(values[kept])
+    return np.asarray(vectors[:, kept] * roots), np.asarray(vectors[:, kept] / roots)
 
 
 def _feasible(alpha: Vector, similar: Mask, cost: Vector, lower: float) -> Vector:
