@@ -12,6 +12,8 @@ SEARCH = {"n_init": 2, "tol": 1e-2, "max_iter": 5}
 ONE_START = SEARCH | {"n_init": 1}
 QUICK = {
     "BagOfWords": {"n_words": 20},
+    "IdealizedMetric": {"n_similar": 60, "n_dissimilar": 60},
+    "KernelIdealizedMetric": {"n_similar": 60, "n_dissimilar": 60},
     "KernelLMNN": {"estimator": ROUGH},
     "KernelMGMKLD": {"estimator": MGMKLD(**ONE_START)},
     "IFEM": {"n_components": 3},
