@@ -42,6 +42,7 @@ WANT = {
 PAGES = {
     "discriminant": "discriminant",
     "distributions": "sets",
+    "kernels": "kernels",
     "local": "local",
     "mahalanobis": "mahalanobis",
     "manifold": "embeddings",

@@ -87,7 +87,8 @@ class KernelIdealizedMetric(KernelizedLearner):
 
     References
     ----------
-    .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 6.4.5.
+    .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006,
+       section 6.4.5.
 
     Examples
     --------
