@@ -85,6 +85,8 @@ OTHERWISE = {
     "tol": {
         "GTA": "of the projectors of modes",
         "GTDA": "of the projectors of modes",
+        "IdealizedMetric": "of a gap",
+        "KernelIdealizedMetric": "of a gap",
         "ITML": "of an objective, and of a gap",
         "LMNN": "of an objective",
         "LSML": "of an objective, and of a gap",

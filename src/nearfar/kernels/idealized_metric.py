@@ -69,7 +69,8 @@ class IdealizedMetric(PairLearner):
     C_D : float, default=1.0
         Price of dissimilar pairs that miss the margin, and worth of the margin.
     nu : float, default=0.5
-        Share of the dissimilar pairs that may miss the margin, above 0 and at most 1.
+        Bound on the share of margin errors: of dissimilar pairs that miss the margin. Above 0, at
+        most 1.
     base : array of shape (p, p) or None, default=None
         Matrix of the distance before, positive semi-definite; None is the Euclidean one.
     psd : {"project", "constrain", "raise", "none"}, default="project"
@@ -84,7 +85,7 @@ class IdealizedMetric(PairLearner):
     tol : float, default=1e-8
         Stops at this duality gap, relative to the objective or to that of B = 0, the larger.
     random_state : int, RandomState or None, default=0
-        The seed of the pairs drawn from labels; the default gives the same every time.
+        The seed of what is drawn: pairs from labels; the default gives the same every time.
 
     Attributes
     ----------

@@ -56,10 +56,11 @@ class KernelIdealizedMetric(KernelizedLearner):
     C_D : float, default=1.0
         Price of dissimilar pairs that miss the margin, and worth of the margin.
     nu : float, default=0.5
-        Share of the dissimilar pairs that may miss the margin, above 0 and at most 1.
+        Bound on the share of margin errors: of dissimilar pairs that miss the margin. Above 0, at
+        most 1.
     psd : {"project", "constrain", "raise", "none"}, default="project"
-        What to do with negative eigenvalues, as in IdealizedMetric; "constrain" is for at most 108
-        directions.
+        What to do with negative eigenvalues of B: as in IdealizedMetric; "constrain" is for at most
+        108 directions.
     n_similar : int or None, default=None
         Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``, and at
         most 1,000 where there are more than 108 directions.
@@ -68,7 +69,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     tol : float, default=1e-8
         Stops at this duality gap, relative to the objective or to that of B = 0, the larger.
     random_state : int, RandomState or None, default=0
-        The seed of the pairs drawn from labels; the default gives the same every time.
+        The seed of what is drawn: pairs from labels; the default gives the same every time.
 
     Attributes
     ----------
