@@ -14,7 +14,6 @@ from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.blocks import squared_distances
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, floats, need, whole
 from nearfar.summaries.local_rows import (
     LocalMetrics,
@@ -27,8 +26,6 @@ from nearfar.summaries.local_scatters import inverses, shrunk
 
 # Rows of which the median distance is taken, at most.
 _FOR_THE_MEDIAN = 1000
-# The kernel of such a squared distance is less than the rounding of 1.
-_SATURATED = 80.0
 
 
 class QuasiconformalClassifier(LocalVoter):
@@ -174,14 +171,18 @@ class QuasiconformalClassifier(LocalVoter):
                 f"(n_samples={n}, less the point itself)."
             )
         self.n_posterior_ = min(size, n - 1)
-        counts = counts_of(rows.codes[self._lists(rows)], rows.n_classes)
+        (counts,) = self._by_block(rows, None, lambda block: (self._counts(rows, block),))
         self.posterior_ = self._smoothed(counts, self.n_posterior_)
         self.precision_ = self._precision(rows.standard)
 
-    def _lists(self, rows: LocalRows, more: int = 0) -> Indices:
-        """The rows that make the posterior of each training row, nearest first."""
-        size = min(self.n_posterior_ + more, len(rows) - 1)
-        return kneighbors(rows.given / rows.scale, n_neighbors=size)[1]
+    def _counts(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
+        """How many of the nearest rows of each query are of each class."""
+        euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
+        found = rows.window(queries, euclidean, self._n_counted(rows, queries)).found
+        return counts_of(rows.codes[found], rows.n_classes)
+
+    def _n_counted(self, rows: LocalRows, queries: LocalQueries) -> int:
+        return min(self.n_posterior_, len(rows) - (queries.own is not None))
 
     def _smoothed(self, counts: Matrix, totals: Any) -> Matrix:
         added = float(self.smoothing)
@@ -230,11 +231,8 @@ class QuasiconformalClassifier(LocalVoter):
 
     def _stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
         """c at the rows, of shape (b, n), and at the queries."""
-        k = min(self.n_posterior_, len(rows) - (queries.own is not None))
         b = np.arange(len(queries))
-        euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
-        near = rows.codes[rows.nearest(queries, euclidean, k)[1]]
-        here = self._smoothed(counts_of(near, rows.n_classes), k)
+        here = self._smoothed(self._counts(rows, queries), self._n_counted(rows, queries))
         leader = here.argmax(axis=1)
         top = here[b, leader]
         shares = self.posterior_.T[leader]
@@ -265,26 +263,28 @@ class QuasiconformalClassifier(LocalVoter):
 
     def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
         D, stretch, here, squares, errors = self._distances(rows, queries)
+        b = np.arange(len(D))
         if queries.own is not None:
-            D[np.arange(len(D)), queries.own] = np.inf
+            D[b, queries.own] = np.inf
         most = stretch.max(axis=1)
         slack = here * most * errors + 16 * np.finfo(np.float64).eps * (most**2 + here**2)
         cut = kth_smallest(D, k)
-        # Beyond the reach of the kernel D is the same for all rows of one posterior. Of those only
-        # the nearest can come first.
-        flat = (cut[:, None] == D) & ((squares > _SATURATED) | (stretch == 0))
-        crowded = np.flatnonzero(np.count_nonzero(flat, axis=1) > k)
-        if len(crowded) and (self.exact or (here == 0).any()):
-            tied = np.where(flat[crowded], squares[crowded], np.inf)
+        # Beyond the reach of the kernel D is nearly the same for all rows of one c. Among those the
+        # nearer is the nearer, whatever K rounds to, and only k of them can be among the k.
+        alike = stretch == stretch[b, (cut[:, None] == D).argmax(axis=1)][:, None]
+        alike &= (cut + 2 * slack)[:, None] >= D
+        crowded = np.flatnonzero(np.count_nonzero(alike, axis=1) > 4 * k)
+        if len(crowded):
+            tied = np.where(alike[crowded], squares[crowded], np.inf)
             bound = kth_smallest(tied, k) + 2 * errors[crowded]
-            far = flat[crowded] & (tied > bound[:, None])
+            far = alike[crowded] & (tied > bound[:, None])
             D[crowded] = np.where(far, np.inf, D[crowded])
         owner, found = entries_within(D, cut + 2 * slack)
         each = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
         exact = rows.measured(queries, LocalMetrics(full=each), owner, found)
         values = self._kernel(stretch[owner, found], here[owner], exact)
         order = np.lexsort((found, exact, values, owner))
-        best = order[np.searchsorted(owner, np.arange(len(D)))[:, None] + np.arange(k)]
+        best = order[np.searchsorted(owner, b)[:, None] + np.arange(k)]
         return values[best], found[best]
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
@@ -331,7 +331,13 @@ class _Rows(LocalRows):
 
     @cached_property
     def left_out(self) -> _LeftOut:
-        return _LeftOut(self.rule._lists(self, more=1), self.codes, self.rule.n_posterior_)
+        k = self.rule.n_posterior_
+        (lists,) = self.rule._by_block(self, None, lambda block: (self._list(block, k + 1),))
+        return _LeftOut(lists, self.codes, k)
+
+    def _list(self, queries: LocalQueries, k: int) -> Indices:
+        euclidean = LocalMetrics.euclidean(len(queries), self.n_features)
+        return self.nearest(queries, euclidean, min(k, len(self) - 1))[1]
 
 
 class _LeftOut:
