@@ -156,3 +156,14 @@ def test_explanations_add_up(name):
     assert rule.explain(X[:2], overall=False).overall is None
     after = RULES[name](LDA()).fit(X, y).explain(X[:2], overall=False)
     assert after.feature_names == ["lda0", "lda1"]
+
+
+def test_both_ways_to_weigh_by_the_tri_cube_agree():
+    rows, queries, metrics = rows_and_metrics()
+    for own in (None, np.arange(7)):
+        asked = rows.queries(queries, own)
+        dense, radius, _ = rows.tricube(asked, metrics[0], 20)
+        window = rows.window(asked, metrics[0], 20)
+        np.testing.assert_allclose(radius, window.radius, rtol=1e-9)
+        wanted = rows.moments.spread(window.found, window.tricube())
+        np.testing.assert_allclose(dense, wanted, atol=1e-9)

@@ -182,7 +182,7 @@ class DANNSubspace(LinearLearner):
         n, p = rows.given.shape
         around = self._around_sphered if self.sphere == "local" else _around
         each = 40 * n + 48 * p * p
-        blocks = row_blocks(n, each, at_most=128 if self.sphere == "local" else 32)
+        blocks = row_blocks(n, each, at_most=128 if self.sphere == "local" else 64)
         total = np.zeros((p, p))
         threads = effective_threads(self.n_jobs)
         for part in map_in_order(lambda block: around(rows, block, size), blocks, threads):

@@ -81,17 +81,19 @@ class LocalMoments:
 
     def class_sums(self, ordered: Matrix) -> ClassSums:
         """Of weights that are spread."""
-        n_classes, p = len(self._ends), self._rows.shape[1]
-        totals = np.empty((len(ordered), n_classes))
-        sums = np.empty((len(ordered), n_classes, p))
+        sums = np.empty((len(ordered), len(self._ends), self._rows.shape[1] + 1))
         start = 0
         for code, end in enumerate(self._ends):
-            part = ordered[:, start:end]
-            totals[:, code] = part.sum(axis=1)
-            sums[:, code] = part @ self._rows[start:end]
+            sums[:, code] = ordered[:, start:end] @ self._with_ones[start:end]
             start = end
-        sums /= np.where(totals > 0, totals, 1.0)[:, :, None]
-        return ClassSums(totals, sums)
+        totals = np.ascontiguousarray(sums[:, :, -1])
+        means = sums[:, :, :-1] / np.where(totals > 0, totals, 1.0)[:, :, None]
+        return ClassSums(totals, means)
+
+    @cached_property
+    def _with_ones(self) -> Matrix:
+        """Rows beside a column of ones, so that one product sums weights too."""
+        return np.column_stack([self._rows, np.ones(len(self._rows))])
 
     def second_moments(self, ordered: Matrix) -> NDArray[np.float64]:
         """Weighted sums of x x', of shape (b, p, p)."""

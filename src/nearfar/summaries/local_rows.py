@@ -200,10 +200,9 @@ class LocalRows:
         asked = LocalQueries(queries.given, queries.standard, own)
         weights, errors = self.by_class.squared_distances(asked, metrics)
         radius = kth_smallest(weights, m)
-        inside = weights < radius[:, None]
-        near, counts = np.flatnonzero(inside), np.count_nonzero(inside, axis=1)
-        flat = weights.reshape(-1)
-        ratios = flat[near]
+        near, flat = np.flatnonzero(weights < radius[:, None]), weights.reshape(-1)
+        counts = np.diff(np.searchsorted(near, np.arange(len(weights) + 1) * len(self)))
+        ratios = flat[near]  # of most rows there is no weight
         ratios /= np.repeat(np.maximum(radius, np.finfo(np.float64).tiny), counts)
         np.maximum(ratios, 0, out=ratios)
         rest = np.sqrt(ratios)
