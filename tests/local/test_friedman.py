@@ -179,3 +179,10 @@ def test_duplicates_and_more_features_than_rows():
         assert np.isfinite(rule.explain(X[:2]).relevance).all()
         wide = FriedmanClassifier(n_neighbors=1, mode=mode).fit(np.eye(3, 20), [0, 1, 1])
         assert wide.predict(np.eye(3, 20)).tolist() == [0, 1, 1]
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(40, 3)), np.arange(40) % 2
+    given = FriedmanClassifier(min_window=np.int64(10)).fit(X, y).predict(X)
+    np.testing.assert_array_equal(given, FriedmanClassifier(min_window=10).fit(X, y).predict(X))

@@ -276,7 +276,7 @@ class FriedmanClassifier(LocalVoter):
             others = np.arange(len(rows) - 1)
             region = others + (others >= queries.own[:, None])
         for size, kept in pairwise(sizes):
-            window = min(size, max(self.min_window, int(self.window * size)))
+            window = int(min(size, max(self.min_window, int(self.window * size))))
             if region is None:
                 counts = rows.by_feature.counts(queries.given / columns.unit, window)
                 shares, variances = rows.shares, rows.variances

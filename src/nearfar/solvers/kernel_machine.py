@@ -80,6 +80,8 @@ class KernelMachine:
 
     def _check_state(self, sizes: Sizes) -> None:
         need(sizes["m"] > 0, "vectors must not be empty.")
+        finite = np.isfinite(self.vectors).all() and np.isfinite(self.coefficients).all()
+        need(finite, "vectors and coefficients must be finite.")
 
     @classmethod
     def fit(cls, rows: Matrix, positive: Mask, C: float, kernel: Kernel) -> KernelMachine:
