@@ -828,8 +828,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=1000, help="the first so many alone")
     parser.add_argument("--methods", help="these alone, with semicolons between them")
     options = arguments(parser, "supervised-tensors.rst", data=True)
-    if options.methods:
-        wanted_methods[:] = options.methods.split(";")
+    wanted_methods[:] = options.methods.split(";") if options.methods else METHODS
     if unknown := set(wanted_methods) - set(METHODS):
         parser.error(f"no method {sorted(unknown)}; there are {list(METHODS)}")
     wanted = options.parts.split(",")
