@@ -45,8 +45,8 @@ def tiny(script, tmp_path, monkeypatch):
     X = 2 * rng.normal(size=(2, 4, 3))[(y == "dog").astype(int)] + rng.normal(size=(48, 4, 3))
     shown = np.tile(np.repeat(np.arange(1, 9), 3), 2)
     np.savez(tmp_path / "small.npz", X=X.reshape(48, 12), y=y, object=shown)
-    absent = script.Pairs("absent", (4, 3), ((0, 1),), (5,), 1)
-    small = script.Pairs("small", (4, 3), ((0, 1),), (6,), 1, True)
+    absent = script.Pairs("absent", (4, 3), 2, (5,), 1)
+    small = script.Pairs("small", (4, 3), 2, (6,), 1, True)
     monkeypatch.setattr(script, "PAIRS", {"Small": small, "Absent": absent})
     few = {name: script.METHODS[name] for name in ("nearest mean", "ridge", "LSSTM", "MPM", "TMPM")}
     short = {name: of._replace(grid=of.grid[:2]) for name, of in few.items()}
