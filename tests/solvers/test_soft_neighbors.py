@@ -206,7 +206,8 @@ def test_single_precision_has_six_digits_or_is_left(objective, n_threads):
         engine = SoftNeighbors(X, t, objective, n_threads=n_threads)
         found = engine.evaluate(scale * L)
         assert found[0] == pytest.approx(wanted[0], rel=1e-5)
-        np.testing.assert_allclose(found[1], wanted[1], atol=2e-5 * np.abs(wanted[1]).max())
+        # Sums of rounded weights: 2.6e-5 was seen with the kernels of an older processor.
+        np.testing.assert_allclose(found[1], wanted[1], atol=6e-5 * np.abs(wanted[1]).max())
         assert engine.value(scale * L) == pytest.approx(found[0], rel=1e-7)
 
 
