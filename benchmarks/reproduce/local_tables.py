@@ -41,6 +41,7 @@ N_SETTINGS = 12
 PARTS = ("simulations", "plain", "noisy", "windows")
 PROTOCOLS = ("defaults", "tuned")
 REFERENCE = "5-NN"
+OTHERS = (REFERENCE, "LMNN, 3-NN", "SVC")
 
 # ---------------------------------------------------------------------- methods
 
@@ -188,7 +189,18 @@ class Latest:
         self.rows = {tuple(row[key] for key in keys): row for row in results.rows}
 
         sizes = {row["set"]: row["n"] for row in results.rows if row["part"] == "plain"}
-        self.sets = sorted(sizes, key=lambda name: (sizes[name], name))
+        self._sets = sorted(sizes, key=lambda name: (sizes[name], name))
+
+    def sets(self, part: str = "plain", protocol: str = "defaults") -> list[str]:
+        """Sets on which a local rule was run, the smallest first."""
+        if part == "simulations":
+            return list(SIMULATIONS)
+        rules = [method for method in methods() if method not in OTHERS]
+        return [
+            name
+            for name in self._sets
+            if any(self.get(part, name, protocol, method) for method in rules)
+        ]
 
     def get(self, part: str, name: str, protocol: str, method: str) -> dict[str, Any] | None:
         return self.rows.get((part, name, protocol, method))
@@ -244,7 +256,7 @@ def cell(row: dict[str, Any] | None, verdict: str) -> str:
 def errors(latest: Latest, part: str, protocol: str) -> list[str]:
     """Errors and spreads of all methods; bold is clearly better than the reference."""
     body = []
-    for name in SIMULATIONS if part == "simulations" else latest.sets:
+    for name in latest.sets(part, protocol):
         words = judged(latest, part, name, protocol)
         rows = {method: latest.get(part, name, protocol, method) for method in methods()}
         any_row = next((row for row in rows.values() if row), None)
@@ -252,7 +264,7 @@ def errors(latest: Latest, part: str, protocol: str) -> list[str]:
             size = f"{any_row['n']} × {any_row['p']}, {any_row['classes']}"
             cells = [cell(row, words.get(m, ("",))[0]) for m, row in rows.items()]
             body.append([f"{name.replace('_', ' ')} ({size})", *cells])
-    return table(["", *methods()], body) if body else ["Not run yet.", ""]
+    return table(["", *methods()], body) if body else ["Not run.", ""]
 
 
 def beside_the_prototype(latest: Latest) -> list[str]:
@@ -274,7 +286,8 @@ def tally(latest: Latest) -> list[str]:
     columns = [(protocol, part) for protocol in PROTOCOLS for part in ("plain", "noisy")]
     cells: dict[str, list[str]] = {method: [] for method in list(methods())[1:]}
     for protocol, part in columns:
-        verdicts = {name: judged(latest, part, name, protocol) for name in latest.sets}
+        names = latest.sets(part, protocol)
+        verdicts = {name: judged(latest, part, name, protocol) for name in names}
         for method, row in cells.items():
             names = [name for name, words in verdicts.items() if method in words]
             words = [verdicts[name][method] for name in names]
@@ -304,7 +317,7 @@ def times(latest: Latest) -> list[str]:
         ratios = [
             row["ms_query"] / reference["ms_query"]
             for part in ("plain", "noisy")
-            for name in latest.sets
+            for name in latest.sets()
             if (row := latest.get(part, name, "defaults", method))
             and (reference := latest.get(part, name, "defaults", REFERENCE))
         ]
@@ -321,7 +334,7 @@ def times(latest: Latest) -> list[str]:
 def windows(latest: Latest) -> list[str]:
     """Errors of DANN by the rule for its window."""
     body, rules = [], ["default", *WINDOWS]
-    for name in latest.sets:
+    for name in latest.sets():
         rows = [latest.get("plain", name, "defaults", "DANN")]
         rows += [latest.get("windows", name, "defaults", rule) for rule in WINDOWS]
         if all(rows):
@@ -332,9 +345,11 @@ def windows(latest: Latest) -> list[str]:
             cells = [f"{cell(row, '')} ({s})" for row, s in zip(rows, sizes, strict=True)]
             body.append([name.replace("_", " "), *cells])
     if not body:
-        return ["Not run yet.", ""]
+        return ["Not run.", ""]
     means = [
-        np.mean([np.mean(row["errors"]) for name in latest.sets if (row := latest.get(*key(name)))])
+        np.mean(
+            [np.mean(row["errors"]) for name in latest.sets() if (row := latest.get(*key(name)))]
+        )
         for key in (
             lambda name: ("plain", name, "defaults", "DANN"),
             *(lambda name, rule=rule: ("windows", name, "defaults", rule) for rule in WINDOWS),
@@ -386,8 +401,8 @@ that lose included.
 * *Defaults*: nobody is tuned. *Tuned*: settings are chosen by {INNER_FOLDS} folds of the training
   rows, among the defaults and the rule's own ``grid`` ({N_SETTINGS} settings of it at random, if
   it has more); k for k-NN, C and gamma for the support vector machine. LMNN was not tuned, nor
-  sets of more than 700 rows: each would have cost more than all the rest. Folds are drawn twice
-  up to 300 rows there, once beyond.
+  sets of more than 250 rows: each would have cost more than all the rest. What was not run is a
+  dash, or says so.
 * Times are those of one thread, of all queries of a fold at once.
 """
 
