@@ -67,6 +67,13 @@ def test_every_page_of_the_guide_is_in_its_contents():
     assert contents == {path.stem for path in (DOCS / "guide").glob("*.rst")} - {"index"}
 
 
+def test_tests_that_pages_name_exist():
+    files = {path.name: path.read_text("utf-8") for path in Path(__file__).parent.rglob("*.py")}
+    for page in DOCS.rglob("*.rst"):
+        for name, _, test in re.findall(r"``(test_\w+\.py)(::(\w+))?``", page.read_text("utf-8")):
+            assert f"def {test}" in files.get(name, ""), f"{page.name}: {name}::{test}"
+
+
 def test_pages_say_that_there_is_no_learner_of_tensors_as_long_as_that_is_so():
     front = (DOCS / "index.rst").read_text("utf-8")
     guide = (DOCS / "guide" / "index.rst").read_text("utf-8")

@@ -219,9 +219,10 @@ def test_bad_arguments_are_named():
     ):
         with pytest.raises(ValueError, match=words):
             IdealizedMetric(**settings).fit(X, supervision=pairs)
-    one_kind = Pairs(similar=pairs.similar, dissimilar=np.empty((0, 2), int), n_samples=len(X))
-    with pytest.raises(ValueError, match="no dissimilar pair"):
-        IdealizedMetric().fit(X, supervision=one_kind)
+    for kind, other in (("similar", "dissimilar"), ("dissimilar", "similar")):
+        given = {kind: getattr(pairs, kind), other: np.empty((0, 2), int)}
+        with pytest.raises(ValueError, match=f"no {other} pair"):
+            IdealizedMetric().fit(X, supervision=Pairs(**given, n_samples=len(X)))
     wide = np.random.default_rng(0).normal(size=(30, 120))
     with pytest.raises(ValueError, match="at most 108 features"):
         IdealizedMetric(psd="constrain").fit(wide, np.arange(30) % 2)
