@@ -17,13 +17,14 @@ from nearfar.datasets import make_few_relevant
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.intp]
+Indices = NDArray[np.intp]
 Split = tuple[Matrix, Labels, Matrix, Labels]
 
 SIMULATIONS = ("noise", "ring")
 N_SEEDS = 20
 N_FOLDS = 5
-# Folds are drawn so often, up to so many rows; settings of larger sets are not chosen.
-REPEATS = {"defaults": {1000: 2, 2500: 1}, "tuned": {250: 2}}
+# Folds are drawn so often, up to so many rows.
+REPEATS = {"defaults": {1000: 2, 2500: 1}, "tuned": {250: 2, 2500: 1}}
 # Letter is the one larger set, of which some rows are used.
 MOST_ROWS = 2500
 LETTERS = 1500

@@ -19,11 +19,15 @@ from nearfar.summaries.feature_slabs import (
     EQUAL,
     FeatureColumns,
     Singles,
-    counts_within,
-    slab_counts,
     smallest,
 )
-from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
+from nearfar.summaries.local_rows import (
+    LocalMetrics,
+    LocalQueries,
+    LocalRows,
+    entries_within,
+    kth_bounds,
+)
 
 _Result = TypeVar("_Result")
 
@@ -216,8 +220,7 @@ class ADAMENNClassifier(LocalVoter):
         columns = FeatureColumns.of(rows)
 
         def work(block: slice) -> Matrix:
-            lists = self._lists(rows, columns, block, self._sizes(others))
-            return chi_squared(lists.shares(), lists.slabs())
+            return self._lists(rows, columns, block, self._sizes(others)).relevances()
 
         self.relevances_ = np.concatenate(list(self._over(rows, len(rows), work)))
 
@@ -237,7 +240,7 @@ class ADAMENNClassifier(LocalVoter):
 
     def _over(self, rows: LocalRows, n: int, work: Callable[[slice], _Result]) -> Iterator[_Result]:
         """What work makes of n lists, in blocks."""
-        each = 32 * len(rows) + 32 * (self.n_region_ + 1) * rows.n_features
+        each = 32 * len(rows) + 64 * (self.n_region_ + 1)
         blocks = row_blocks(n, each, at_most=self.at_once)
         return map_in_order(work, blocks, effective_threads(self.n_jobs))
 
@@ -287,8 +290,8 @@ class ADAMENNClassifier(LocalVoter):
         def work(block: slice) -> Matrix:
             unseen = np.stack([rows[block] for rows in hidden], axis=1) if hidden else None
             asked = rows.queries(rows.given[z[block]], unseen)
-            lists = _Lists(rows, columns, asked, LocalMetrics(weights=W[owner[block]]), sizes)
-            return chi_squared(lists.shares(), lists.slabs())
+            metrics = LocalMetrics(weights=W[owner[block]])
+            return _Lists(rows, columns, asked, metrics, sizes).relevances()
 
         found = np.concatenate(list(self._over(rows, len(z), work)))
         return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
@@ -371,44 +374,59 @@ class _Lists:
         sizes: _Sizes,
     ) -> None:
         assert metrics.weights is not None
-        self.sizes = sizes
-        self.region = rows.window(queries, metrics, sizes.region).found
-        apart = columns.apart(queries.given, self.region)
-        self.squares = columns.squares(apart, metrics.weights.T[:, :, None])
-        self.far = np.abs(apart, out=apart)
-        self.indicators = columns.indicators[self.region]
+        self.columns, self.sizes = columns, sizes
+        self.given, self.weights = queries.given, metrics.weights
+        self.window = rows.window(queries, metrics, sizes.region)
+        self.region = self.window.found
 
-    def shares(self) -> Matrix:
-        """Shares of classes among the nearest few, (b, J)."""
-        return self._counts(smallest(self.squares, self.sizes.posterior)) / self.sizes.posterior
-
-    def slabs(self) -> Singles:
-        """Counts of classes in slabs, (b, p, J)."""
-        return slab_counts(self.far, self.sizes.slab, self.indicators)
+    def relevances(self) -> Matrix:
+        """How far each feature alone is from telling what all of them tell, (b, p)."""
+        k = self.sizes.posterior
+        few = smallest(self._squares_of_few(k), k)
+        return chi_squared(self._counts(few) / k, self._slabs(self.sizes.slab)[1][0])
 
     def ready_to_lose_one(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
         """What :class:`_LeftOut` holds of them."""
         k = sizes.posterior
-        fewer, few = smallest(self.squares, k), smallest(self.squares, k + 1)
-        ordered = np.partition(self.far, [sizes.slab - 1, sizes.slab], axis=2)
-        width, wider = ordered[:, :, sizes.slab - 1], ordered[:, :, sizes.slab]
+        squares = self.columns.lengths(self.given, self.region, self.weights)
+        fewer, few = smallest(squares, k), smallest(squares, k + 1)
+        reach, counts = self._slabs(sizes.slab, sizes.slab + 1)
         return (
-            *self._last(np.ones_like(few)),
-            *self._last(few),
+            *self._last(squares, np.ones_like(few)),
+            *self._last(squares, few),
             self._counts(fewer),
             self._counts(few),
-            width.T,
-            counts_within(self.far, width, self.indicators),
-            counts_within(self.far, wider, self.indicators),
+            reach[0],
+            *counts,
         )
 
-    def _counts(self, inside: Mask) -> Matrix:
-        counts = np.matmul(inside[:, None, :].astype(np.float32), self.indicators)
-        return counts[:, 0].astype(np.float64)
+    def _squares_of_few(self, k: int) -> Matrix:
+        """Squared distances of those that may be among the k nearest; infinity for the others."""
+        window = self.window
+        owner, place = entries_within(
+            window.squares, kth_bounds(window.squares, k)[1] + 2 * window.errors
+        )
+        exact = self.columns.lengths(
+            self.given[owner], self.region[owner, place, None], self.weights[owner]
+        )
+        squares = np.full(self.region.shape, np.inf)
+        squares[owner, place] = exact[:, 0]
+        return squares
 
-    def _last(self, inside: Mask) -> tuple[Vector, Indices]:
+    def _slabs(self, *sizes: int) -> tuple[NDArray[np.float64], Singles]:
+        return self.columns.slabs(self.given, self.region, list(sizes))
+
+    def _counts(self, inside: Mask) -> Matrix:
+        """Rows of each class among those inside, (b, J)."""
+        owner, place = np.nonzero(inside)
+        J = self.columns.n_classes
+        codes = self.columns.codes[self.region[owner, place]]
+        counts = np.bincount(owner * J + codes, minlength=len(inside) * J)
+        return counts.reshape(len(inside), J).astype(np.float64)
+
+    def _last(self, squares: Matrix, inside: Mask) -> tuple[Vector, Indices]:
         """Squared distance and number of the last row of those inside."""
-        squares = np.where(inside, self.squares, -1.0)
+        squares = np.where(inside, squares, -1.0)
         radius = squares.max(axis=1)
         last = squares.shape[1] - 1 - (squares == radius[:, None])[:, ::-1].argmax(axis=1)
         return radius, self.region[np.arange(len(last)), last]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
+from nearfar.blocks import row_blocks
 from nearfar.summaries.local_rows import LocalRows
 
 #: Counts, which single precision holds exactly.
@@ -16,6 +17,8 @@ Singles = NDArray[np.float32]
 #: Distances along a feature that differ by this share are equal, but for rounding: values of few
 #: digits tie all the time, and 0.5 - 0.4 is not 0.4 - 0.3 in double precision.
 EQUAL = 1e-10
+# Slabs are cut for so many rows times features at once, whose masks stay in the cache.
+_NUMBERS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,41 @@ class FeatureColumns:
         apart = np.take(self.columns, region, axis=1)
         apart -= (given / self.unit).T[:, :, None]
         return apart
+
+    def lengths(self, given: Matrix, region: Indices, weights: Matrix) -> Matrix:
+        """As :meth:`squares` of :meth:`apart`, under ``weights`` (b, p), feature by feature."""
+        queries, total = given / self.unit, np.zeros(region.shape)
+        for i, column in enumerate(self.columns):
+            part = np.take(column, region, mode="clip")
+            part -= queries[:, i, None]
+            part *= part
+            part *= (self.stretch[i] * weights[:, i])[:, None]
+            total += part
+        return total
+
+    def slabs(
+        self, given: Matrix, region: Indices, sizes: list[int]
+    ) -> tuple[NDArray[np.float64], Singles]:
+        """How far slabs of so many rows reach, and how many rows of each class are in them.
+
+        Of shapes (s, b, p) and (s, b, p, n_classes) for s sizes; rows ``region`` (b, m) about b
+        queries, of which those at the distance of the last count too.
+        """
+        (b, m), p, queries = region.shape, len(self.columns), given / self.unit
+        last = np.asarray(sizes) - 1
+        reach = np.empty((len(sizes), b, p))
+        counts = np.empty((len(sizes), b, p, self.n_classes), np.float32)
+        for block in row_blocks(b, 8 * len(sizes) * m * p, at_most=_NUMBERS_AT_ONCE // (m * p) + 1):
+            rows = region[block]
+            within = np.empty((len(sizes), len(rows), p, m), np.float32)
+            for i, column in enumerate(self.columns):
+                far = np.take(column, rows, mode="clip")
+                far -= queries[block, i, None]
+                np.abs(far, out=far)
+                reach[:, block, i] = np.partition(far, last, axis=1)[:, last].T
+                np.less_equal(far, reach[:, block, i, None] * (1 + EQUAL), out=within[:, :, i])
+            counts[:, block] = np.matmul(within, self.indicators[rows])
+        return reach, counts
 
     def squares(self, apart: NDArray[np.float64], weights: Matrix | None = None) -> Matrix:
         """Squared distances from differences (p, ...), under weights (p, ...) of features.
