@@ -37,7 +37,7 @@ from nearfar import (
     save,
 )
 from nearfar.contract import KINDS
-from nearfar.distributions import dissimilarity, exponential_kernel
+from nearfar.distributions import dissimilarity, exponential_kernel, objects
 from nearfar.persistence import ModelFileError, describe
 
 SETS, Y = KINDS["sets"].data()
@@ -668,12 +668,41 @@ def test_new_sets_get_the_ridge_of_the_old():
         )
 
 
+@pytest.mark.parametrize("learner", [EuclideanEmbedding(3), LaplacianEmbedding(3)])
+def test_sets_that_are_recognised_cost_no_pairs(learner, monkeypatch):
+    asked = []
+
+    def counted(A, B, *rest, **options):
+        asked.append(len(A))
+        return dissimilarity(A, B, *rest, **options)
+
+    found = clone(learner).fit(TRAIN)
+    new = found.transform(TEST)
+    monkeypatch.setattr(objects, "dissimilarity", counted)
+    np.testing.assert_array_equal(found.transform(TRAIN), found.embedding_)
+    np.testing.assert_array_equal(found.transform(found.gaussians_), found.embedding_)
+    assert not asked
+    # Some of both, in any order: only the new ones are compared.
+    order = np.random.default_rng(0).permutation(len(SETS))
+    placed = found.transform(SETS[order])
+    assert sum(asked) == len(TEST)
+    np.testing.assert_allclose(placed, np.vstack([found.embedding_, new])[order], atol=1e-9)
+
+
+@pytest.mark.parametrize("learner", [EuclideanEmbedding(3), LaplacianEmbedding(3)])
+def test_nystrom_puts_training_objects_where_they_are(learner):
+    # Given dissimilarities are not recognised: it is the formula that places them.
+    D = dissimilarity(Gaussians.from_sets(TRAIN))
+    found = clone(learner).set_params(metric="precomputed").fit(D)
+    np.testing.assert_allclose(found.transform(D), found.embedding_, atol=1e-8)
+
+
 def test_low_rank_sets_are_placed_alike_whatever_their_batch():
     random = np.random.default_rng(0)
     sets = [random.normal(size=(3 + k % 4, 60)) for k in range(24)]
     found = SetEmbedding(4).fit(sets[:16])
     assert found.gaussians_.is_low_rank
-    new, *_ = found.embedder_._new_gaussians(sets[16:], "sets")
+    new = found.embedder_._gaussians_of(found.embedder_._new_objects(sets[16:]))
     assert new.is_low_rank
     whole = found.transform(sets)
     np.testing.assert_allclose(whole[:16], found.embedding_, atol=1e-8)

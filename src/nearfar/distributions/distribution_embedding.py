@@ -65,11 +65,15 @@ class _DistributionEmbedding(Embedding, OverDistributions):
 
     def _transform(self, X: Any) -> Floats:
         check_is_fitted(self)
-        n, dtype, blocks = self._new_pairs(X)
-        placed = np.empty((n, self._axes.shape[1]))
-        for block, D in blocks:
-            placed[block] = self._place(D)
-        return placed.astype(dtype)
+        new = self._new_objects(X)
+        placed = np.empty((len(new.same), self._axes.shape[1]))
+        strange = new.same < 0
+        if not strange.all():  # the others are where they were
+            placed[~strange] = self.embedding_[self._firsts[new.same[~strange]]]
+        if strange.any():
+            places = [self._place(D) for _, D in self._pair_blocks(new.only(strange))]
+            placed[strange] = np.concatenate(places)
+        return placed.astype(new.dtype)
 
     def _check_components(self, n: int) -> None:
         """Refuse dimensions that no objects of this number can fill, and no memory may hold."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Tags
 
-from nearfar.arrays import Floats, Matrix
+from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.base import Estimator
 from nearfar.blocks import row_blocks
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
+from nearfar.distributions.held_pairs import pairs_of
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_repair import checked_dissimilarities, checked_square
@@ -75,6 +76,19 @@ _OBJECTS: dict[str, Word] = {
     "_prints": unsigned("n", 2),
     "_firsts": indices("n", below="n"),
 }
+
+
+class NewObjects(NamedTuple):
+    """New objects, which training object each is (-1 for none), and the dtype of results."""
+
+    kind: Kind
+    objects: Any
+    same: Indices
+    dtype: np.dtype[Any]
+
+    def only(self, which: Mask) -> NewObjects:
+        """Some of them."""
+        return self._replace(objects=self.objects[which], same=self.same[which])
 
 
 class OverDistributions(Estimator):
@@ -139,7 +153,7 @@ class OverDistributions(Estimator):
         """
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
-            D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
+            D = pairs_of(self.gaussians_, self.metric, self.n_jobs)
             # Of equal objects exactly, whatever rounding says.
             for first in np.flatnonzero(np.bincount(self._firsts) > 1):
                 equal = np.flatnonzero(self._firsts == first)
@@ -220,12 +234,8 @@ class OverDistributions(Estimator):
 
     # ------------------------------------------------------------------ new objects
 
-    def _new_pairs(self, X: Any) -> tuple[int, np.dtype[Any], Iterator[tuple[slice, Matrix]]]:
-        """How many new objects there are, the dtype of results, and blocks of dissimilarities.
-
-        A block has a row for each new object and a column for each training object. It is exactly
-        zero where a training object was recognised.
-        """
+    def _new_objects(self, X: Any) -> NewObjects:
+        """New objects, as they were given, and which of them are training objects."""
         kind = self._kind_of(X)
         if self._kind == "sets" and kind == "points":
             kind = "sets"  # which says what is wrong with it
@@ -234,41 +244,12 @@ class OverDistributions(Estimator):
                 f"{type(self).__name__} was fitted on {_CALLED[self._kind]}; X holds "
                 f"{_CALLED[kind]}. Give new {_CALLED[self._kind]}, or Gaussians."
             )
-        if kind == "precomputed":
+        if kind in ("points", "precomputed"):
             rows = self._check_X(X, reset=False)
-            whole = [(slice(0, len(rows)), checked_dissimilarities(rows, "X"))]
-            return len(rows), rows.dtype, iter(whole)
-        gaussians, same, dtype = self._new_gaussians(X, kind)
-        return len(gaussians), dtype, self._blocks(gaussians, same)
-
-    def _blocks(
-        self, gaussians: Gaussians, same: NDArray[np.intp]
-    ) -> Iterator[tuple[slice, Matrix]]:
-        for block in row_blocks(len(gaussians), 16 * self._n_objects):
-            D = dissimilarity(gaussians[block], self.gaussians_, self.metric, n_jobs=self.n_jobs)
-            for row in np.flatnonzero(same[block] >= 0):
-                D[row, self._firsts == self._firsts[same[block][row]]] = 0.0
-            yield block, D
-
-    def _new_gaussians(
-        self, X: Any, kind: Kind
-    ) -> tuple[Gaussians, NDArray[np.intp], np.dtype[Any]]:
-        """New objects as Gaussians, which training object each is (-1 for none), and the dtype."""
-        if kind == "points":
-            rows = self._check_X(X, reset=False)
-            gaussians = Gaussians.from_neighborhoods(
-                self._points,
-                min(self.n_neighbors, len(self._points) - 1),
-                self._added_ridge(),
-                self.form,
-                queries=self._scaled(rows),
-                recognize=self.recognize,
-                storage=self._storage(),
-            )
             same = np.full(len(rows), -1, dtype=np.intp)
-            if self.recognize:
+            if kind == "points" and self.recognize:
                 same = found_again(fingerprints(rows), self._prints)
-            return gaussians, same, rows.dtype
+            return NewObjects(kind, rows, same, rows.dtype)
         objects: Any = X if kind == "gaussians" else as_sets(X)
         if not len(objects):
             raise ValueError("X has 0 Gaussians; at least one is needed.")
@@ -279,12 +260,44 @@ class OverDistributions(Estimator):
             )
         if kind == "gaussians":
             same = found_again(fingerprints(objects), fingerprints(self.gaussians_))
-            return objects, same, np.dtype(np.float64)
+            return NewObjects(kind, objects, same, np.dtype(np.float64))
+        same = found_again(fingerprints(objects), self._prints)
+        return NewObjects(kind, objects, same, objects.X.dtype)
+
+    def _pair_blocks(self, new: NewObjects) -> Iterator[tuple[slice, Matrix]]:
+        """Dissimilarities in blocks: a row a new object, a column a training object.
+
+        They are exactly zero where a training object was recognised.
+        """
+        if new.kind == "precomputed":
+            yield slice(0, len(new.same)), checked_dissimilarities(new.objects, "X")
+            return
+        gaussians = self._gaussians_of(new)
+        for block in row_blocks(len(gaussians), 16 * self._n_objects):
+            D = dissimilarity(gaussians[block], self.gaussians_, self.metric, n_jobs=self.n_jobs)
+            for row in np.flatnonzero(new.same[block] >= 0):
+                D[row, self._firsts == self._firsts[new.same[block][row]]] = 0.0
+            yield block, D
+
+    def _gaussians_of(self, new: NewObjects) -> Gaussians:
+        """New objects as Gaussians."""
+        if new.kind == "gaussians":
+            found: Gaussians = new.objects
+            return found
+        if new.kind == "points":
+            return Gaussians.from_neighborhoods(
+                self._points,
+                min(self.n_neighbors, len(self._points) - 1),
+                self._added_ridge(),
+                self.form,
+                queries=self._scaled(new.objects),
+                recognize=self.recognize,
+                storage=self._storage(),
+            )
         with warnings.catch_warnings():
             # Of the ridge: that was said of the training sets.
             warnings.simplefilter("ignore", UserWarning)
-            gaussians = self._of_sets(objects, self._added_ridge(), storage=self._storage())
-        return gaussians, found_again(fingerprints(objects), self._prints), objects.X.dtype
+            return self._of_sets(new.objects, self._added_ridge(), storage=self._storage())
 
     def _added_ridge(self) -> float:
         assert self.gaussians_.added_ridge is not None

@@ -135,8 +135,8 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
 
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         if X is not None:
-            n, _, blocks = self._new_pairs(X)
-            return n, blocks
+            new = self._new_objects(X)
+            return len(new.same), self._pair_blocks(new)
         if self.metric == "precomputed":
             raise ValueError(
                 "leave_one_out_error needs the training sets, and given dissimilarities are not "

@@ -11,6 +11,7 @@ import pytest
 from nearfar import Sets
 from nearfar.app.cli import main
 from nearfar.datasets import make_sets, read_sets
+from nearfar.distributions import dissimilarity, held_pairs
 
 QUICK = ["--repeats", "1", "--tuning", "k", "--in-process", "--no-context"]
 FEW = [*QUICK, "--methods", "riemann"]
@@ -268,6 +269,18 @@ def test_a_file_of_labels_has_one_for_each_set(long, here, capsys):
     words = ["long.csv", "--set-id", "utterance", "--labels", "kinds.txt"]
     assert run("compare", *words, "--drop", "speaker", "--drop", "kind", *FEW) == 0
     assert "36 sets" in capsys.readouterr().out
+
+
+def test_embed_compares_all_pairs_once_with_all_cores(long, here, monkeypatch):
+    asked = []
+
+    def counted(gaussians, *, metric, n_jobs):
+        asked.append((len(gaussians), n_jobs))
+        return dissimilarity(gaussians, metric=metric, n_jobs=n_jobs)
+
+    monkeypatch.setattr(held_pairs, "dissimilarity", counted)
+    assert run("embed", *LONG, "--drop", "speaker", "--out", "page.html") == 0
+    assert asked == [(36, -1)]
 
 
 def test_embed_draws_sets_and_its_model_maps_new_ones(long, here, capsys):

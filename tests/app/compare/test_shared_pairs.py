@@ -93,8 +93,10 @@ def test_embeddings_of_the_test_sets_are_those_of_the_method_alone(sets, estimat
     fold = problem.pairs.fold(TRAIN, TEST, [setting, setting_of(SetEmbedding(20))])
     alone = predict_all_k(problem, setting, TRAIN, TEST)
     found = predict_all_k(problem, setting, TRAIN, TEST, fold)
+    # But for rounding: sets that are training sets too are not compared by the method alone.
     for a, b in zip(alone.mapped, found.mapped, strict=True):
-        assert a.dtype == b.dtype == np.float32 and np.array_equal(a, b)
+        assert a.dtype == b.dtype == np.float32
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     svm = setting_of(make_pipeline(estimator, SVC()))
     alone, found = (predict_all_k(problem, svm, TRAIN, TEST, one) for one in (None, fold))
     assert np.array_equal(alone.codes, found.codes)

@@ -8,8 +8,8 @@ import numpy as np
 
 from nearfar.arrays import Matrix
 from nearfar.base.voter import nearest
-from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
+from nearfar.distributions.held_pairs import pairs_of
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, percent
@@ -40,6 +40,7 @@ def picture_of_sets(
     method: str = "",
     *,
     show_rows: bool = True,
+    n_jobs: int = 1,
 ) -> dict[str, Any]:
     """A picture of all sets, or of a random choice of many, by their dissimilarities.
 
@@ -56,6 +57,8 @@ def picture_of_sets(
         What the method is called.
     show_rows : bool
         Whether names and ellipses may be shown, or places only.
+    n_jobs : int
+        Threads for the dissimilarities; -1 is all cores.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def picture_of_sets(
         rows = np.sort(np.random.default_rng(seed).choice(len(sets), most, replace=False))
     shrinkage = options.get("shrinkage")
     gaussians = Gaussians.from_sets(vectors[rows], options["ridge"], shrinkage=shrinkage)
-    D = symmetric_pairs(gaussians, options["metric"])
+    D = symmetric_pairs(gaussians, options["metric"], n_jobs)
     places = EuclideanEmbedding(min(2, len(rows) - 1), metric="precomputed").fit(D).embedding_
     if places.shape[1] == 1:
         places = np.column_stack([places, np.zeros(len(places))])
@@ -201,9 +204,9 @@ def principal_plane(rows: Matrix) -> tuple[Matrix, Matrix]:
     return axes * np.where(signs == 0, 1.0, signs), shares
 
 
-def symmetric_pairs(gaussians: Gaussians, metric: str) -> Matrix:
+def symmetric_pairs(gaussians: Gaussians, metric: str, n_jobs: int) -> Matrix:
     """Dissimilarities of all pairs; of one that is not symmetric, the mean of both ways."""
-    D = dissimilarity(gaussians, metric=metric, n_jobs=-1)
+    D = pairs_of(gaussians, metric, n_jobs)
     return np.asarray((D + D.T) / 2) if metric.endswith("kl") else D
 
 

@@ -7,9 +7,9 @@ once, by whichever processes need them, and read by all.
 
 Scale and ridge of a fold are those of its training sets, so what is said of the test sets is to the
 last digit what each method would say alone (but for rounding, where covariances are of low rank, or
-so different that singular values must do). The splits inside, which choose k and settings, see the
-same scale and ridge: they come from the whole training fold, not from its part. No label has a hand
-in either.
+so different that singular values must do, or where a test set is a training set too). The splits
+inside, which choose k and settings, see the same scale and ridge: they come from the whole training
+fold, not from its part. No label has a hand in either.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class FoldPairs:
             maker = SetKNeighborsClassifier(1, **way._asdict())
             known = self._X[self._train]
             maker.fit(known, np.zeros(len(known), dtype=int))
-            return maker.gaussians_, maker._new_gaussians(self._X[self._test], "sets")[0]
+            return maker.gaussians_, maker._gaussians_of(maker._new_objects(self._X[self._test]))
 
         began = perf_counter()
         found: tuple[Gaussians, Gaussians]

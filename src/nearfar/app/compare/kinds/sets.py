@@ -172,7 +172,12 @@ class SetKind(RowKind):
         seed, show_rows = self.question.random_state, self.question.show_rows
         try:
             return picture_of_sets(
-                self.problem.X, shown, seed, told.method.label, show_rows=show_rows
+                self.problem.X,
+                shown,
+                seed,
+                told.method.label,
+                show_rows=show_rows,
+                n_jobs=self.question.workers,
             )
         except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
             # What was compared stands, with or without a picture.

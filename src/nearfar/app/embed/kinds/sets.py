@@ -94,7 +94,7 @@ class SetsOfVectors(Kind):
 
     def show(self, learner: SetEmbedding, X: Sets, show_rows: bool) -> Shown:
         """Ellipses, and the nearest by the dissimilarity."""
-        D = symmetric_pairs(learner.gaussians_, learner.metric)
+        D = symmetric_pairs(learner.gaussians_, learner.metric, learner.n_jobs or -1)
         vectors = X if not learner.standardize else Sets(X.X / _spread(X), X.offsets)
         found: dict[str, Any] = {
             **ellipses_of(learner.gaussians_, vectors, D),
