@@ -46,6 +46,7 @@ OTHERWISE = {
         "GaitRecognizer": "between cycles of a gait",
         "MDS": "as in scikit-learn: distances, or their order",
     },
+    "mode": {"FriedmanClassifier": "of cuts instead of weights"},
     "n_basis": {"SCML": "directions of a metric"},
     "n_clusters": {"MODA": "parts of each class"},
     "n_directions": {"GaborFeatures": "of waves in an image"},

@@ -36,6 +36,9 @@ from .distributions.set_k_neighbors_classifier import (
     SetKNeighborsClassifier as SetKNeighborsClassifier,
 )
 from .distributions.set_spectral_clustering import SetSpectralClustering as SetSpectralClustering
+from .kernels.alignment_kernel_learner import AlignmentKernelLearner as AlignmentKernelLearner
+from .kernels.average_kernel_learner import AverageKernelLearner as AverageKernelLearner
+from .kernels.base_kernels import BaseKernels as BaseKernels
 from .kernels.idealized_metric import IdealizedMetric as IdealizedMetric
 from .kernels.kernel_idealized_metric import KernelIdealizedMetric as KernelIdealizedMetric
 from .large_margin.energy import EnergyClassifier as EnergyClassifier

@@ -15,7 +15,8 @@ An estimator derives from one of
   ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
 * :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
   ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel, and
-  :class:`KernelizedLearner` fits a linear learner there;
+  :class:`KernelizedLearner` fits a linear learner there. A :class:`KernelLearner` learns the
+  kernel itself;
 * :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
   with a metric of its own for each query it is a :class:`LocalVoter`; write ``_metrics``;
 * :class:`NearestObjects`: anything else that asks them; write ``_nearest``;
@@ -31,6 +32,7 @@ from nearfar.base.estimator import Estimator
 from nearfar.base.explanation import LocalExplanation
 from nearfar.base.guided import GuidedLearner, PairLearner
 from nearfar.base.kernel_coordinates import KernelCoordinates, LandmarkCoordinates
+from nearfar.base.kernel_learner import KernelLearner
 from nearfar.base.kernelized import KernelizedLearner
 from nearfar.base.learner import Learner, LinearLearner
 from nearfar.base.local_voter import LocalVoter
@@ -52,6 +54,7 @@ __all__ = [
     "Estimator",
     "GuidedLearner",
     "KernelCoordinates",
+    "KernelLearner",
     "KernelizedLearner",
     "LandmarkCoordinates",
     "Learner",

@@ -42,13 +42,16 @@ def all_estimators(
 
 
 def all_learners() -> dict[str, type[Learner]]:
-    """Every learner of a map, by name.
+    """Every learner of a map, or of a kernel with its map, by name.
 
     >>> "LMNN" in all_learners()
     True
     """
-    maps = all_estimators(role="map")
-    return {name: kind for name, kind in maps.items() if issubclass(kind, Learner)}
+    return {
+        name: kind
+        for name, kind in all_estimators().items()
+        if issubclass(kind, Learner) and kind.learner_tags.maps
+    }
 
 
 @cache

@@ -37,6 +37,11 @@ class LearnerTags:
     supervised: bool = True
     learns_from: tuple[Guide, ...] = ("labels",)
 
+    @property
+    def maps(self) -> bool:
+        """Whether it gives coordinates by ``transform``: learners of maps and of kernels do."""
+        return self.role in ("map", "kernel")
+
     def __post_init__(self) -> None:
         if not self.supervised:
             object.__setattr__(self, "learns_from", ())

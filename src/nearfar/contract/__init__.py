@@ -397,7 +397,7 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
 
 def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
     """What is said of queries: labels, clusters, or the vote of the nearest in the map."""
-    if fitted.learner_tags.role != "map":
+    if not fitted.learner_tags.maps:
         return np.asarray(fitted.predict(queries))
     points = fitted.transform(X)
     nearest = np.argsort(cdist(fitted.transform(queries), points), axis=1, kind="stable")[:, :3]

@@ -39,8 +39,9 @@ class SampleKind:
 
 def used(fitted: Any, X: Any) -> NDArray[Any]:
     """What an estimator is for: coordinates, shares of votes, labels, values or clusters."""
-    uses = {"map": ("transform",), "clusterer": ("predict",)}
-    for name in uses.get(fitted.learner_tags.role, ("predict_proba", "predict")):
+    tags = fitted.learner_tags
+    others = ("predict",) if tags.role == "clusterer" else ("predict_proba", "predict")
+    for name in ("transform",) if tags.maps else others:
         if hasattr(fitted, name):
             return np.asarray(getattr(fitted, name)(X))
     raise AssertionError(f"{type(fitted).__name__} has nothing to be used by")

@@ -50,7 +50,7 @@ def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of tensors."""
     own: list[Check] = [check_flat_rows, check_shapes, check_one_sample, check_order_of_samples]
-    if estimator.learner_tags.role == "map":
+    if estimator.learner_tags.maps:
         own.append(check_dtypes_of_tensors)
     if isinstance(estimator, MultilinearLearner):
         own += [check_map_of_rows, check_distances_of_tensors]
@@ -119,7 +119,7 @@ def check_order_of_samples(estimator: Any) -> None:
     order = np.random.RandomState(0).permutation(len(X))
     first = used(clone(estimator).fit(X, y), X)
     second = used(clone(estimator).fit(X[order], y[order]), X)
-    if estimator.learner_tags.role == "map":  # free up to a rotation
+    if estimator.learner_tags.maps:  # free up to a rotation
         wanted = _distances(first)
         np.testing.assert_allclose(_distances(second), wanted, atol=1e-4 * wanted.max())
     else:

@@ -40,9 +40,7 @@ def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 def _own_checks(estimator: Any) -> list[Check]:
     """Those that apply to an estimator of vectors."""
     own: list[Check] = [check_frames]
-    own.append(
-        check_dtypes_of_rows if estimator.learner_tags.role == "map" else check_dtypes_of_labels
-    )
+    own.append(check_dtypes_of_rows if estimator.learner_tags.maps else check_dtypes_of_labels)
     if isinstance(estimator, LinearLearner):
         own.append(check_one_distance)
     if estimator.learner_tags.reads == "statistics" and hasattr(estimator, "partial_fit"):
@@ -143,7 +141,7 @@ def check_batches(learner: Any) -> None:
     parts = clone(learner)
     for start in range(0, len(X), 7):
         parts.partial_fit(X[start : start + 7], y[start : start + 7])
-    if learner.learner_tags.role == "map":
+    if learner.learner_tags.maps:
         wanted = _distances(whole.transform(X))
         np.testing.assert_allclose(_distances(parts.transform(X)), wanted, 1e-6)
     else:

@@ -2,6 +2,7 @@
 
 from nearfar.kernels.alignment import alignment, center_kernel, target_alignment, target_kernel
 from nearfar.kernels.alignment_weights import AlignmentWeights, alignment_weights
+from nearfar.kernels.base_kernels import BaseKernels
 from nearfar.kernels.easy_mkl import easy_mkl_weights
 from nearfar.kernels.ideal_kernel import ideal_kernel, idealize
 from nearfar.kernels.kernel_set import KernelSet
@@ -11,6 +12,7 @@ from nearfar.kernels.vc_confidence import vc_confidence
 
 __all__ = [
     "AlignmentWeights",
+    "BaseKernels",
     "KernelSet",
     "MarginWeights",
     "alignment",

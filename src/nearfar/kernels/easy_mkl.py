@@ -81,13 +81,7 @@ def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.
 
 def unit_diagonal(kernels: KernelSet) -> KernelSet:
     """The kernels over the roots of their diagonals; themselves, where these are 1."""
-    diagonals = np.array(
-        [
-            np.concatenate([kernels.rows(i, b)[:, b].diagonal() for b in kernels.blocks()])
-            for i in range(kernels.n_kernels)
-        ],
-        dtype=float,
-    )
+    diagonals = kernels.diagonals()
     if np.abs(diagonals - 1).max() <= 1e-12:
         return kernels
     return _UnitDiagonal(kernels, diagonals)

@@ -53,13 +53,12 @@ class KernelSet:
     def traces(self) -> Vector:
         """Sums of the diagonals."""
         if not hasattr(self, "_traces"):
-            self._traces = np.array(
-                [
-                    sum(float(np.trace(self.rows(i, b)[:, b])) for b in self.blocks())
-                    for i in range(self.n_kernels)
-                ]
-            )
+            self._traces = self.diagonals().sum(axis=1)
         return self._traces
+
+    def diagonals(self) -> Matrix:
+        """The kernels of points with themselves, (n_kernels, n_points)."""
+        return self._by_rows(lambda rows, block: rows[:, block].diagonal())
 
     def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
         """The weighted sum of the kernels, of the first n points."""
@@ -80,8 +79,7 @@ class KernelSet:
     def images(self, V: Matrix) -> Iterator[Matrix]:
         """The products of each kernel with V, whose rows are the first points."""
         n = len(V)
-        for i in range(self.n_kernels):
-            yield np.vstack([self.rows(i, b)[:, :n] @ V for b in self.blocks(n)])
+        yield from self._by_rows(lambda rows, block: rows[:, :n] @ V, n)
 
     def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
         r"""Of each kernel i and each other W, :math:`\sum_k v_k^T K_i w_k`; (n_kernels, len)."""
@@ -142,16 +140,22 @@ class KernelSet:
             G[only, index[others]] = G[index[others], only] = sums[at, others]
 
     def _row_means(self) -> Matrix:
+        return self._by_rows(lambda rows, block: rows.mean(axis=1, dtype=float))
+
+    def _by_rows(self, found: Callable[[Any, slice], Any], n: int | None = None) -> Matrix:
+        """Something of each row of each kernel, of the first n points; (n_kernels, n, ...)."""
+        blocks, kernels = list(self.blocks(n)), range(self.n_kernels)
+        if self.by_rows:  # kernels may share what they need of a block
+            parts = [[found(self.rows(i, b), b) for i in kernels] for b in blocks]
+            return np.concatenate([np.array(part, dtype=float) for part in parts], axis=1)
         return np.array(
-            [
-                np.concatenate([self.rows(i, b).mean(axis=1, dtype=float) for b in self.blocks()])
-                for i in range(self.n_kernels)
-            ]
+            [np.concatenate([found(self.rows(i, b), b) for b in blocks]) for i in kernels], float
         )
 
     def blocks(self, n: int | None = None) -> Iterator[slice]:
         """Rows that are worked on at a time."""
-        return row_blocks(self.n_points if n is None else n, 8 * self.n_points)
+        at_most = max(1, 8 * _IN_CACHE // self.n_points)
+        return row_blocks(self.n_points if n is None else n, 8 * self.n_points, at_most=at_most)
 
 
 class GivenKernels(KernelSet):

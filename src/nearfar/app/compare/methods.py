@@ -611,7 +611,7 @@ def entry_points(group: str) -> tuple[metadata.EntryPoint, ...]:
 
 def known_estimators() -> dict[str, type[Estimator]]:
     """What can be compared of the library, and what installed packages offer."""
-    roles: tuple[EstimatorRole, ...] = ("map", "classifier", "regressor")
+    roles: tuple[EstimatorRole, ...] = ("map", "kernel", "classifier", "regressor")
     found = {name: kind for role in roles for name, kind in all_estimators(role=role).items()}
     found = dict(sorted(found.items()))
     for point in entry_points(group="nearfar.learners"):

@@ -1,0 +1,446 @@
+"""Base kernels of rows: what is asked for by name, parsed, and computed in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
+
+from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.blocks import row_blocks
+from nearfar.kernels.kernel_set import KernelSet
+from nearfar.parameters import Allowed, integer, real
+from nearfar.state import Sizes, State, flag, floats, need, texts, unsigned
+
+#: The options of each kernel, with what they may be.
+OPTIONS: dict[str, dict[str, Allowed]] = {
+    "linear": {},
+    "poly": {"gamma": real(0, open_low=True), "degree": integer(1), "coef0": real(0)},
+    "rbf": {"gamma": real(0, open_low=True)},
+    "laplacian": {"gamma": real(0, open_low=True)},
+    "cosine": {},
+}
+# The kernels of "auto": rbf at so many times 1 over the median of squared distances.
+_WIDTHS = tuple(2.0**power for power in range(-3, 4))
+# Rows among which medians are found.
+_SOME = 1000
+# Numbers that are worked on at a time: a few blocks of them should stay in a processor's cache.
+_IN_CACHE = 1 << 16
+
+
+class _One(NamedTuple):
+    """One kernel as it was asked for; gamma is None, or so many times its natural value."""
+
+    kind: str
+    columns: tuple[int, ...]
+    gamma: float | None
+    times: float
+    degree: int
+    coef0: float
+
+
+class BaseKernels:
+    r"""Kernels of rows, from names and pairs of a name and options.
+
+    "linear" is :math:`x^T z`, "poly" :math:`(\gamma x^T z + c_0)^d`, "cosine"
+    :math:`x^T z / |x||z|`, each of rows less the mean of the training rows, so that where zero lies
+    does not matter; "rbf" is :math:`e^{-\gamma |x-z|^2}`, "laplacian" :math:`e^{-\gamma
+    |x-z|_1}`. Without a ``gamma``, it is 1 over the sum of the variances of its columns (for
+    "laplacian" of their deviations, for "rbf" over the median of squared distances): units of X as
+    a whole do not matter.
+
+    Parameters
+    ----------
+    kernels : "auto", "features" or sequence
+        "auto" is linear, poly of degrees 2 and 3, and rbf at seven widths about the median of the
+        distances; "features" one rbf for each feature. A sequence has names ("rbf") and pairs
+        ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``; options are those of the kernel, and
+        ``columns`` by index or name, so that each view of the data may have kernels of its own.
+    rows : array-like of shape (n_samples, n_features)
+        Training rows: their mean, medians and variances are kept.
+    feature_names : sequence of str, optional
+        Names of the columns.
+    unit_diagonal : bool, default=False
+        Whether kernels are divided by the roots of their diagonals,
+        :math:`k(x, z) / \sqrt{k(x, x)\, k(z, z)}`.
+
+    Attributes
+    ----------
+    names : ndarray of shape (n_kernels,)
+        What the kernels are called.
+    kinds, gammas, degrees, coefs : ndarray of shape (n_kernels,)
+        What they are, with the options chosen.
+    columns : ndarray of shape (n_kernels, n_features)
+        1 for the features that they read.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from nearfar.kernels import BaseKernels
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> base = BaseKernels(["linear", ("rbf", {"gamma": 0.5, "columns": [2, 3]})], X)
+    >>> base.names.tolist()
+    ['linear', 'rbf 0.5 of x2, x3']
+    >>> base.values(1, X[:2], X).shape
+    (2, 150)
+    """
+
+    state = State(
+        {
+            "names": texts("m"),
+            "kinds": texts("m"),
+            "gammas": floats("m", above=0),
+            "degrees": floats("m", above=0),
+            "coefs": floats("m"),
+            "columns": unsigned("m", "p"),
+            "mean": floats("p"),
+            "unit_diagonal": flag,
+        }
+    )
+
+    def __init__(
+        self,
+        kernels: Any,
+        rows: ArrayLike,
+        feature_names: Sequence[str] | None = None,
+        unit_diagonal: bool = False,
+    ) -> None:
+        X = np.asarray(rows, dtype=np.float64)
+        asked = parse_kernels(kernels, X.shape[1], feature_names)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.mean = X.mean(axis=0)
+            natural = _NaturalWidths(X - self.mean)
+            self.gammas = np.array(
+                [
+                    one.times * natural.gamma(one) if one.gamma is None else one.gamma
+                    for one in asked
+                ]
+            )
+        self.kinds = np.array([one.kind for one in asked])
+        self.degrees = np.array([float(one.degree) for one in asked])
+        self.coefs = np.array([one.coef0 for one in asked])
+        self.columns = np.zeros((len(asked), X.shape[1]), dtype=np.uint8)
+        for i, one in enumerate(asked):
+            self.columns[i, list(one.columns)] = 1
+        self.unit_diagonal = unit_diagonal
+        self.names = np.array([self._name(i, feature_names) for i in range(len(asked))])
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def _check_state(self, sizes: Sizes) -> None:
+        need(set(self.kinds.tolist()) <= OPTIONS.keys(), "kinds must be kernels that there are.")
+        need((self.degrees == np.round(self.degrees)).all(), "degrees must be whole.")
+        need(self.columns.any(axis=1).all(), "each kernel must read a column.")
+        need(sizes["m"] > 0, "there must be a kernel.")
+
+    def values(self, i: int, X: Matrix, Z: Matrix) -> Matrix:
+        """Kernel i between rows."""
+        return self.weighted(np.eye(len(self))[i], X, Z)
+
+    def weighted(self, weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
+        """The weighted sum of the kernels between rows, in blocks."""
+        K = np.zeros((len(X), len(Z)))
+        used = np.flatnonzero(weights).tolist()
+        first, second = _Points(self, X), _Points(self, Z)
+        for block in row_blocks(len(X), 32 * len(Z), at_most=max(1, _IN_CACHE // len(Z))):
+            between = _Between(self, first, block, second)
+            for i in used:
+                K[block] += weights[i] * between.values(i)
+        return K
+
+    def over(self, rows: Matrix) -> KernelSet:
+        """The kernels among rows, which are never all kept."""
+        return RowKernels(self, rows)
+
+    def diagonal(self, i: int, squares: Vector) -> Vector:
+        """Kernel i of points with themselves, from their squared lengths."""
+        if self.unit_diagonal:
+            return (self._own(i, squares) > 0).astype(float)
+        return self._own(i, squares)
+
+    def _own(self, i: int, squares: Vector) -> Vector:
+        if self.kinds[i] == "linear":
+            return squares
+        if self.kinds[i] == "poly":
+            return np.asarray((self.gammas[i] * squares + self.coefs[i]) ** self.degrees[i])
+        if self.kinds[i] == "cosine":
+            return (squares > 0).astype(float)
+        return np.ones_like(squares)
+
+    def _name(self, i: int, feature_names: Sequence[str] | None) -> str:
+        kind = str(self.kinds[i])
+        name = f"poly {self.degrees[i]:.0f}" if kind == "poly" else kind
+        if kind in ("rbf", "laplacian"):
+            name += f" {self.gammas[i]:.3g}"
+        read = np.flatnonzero(self.columns[i]).tolist()
+        if len(read) == self.columns.shape[1] and (len(read) > 1 or feature_names is None):
+            return name
+        if len(read) > 3:
+            return f"{name} of {len(read)} features"
+        called = [f"x{k}" if feature_names is None else str(feature_names[k]) for k in read]
+        return f"{name} of {', '.join(called)}"
+
+
+# ---------------------------------------------------------------------- parsing
+
+
+def parse_kernels(
+    kernels: Any, n_features: int, feature_names: Sequence[str] | None = None
+) -> list[_One]:
+    """The kernels asked for; a ``ValueError`` names what is wrong with which of them."""
+    every = tuple(range(n_features))
+    if isinstance(kernels, str) and kernels == "auto":
+        plain = [_One("linear", every, None, 1.0, 1, 0.0)]
+        polys = [_One("poly", every, None, 1.0, degree, 1.0) for degree in (2, 3)]
+        return plain + polys + [_One("rbf", every, None, times, 1, 0.0) for times in _WIDTHS]
+    if isinstance(kernels, str) and kernels == "features":
+        return [_One("rbf", (k,), None, 1.0, 1, 0.0) for k in every]
+    if isinstance(kernels, str) and kernels in OPTIONS:
+        kernels = [kernels]
+    if not isinstance(kernels, list | tuple) or not kernels:
+        raise ValueError(
+            f'kernels must be "auto", "features" or a list of kernels; got {_shown(kernels)}.'
+        )
+    return [_parse(one, i, n_features, feature_names) for i, one in enumerate(kernels)]
+
+
+def _parse(one: Any, i: int, n_features: int, feature_names: Sequence[str] | None) -> _One:
+    name, options = (one, {}) if isinstance(one, str) else _pair(one, i)
+    if name not in OPTIONS:
+        raise ValueError(
+            f"kernels[{i}]: there is no kernel {_shown(name)}; there are {', '.join(OPTIONS)}."
+        )
+    known = OPTIONS[name]
+    for key, value in options.items():
+        if key == "columns":
+            continue
+        if key not in known:
+            raise ValueError(
+                f"kernels[{i}]: {name} has no option {_shown(key)}; it has "
+                f"{', '.join([*known, 'columns'])}."
+            )
+        if not known[key].accepts(value):
+            raise ValueError(
+                f"kernels[{i}]: {key} must be {known[key].description}; got {_shown(value)}."
+            )
+    columns = _columns(options.get("columns"), i, n_features, feature_names)
+    gamma = float(options["gamma"]) if "gamma" in options else None
+    degree, coef0 = int(options.get("degree", 3)), float(options.get("coef0", 1.0))
+    return _One(name, columns, gamma, 1.0, degree, coef0)
+
+
+def _pair(one: Any, i: int) -> tuple[Any, Mapping[str, Any]]:
+    if (
+        isinstance(one, list | tuple)
+        and len(one) == 2
+        and isinstance(one[0], str)
+        and isinstance(one[1], Mapping)
+    ):
+        return one[0], one[1]
+    raise ValueError(
+        f"kernels[{i}] must be the name of a kernel, or a pair of a name and a dict of options; "
+        f"got {_shown(one)}."
+    )
+
+
+def _columns(
+    columns: Any, i: int, n_features: int, feature_names: Sequence[str] | None
+) -> tuple[int, ...]:
+    if columns is None:
+        return tuple(range(n_features))
+    if isinstance(columns, str | int | np.integer):
+        columns = [columns]
+    listed = list(columns) if isinstance(columns, Sequence | np.ndarray | range) else []
+    places: dict[str, int] = {}
+    if feature_names is not None:
+        places = {str(name): k for k, name in enumerate(feature_names)}
+    found = []
+    for column in listed:
+        if isinstance(column, str):
+            if column not in places:
+                known = "X has no names" if not places else f"X has {', '.join(list(places)[:5])}"
+                raise ValueError(
+                    f"kernels[{i}]: there is no column {column!r}; {known}"
+                    f"{', ...' if len(places) > 5 else ''}."
+                )
+            found.append(places[column])
+        elif (
+            isinstance(column, int | np.integer)
+            and not isinstance(column, bool)
+            and 0 <= column < n_features
+        ):
+            found.append(int(column))
+        else:
+            raise ValueError(
+                f"kernels[{i}]: columns are names, or numbers from 0 to {n_features - 1}; got "
+                f"{_shown(column)}."
+            )
+    if not found:
+        raise ValueError(f"kernels[{i}]: columns must list at least one; got {_shown(columns)}.")
+    return tuple(sorted(set(found)))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class _NaturalWidths:
+    """What gamma is for some columns, unless it is given; computed once for each set of them."""
+
+    def __init__(self, rows: Matrix) -> None:
+        self.rows = rows
+        self.some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SOME)).astype(np.intp)]
+        self.known: dict[tuple[str, tuple[int, ...]], float] = {}
+
+    def gamma(self, one: _One) -> float:
+        if (one.kind, one.columns) not in self.known:
+            size = self._size(one.kind, list(one.columns))
+            if not np.isfinite(size):
+                raise ValueError("X has values too large for kernels: rescale its features.")
+            self.known[one.kind, one.columns] = 1 / size if size > 0 else 1.0
+        return self.known[one.kind, one.columns]
+
+    def _size(self, kind: str, columns: list[int]) -> float:
+        if kind == "rbf":
+            squares = cdist(self.some[:, columns], self.some[:, columns], "sqeuclidean")
+            apart = squares[squares > 0]
+            return float(np.median(apart)) if apart.size else 0.0
+        variances = self.rows[:, columns].var(axis=0)
+        return float((np.sqrt(variances) if kind == "laplacian" else variances).sum())
+
+
+# ---------------------------------------------------------------------- values
+
+
+class _Points:
+    """Rows about the mean: the columns that each kernel reads, and their squared lengths."""
+
+    def __init__(self, base: BaseKernels, rows: Matrix) -> None:
+        self.base, self.rows = base, rows - base.mean
+        self._parts: dict[bytes, tuple[Matrix, Vector]] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, i: int) -> tuple[Matrix, Vector]:
+        """The rows as kernel i reads them, and their squared lengths."""
+        read = self.base.columns[i]
+        key = read.tobytes()
+        if key not in self._parts:
+            rows = self.rows if read.all() else np.ascontiguousarray(self.rows[:, read > 0])
+            self._parts[key] = rows, np.einsum("ij,ij->i", rows, rows)
+        return self._parts[key]
+
+
+class _Between:
+    """Kernels between a block of points and others; what several of them need is found once."""
+
+    def __init__(
+        self,
+        base: BaseKernels,
+        points: _Points,
+        block: slice,
+        others: _Points,
+        distances: Mapping[bytes, Matrix] | None = None,
+    ) -> None:
+        self.base, self.points, self.block, self.others = base, points, block, others
+        self._distances = {key: D[block] for key, D in (distances or {}).items()}
+        self._products: dict[bytes, Matrix] = {}
+        self._last: tuple[bytes, float, Matrix] | None = None
+
+    def values(self, i: int) -> Matrix:
+        """Kernel i; not to be written to."""
+        base, kind = self.base, self.base.kinds[i]
+        rows, squares = (part[self.block] for part in self.points.part(i))
+        others, other_squares = self.others.part(i)
+        if kind == "rbf":
+            return self._rbf(i)
+        if kind == "laplacian":
+            return np.asarray(np.exp(-base.gammas[i] * cdist(rows, others, "cityblock")))
+        K = self._product(i)
+        if kind == "poly":
+            level = base.gammas[i] * K + base.coefs[i]
+            K = level.copy()
+            for _ in range(int(base.degrees[i]) - 1):
+                K *= level
+        if kind == "cosine" or base.unit_diagonal:
+            # That of linear, where "cosine" itself has ones.
+            own = (lambda s: s) if kind == "cosine" else (lambda s: base._own(i, s))
+            K = K * _inverse_root(own(squares))[:, None] * _inverse_root(own(other_squares))
+        return K
+
+    def _rbf(self, i: int) -> Matrix:
+        key, gamma = self.base.columns[i].tobytes(), float(self.base.gammas[i])
+        if self._last is not None and self._last[0] == key and gamma == 2 * self._last[1]:
+            K = np.square(self._last[2])  # in a tenth of the time
+        else:
+            K = -gamma * self.squared(i)
+            np.exp(K, out=K)
+        self._last = key, gamma, K
+        return K
+
+    def squared(self, i: int) -> Matrix:
+        """Squared distances as kernel i sees them."""
+        key = self.base.columns[i].tobytes()
+        if key not in self._distances:
+            squares, others = self.points.part(i)[1][self.block], self.others.part(i)[1]
+            D = -2 * self._product(i)
+            D += others
+            D += squares[:, None]
+            self._distances[key] = np.maximum(D, 0, out=D)
+        return self._distances[key]
+
+    def _product(self, i: int) -> Matrix:
+        key = self.base.columns[i].tobytes()
+        if key not in self._products:
+            self._products[key] = self.points.part(i)[0][self.block] @ self.others.part(i)[0].T
+        return self._products[key]
+
+
+def _inverse_root(values: Vector) -> Vector:
+    positive = values > 0
+    return np.where(positive, 1 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
+
+
+class RowKernels(KernelSet):
+    """The base kernels among training rows.
+
+    One matrix is kept: the squared distances of the columns that most rbf kernels read.
+    """
+
+    def __init__(self, base: BaseKernels, rows: Matrix) -> None:
+        self.base, self.points = base, _Points(base, rows)
+        self.n_kernels, self.n_points = len(base), len(rows)
+        self._block: tuple[slice, _Between] | None = None
+        self._distances: dict[bytes, Matrix] = {}
+        widths = [base.columns[i].tobytes() for i in np.flatnonzero(base.kinds == "rbf")]
+        if widths and widths.count(shared := max(widths, key=widths.count)) > 1:
+            first: Indices = np.flatnonzero(base.kinds == "rbf")[[widths.index(shared)]]
+            D = np.empty((len(rows), len(rows)))
+            for block in self.blocks():
+                D[block] = _Between(base, self.points, block, self.points).squared(int(first[0]))
+            self._distances[shared] = D
+        for i, trace in enumerate(self.traces):
+            if not (np.isfinite(trace) and trace > 0):
+                raise ValueError(
+                    f"kernels[{i}] ({base.names[i]}) has trace {trace:g}: its columns "
+                    + ("do not vary." if trace == 0 else "are too large; rescale them.")
+                )
+
+    def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
+        """Some rows of kernel i."""
+        if self._block is None or self._block[0] != block:
+            between = _Between(self.base, self.points, block, self.points, self._distances)
+            self._block = block, between
+        return self._block[1].values(i)
+
+    def diagonals(self) -> Matrix:
+        """Those of the kernels, without the kernels."""
+        return np.array(
+            [self.base.diagonal(i, self.points.part(i)[1]) for i in range(self.n_kernels)]
+        )

@@ -1,0 +1,144 @@
+"""Learners of a sum of base kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.svm import SVC
+from sklearn.utils.validation import check_is_fitted
+
+from nearfar.arrays import Matrix, Vector
+from nearfar.base.kernel_learner import KernelLearner, exact
+from nearfar.kernels.base_kernels import BaseKernels
+from nearfar.kernels.kernel_set import KernelSet
+from nearfar.parameters import Allowed, instance, integer, none, one_of
+from nearfar.state import Sizes, State, floats, need, object_of
+
+#: What the parameters of every learner of the room may be. Kernels are parsed when it is fitted.
+COMBINATION_PARAMETERS: dict[str, Sequence[Allowed]] = {
+    "kernels": [instance(str, list, tuple, description='"auto", "features" or a list of kernels')],
+    "n_directions": [none, integer(1), one_of("auto")],
+}
+
+
+class KernelCombination(KernelLearner):
+    r"""A learner of the kernel :math:`\sum_i \mu_i k_i` of base kernels; write `_weigh`.
+
+    The weights are brought to :math:`\sum_i \mu_i \mathrm{tr} K_i = n`: points have squared length
+    1 on average, whatever the units of the kernels.
+    """
+
+    state = State(
+        {"_base": object_of(BaseKernels, m="m", p="p"), "weights_": floats("w")},
+        fitted="weights_",
+    )
+    #: Whether the base kernels are divided by the roots of their diagonals.
+    unit_diagonal: ClassVar[bool] = False
+
+    kernels: Any
+    weights_: Vector
+    kernel_names_: list[str]
+    transduction_: NDArray[Any]
+    _base: BaseKernels
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, unlabeled: ArrayLike | None = None) -> Self:
+        """Learn the weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training points.
+        y : array-like of shape (n_samples,)
+            Labels.
+        unlabeled : array-like of shape (n_others, n_features), optional
+            Points without a label: traces and norms are those of all points, and
+            ``transduction_`` has labels for these.
+
+        Returns
+        -------
+        object
+            Itself.
+        """
+        self._check_parameters()
+        rows = self._check_X(X, reset=True, min_samples=2)
+        classes, codes = self._check_labels(y, len(rows))
+        points = exact(rows)
+        if unlabeled is not None:
+            points = np.vstack([points, exact(self._check_unlabeled(unlabeled))])
+        names = vars(self).get("feature_names_in_")
+        try:
+            self._base = BaseKernels(self.kernels, points, names, self.unit_diagonal)
+            self._learn(points, codes)
+        except BaseException:
+            self._forget()
+            raise
+        if unlabeled is not None and len(self.weights_):
+            self.transduction_ = classes[self._transduce(points, codes)]
+        return self
+
+    def base_kernel(self, i: int, X: ArrayLike, Z: ArrayLike | None = None) -> Matrix:
+        """Values of one of the kernels that are weighted.
+
+        Parameters
+        ----------
+        i : int
+            Its number, in the order of ``kernel_names_``.
+        X : array-like of shape (n_samples, n_features)
+            Points.
+        Z : array-like of shape (n_others, n_features), optional
+            Others; None is X.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_others)
+        """
+        check_is_fitted(self)
+        if not isinstance(i, int | np.integer) or not 0 <= i < len(self.weights_):
+            raise ValueError(
+                f"i must be the number of a kernel, from 0 to {len(self.weights_) - 1}; got {i!r}."
+            )
+        first = self._points(X)
+        return self._base_values(int(i), first, first if Z is None else self._points(Z))
+
+    def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
+        """Weigh the kernels, and keep what the sum needs."""
+        kernels = self._base.over(points)
+        weights = self._weigh(kernels, codes)
+        self.weights_ = self._scaled(weights, kernels.traces, len(points))
+        self.kernel_names_ = self._base.names.tolist()
+        self._keep_kernel(points, kernels.weighted(self.weights_))
+
+    def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
+        """Weights of the kernels, of any scale; what else was found is kept."""
+        raise NotImplementedError
+
+    def _scaled(self, weights: Vector, traces: Vector, n: int) -> Vector:
+        """Weights that make the trace of the sum n, or what else it is to be."""
+        return np.asarray(weights * (n / float(weights @ traces)))
+
+    def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Classes of the points beyond those with labels: a support vector machine's."""
+        labeled, others = points[: len(codes)], points[len(codes) :]
+        machine = SVC(C=getattr(self, "C", None) or 1.0, kernel="precomputed")
+        machine.fit(self._values(labeled, labeled), codes)
+        return np.asarray(machine.predict(self._values(others, labeled)))
+
+    def _values(self, first: Matrix, second: Matrix) -> Matrix:
+        return self._base.weighted(self.weights_, first, second)
+
+    def _base_values(self, i: int, first: Matrix, second: Matrix) -> Matrix:
+        return self._base.values(i, first, second)
+
+    def _check_unlabeled(self, unlabeled: ArrayLike) -> Any:
+        try:
+            return self._check_X(unlabeled, reset=False)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"unlabeled: {error}") from error
+
+    def _check_state(self, sizes: Sizes) -> None:
+        super()._check_state(sizes)
+        need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
+        need(sizes["w"] == sizes["m"], "weights_ must have one number for each kernel.")
