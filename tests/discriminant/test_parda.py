@@ -18,17 +18,19 @@ from nearfar import (
     ClassStatistics,
     MinimumMahalanobisClassifier,
 )
-from nearfar.discriminant import parda as module
-from nearfar.discriminant.parda import (
+from nearfar.discriminant import pareto_objectives
+from nearfar.discriminant.pareto_objectives import (
     Scalarized,
     class_objectives,
-    error_on_samples,
     inverse_power_weights,
 )
+from nearfar.discriminant.subspace_errors import error_on_samples
 from nearfar.solvers.subspaces import orthonormal
 
 PAIRINGS = ["one_vs_one", "one_vs_all"]
 SCALARIZATIONS = ["weighted_sum", "l_delta"]
+#: The published loop: short steps along the gradient, a small ridge.
+STEPS = {"solver": "gradient", "ridge": 1e-3}
 every_pairing = pytest.mark.parametrize("pairing", PAIRINGS)
 every_scalarization = pytest.mark.parametrize("scalarization", SCALARIZATIONS)
 
@@ -245,7 +247,8 @@ def test_uniform_weights_and_one_covariance_give_lda_with_equal_priors():
 def test_the_first_start_is_the_fisher_subspace_not_its_opposite():
     """The smallest eigenvalues of the whitened within covariance, not the largest."""
     X, y = blobs()
-    learner = PARDA(2, ridge=0, n_init=1, max_iter=1, step=1e-12).fit(X, y)
+    learner = PARDA(2, solver="gradient", ridge=0, n_init=1, max_iter=1, step=1e-12)
+    learner.fit(X, y)
     assert span_distance(learner.components_, LDA(2).fit(X, y).components_) < 1e-8
     B = LDA(2).fit(X, y).components_.T
     expected = all_divergences(X, y, "one_vs_one", B)
@@ -278,8 +281,9 @@ def test_close_classes_stay_apart_in_fewer_dimensions_than_for_the_plain_sum():
     rng = np.random.default_rng(0)
     means = np.array([[0, 0, 0], [3, 0, 0], [0, 15, 2.0]])
     X, y = rng.normal(size=(300, 3)) + np.repeat(means, 100, axis=0), np.repeat([0, 1, 2], 100)
-    learner = PARDA(1, weight_power=1.0, selection="objective", solver="lbfgs", n_init=2).fit(X, y)
-    moda = PARDA(1, weights="uniform", selection="objective", solver="lbfgs", n_init=2).fit(X, y)
+    options = {"n_components": 1, "ridge": 1e-3, "selection": "objective", "n_init": 2}
+    learner = PARDA(weight_power=1.0, **options).fit(X, y)
+    moda = PARDA(weights="uniform", **options).fit(X, y)
     assert learner.divergences_[0, 1] > 5 > moda.divergences_[0, 1]
 
 
@@ -289,14 +293,15 @@ def test_close_classes_stay_apart_in_fewer_dimensions_than_for_the_plain_sum():
 @every_pairing
 def test_weights_come_from_the_fisher_subspace_and_know_no_scale(pairing):
     X, y = blobs()
-    learner = PARDA(2, pairing=pairing, n_init=1, max_iter=2).fit(X, y)
+    options = {"n_components": 2, "pairing": pairing, "n_init": 1, "max_iter": 2, **STEPS}
+    learner = PARDA(**options).fit(X, y)
     upper = np.triu_indices(4, 1) if pairing == "one_vs_one" else np.arange(4)
     J, w = learner.initial_divergences_[upper], learner.weights_[upper]
     np.testing.assert_allclose(w, J**-2.0 / (J**-2.0).sum())
     np.testing.assert_allclose(w, inverse_power_weights(2 * J, 2.0))
     np.testing.assert_array_equal(np.argsort(w), np.argsort(J)[::-1])
     assert w.sum() == pytest.approx(1)
-    with_constant = PARDA(2, pairing=pairing, n_init=1, max_iter=2, include_constant=True).fit(X, y)
+    with_constant = PARDA(include_constant=True, **options).fit(X, y)
     shown = J + 4
     np.testing.assert_allclose(with_constant.weights_[upper], shown**-2.0 / (shown**-2.0).sum())
 
@@ -340,7 +345,7 @@ def test_the_printed_target_leads_the_way_of_the_weighted_sum(load, pairing):
 def test_so_both_scalarizations_give_one_subspace(pairing):
     """And take as many steps: a rule that watched the distance itself would stop at once."""
     X, y = load_iris(return_X_y=True)
-    options = {"pairing": pairing, "n_init": 3}
+    options = {"pairing": pairing, "n_init": 3, **STEPS}
     one, two = (PARDA(scalarization=kind, **options).fit(X, y) for kind in SCALARIZATIONS)
     assert span_distance(one.components_, two.components_) < 1e-3
     assert one.n_iter_ == two.n_iter_ > 50
@@ -352,6 +357,7 @@ def test_so_both_scalarizations_give_one_subspace(pairing):
 def test_targets_of_one_s_own_and_upper_bounds():
     X, y = blobs()
     options = {"n_components": 2, "scalarization": "l_delta", "n_init": 1, "max_iter": 3}
+    options |= STEPS
     full = PARDA(target="full", **options).fit(X, y)
     ideal = PARDA(target="ideal", **options).fit(X, y)
     upper = np.triu_indices(4, 1)
@@ -362,7 +368,7 @@ def test_targets_of_one_s_own_and_upper_bounds():
     np.testing.assert_array_equal(PARDA(target=own, **options).fit(X, y).targets_[upper], 7.0)
     weights = np.ones((4, 4))
     weights[0, 1] = weights[1, 0] = 5.0
-    learner = PARDA(2, weights=weights, n_init=1, max_iter=3).fit(X, y)
+    learner = PARDA(2, weights=weights, n_init=1, max_iter=3, **STEPS).fit(X, y)
     np.testing.assert_allclose(learner.weights_[0, 1], 0.5)
 
 
@@ -373,7 +379,8 @@ def test_targets_of_one_s_own_and_upper_bounds():
 @every_scalarization
 def test_no_step_is_for_the_worse(pairing, scalarization):
     X, y = blobs()
-    learner = PARDA(2, pairing=pairing, scalarization=scalarization, n_init=1).fit(X, y)
+    options = {"pairing": pairing, "scalarization": scalarization, "n_init": 1}
+    learner = PARDA(2, **options, **STEPS).fit(X, y)
     steps = np.diff(learner.history_["objective"])
     assert len(steps) > 10
     assert (steps > 0).all() if scalarization == "weighted_sum" else (steps < 0).all()
@@ -383,11 +390,12 @@ def test_no_step_is_for_the_worse(pairing, scalarization):
 
 def test_lbfgs_goes_further_than_the_steps():
     X, y = blobs()
-    steps = PARDA(2, n_init=1).fit(X, y)
-    optimum = PARDA(2, n_init=1, solver="lbfgs").fit(X, y)
+    steps = PARDA(2, n_init=1, **STEPS).fit(X, y)
+    optimum = PARDA(2, n_init=1, ridge=1e-3).fit(X, y)
+    assert steps.n_iter_ == 100
     assert optimum.objective_ > steps.objective_ > optimum.objective_ * 0.5
     with pytest.warns(match="did not converge in 2 iterations"):
-        PARDA(2, n_init=1, solver="lbfgs", max_iter=2).fit(X, y)
+        PARDA(2, n_init=1, max_iter=2).fit(X, y)
 
 
 def test_one_against_all_is_one_against_one_for_two_classes():
@@ -430,9 +438,9 @@ def test_units_of_the_features_do_not_matter():
 def test_a_start_of_one_s_own_is_where_the_search_begins():
     X, y = blobs()
     own = np.random.default_rng(0).normal(size=(2, 5))
-    learner = PARDA(2, init=own, n_init=1, step=1e-13, max_iter=1).fit(X, y)
+    learner = PARDA(2, init=own, n_init=1, step=1e-13, max_iter=1, **STEPS).fit(X, y)
     assert span_distance(learner.components_, own) < 1e-8
-    fisher = PARDA(2, n_init=1, step=1e-13, max_iter=1).fit(X, y)
+    fisher = PARDA(2, n_init=1, step=1e-13, max_iter=1, **STEPS).fit(X, y)
     np.testing.assert_allclose(learner.weights_, fisher.weights_)  # these are not the start's
 
 
@@ -449,7 +457,7 @@ def test_components_make_the_pooled_covariance_the_identity():
 
 def test_rows_at_hand_choose_the_start_by_their_error():
     X, y = load_iris(return_X_y=True)
-    learner = PARDA(n_init=6, random_state=1).fit(X, y)
+    learner = PARDA(n_init=6, random_state=1, **STEPS).fit(X, y)
     assert learner.selection_ == "rows"
     errors = learner.errors_per_init_
     assert learner.best_init_ == np.argmin(errors) and errors.max() > errors.min()
@@ -460,7 +468,7 @@ def test_rows_at_hand_choose_the_start_by_their_error():
 
 def test_statistics_alone_choose_it_by_points_drawn_from_the_classes():
     X, y = load_iris(return_X_y=True)
-    batches = PARDA(n_init=4)
+    batches = PARDA(n_init=4, **STEPS)
     for start in range(0, 150, 40):
         batches.partial_fit(X[start : start + 40], y[start : start + 40])
     assert batches.selection_ == "samples"
@@ -505,6 +513,67 @@ def test_classes_weigh_by_their_shares_among_drawn_points():
     assert error_on_samples(objectives, 1, np.random.RandomState(0))(U) > 0.85
 
 
+# ---------------------------------------------------------------------- the ridge
+
+
+def noisy(n_noise, seed=0):
+    """Three classes apart in two directions, and directions of noise, unlike in each class."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1, 2], 60)
+    means = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    X = np.hstack([rng.normal(size=(180, 2)) + means[y], rng.normal(size=(180, n_noise))])
+    X[:, 2:] *= np.exp(0.3 * rng.normal(size=(3, n_noise)))[y]
+    return X, y
+
+
+def test_rows_left_out_choose_a_ridge_that_errs_less_on_new_rows():
+    X, y = noisy(40)
+    rng = np.random.default_rng(1)
+    means = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    labels = np.repeat([0, 1, 2], 400)
+    fresh = np.hstack([rng.normal(size=(1200, 2)) + means[labels], rng.normal(size=(1200, 40))])
+    errors = {}
+    for ridge in ("auto", 1e-3):
+        learner = PARDA(ridge=ridge, n_init=1).fit(X, y)
+        rule = MinimumMahalanobisClassifier(learner).fit(X, y)
+        errors[ridge] = 1 - rule.score(fresh, labels)
+    assert errors["auto"] < errors[1e-3] - 0.05
+    assert PARDA(n_init=1).fit(X, y).ridge_ >= 0.1
+    assert PARDA(n_init=1).partial_fit(X, y).ridge_ == 1e-3
+    # Where classes differ in shape alone, a large one would hide it.
+    shapes = np.random.default_rng(2).normal(size=(400, 3)) * np.repeat(
+        [[1, 1, 1], [5, 1, 0.2]], 200, 0
+    )
+    assert PARDA(1).fit(shapes, np.repeat([0, 1], 200)).ridge_ < 1
+
+
+def test_the_ridge_is_the_same_whatever_the_classes_are_called():
+    X, y = noisy(10)
+    assert (
+        PARDA(n_init=1).fit(X, y).ridge_ == PARDA(n_init=1).fit(X, np.array(list("cab"))[y]).ridge_
+    )
+
+
+def test_fewer_rows_than_features_search_among_principal_axes():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 40)
+    signal = rng.normal(size=(120, 5)) + 2 * rng.normal(size=(3, 5))[y]
+    X = signal @ rng.normal(size=(5, 300)) + 0.5 * rng.normal(size=(120, 300))
+    train = np.arange(120) % 3 > 0
+    errors = {}
+    for n_principal in ("auto", None):
+        learner = PARDA(n_principal=n_principal).fit(X[train], y[train])
+        rule = MinimumMahalanobisClassifier(learner).fit(X[train], y[train])
+        errors[n_principal] = 1 - rule.score(X[~train], y[~train])
+        if n_principal == "auto":
+            assert learner.n_principal_ == 8 and learner.n_iter_ > 0
+    assert errors["auto"] < errors[None]
+    assert PARDA(n_principal=6).fit(X, y).n_principal_ == 6
+    assert PARDA().fit(X[:, :20], y).n_principal_ is None
+    with pytest.raises(ValueError, match="n_principal=200 is more than the 119 directions"):
+        PARDA(n_principal=200).fit(X, y)
+
+
 # ---------------------------------------------------------------------- difficult data
 
 
@@ -530,8 +599,9 @@ def test_fewer_rows_than_features(pairing):
     rule = MinimumMahalanobisClassifier(learner).fit(X, y)
     assert rule.score(X, y) == 1.0
     dense = ClassStatistics(storage="dense").partial_fit(X, y)
-    rows = PARDA(pairing=pairing, n_init=1, selection="objective").fit(X, y)
-    matrices = PARDA(pairing=pairing, n_init=1, selection="objective").solve(dense)
+    options = {"pairing": pairing, "n_init": 1, "selection": "objective", "ridge": 1e-2}
+    rows = PARDA(**options).fit(X, y)
+    matrices = PARDA(**options).solve(dense)
     assert span_distance(rows.components_, matrices) < 1e-5
 
 
@@ -548,7 +618,7 @@ def test_weights_of_rows_are_copies(selection):
     X, y = blobs(n=60)
     times = np.random.default_rng(1).integers(0, 3, 60)
     times[:8] = 1
-    options = {"n_components": 2, "n_init": 3, "selection": selection}
+    options = {"n_components": 2, "n_init": 3, "selection": selection, "ridge": 1e-2}
     weighted = PARDA(**options).fit(X, y, sample_weight=times)
     copies = PARDA(**options).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
     assert span_distance(weighted.components_, copies.components_) < 1e-6
@@ -583,17 +653,17 @@ def test_parameters_that_make_no_sense_say_so(parameters, message):
 def test_an_interrupt_leaves_the_best_start_so_far(monkeypatch):
     X, y = load_iris(return_X_y=True)
     calls = 0
-    real = module.kullback_leibler.values
+    real = pareto_objectives.kullback_leibler.values
 
     def values(projected):
         nonlocal calls
         calls += 1
-        if calls == 250:
+        if calls == 250:  # in the third start
             raise KeyboardInterrupt
         return real(projected)
 
-    monkeypatch.setattr(module.kullback_leibler, "values", values)
-    learner = PARDA()
+    monkeypatch.setattr(pareto_objectives.kullback_leibler, "values", values)
+    learner = PARDA(n_init=10, **STEPS)
     with pytest.raises(KeyboardInterrupt):
         learner.fit(X, y)
     monkeypatch.undo()
@@ -638,15 +708,16 @@ def test_iris_baselines_of_table_4_2(learner, error, deviation):
 def test_iris_of_table_4_2(pairing):
     """The thesis has 5.3 and 2.6; other starts and stops than its own, which it does not tell."""
     X, y = iris_of_the_repository()
-    found, _ = unshuffled_errors(PARDA(pairing=pairing, n_init=4), X, y)
+    found, _ = unshuffled_errors(PARDA(pairing=pairing, n_init=4, **STEPS), X, y)
     assert found <= 6.0 and abs(found - 3.6) <= 1.5
 
 
 def test_the_first_divergences_of_iris_are_those_measured_before():
-    learner = PARDA(scalarization="l_delta", n_init=1, max_iter=1).fit(*iris_of_the_repository())
+    learner = PARDA(scalarization="l_delta", n_init=1, max_iter=1, **STEPS)
+    learner.fit(*iris_of_the_repository())
     assert learner.initial_divergences_.max() == pytest.approx(607, rel=0.01)
     assert learner.targets_.max() == pytest.approx(1.5e6, rel=0.02)
     pairs = learner.weights_[np.triu_indices(3, 1)]
     assert pairs.max() / pairs.min() == pytest.approx(490, rel=0.02)
-    full = PARDA(2, scalarization="l_delta", target="full", n_init=1, max_iter=1)
+    full = PARDA(2, scalarization="l_delta", target="full", n_init=1, max_iter=1, **STEPS)
     assert full.fit(*iris_of_the_repository()).targets_.max() == pytest.approx(818, rel=0.01)

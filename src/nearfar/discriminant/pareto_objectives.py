@@ -1,0 +1,228 @@
+"""The objectives of Pareto discriminant analysis: divergences of pairs of classes, and sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from nearfar.arrays import Matrix
+from nearfar.discriminant.searching import subspace_components
+from nearfar.solvers.descent import Objective
+from nearfar.solvers.gaussian_divergences import (
+    GaussianFamily,
+    SigmaDot,
+    averaged,
+    kullback_leibler,
+)
+from nearfar.summaries.class_gaussians import (
+    class_covariances,
+    divisors,
+    first_below,
+    is_thin,
+    thin_dot,
+    without_scatter,
+)
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import leading_axes, total_whitener
+
+Pairing = Literal["one_vs_one", "one_vs_all"]
+
+#: Divergences below this share of the largest count as that where weights are made of them.
+LEAST_SHARE = 1e-6
+# An eigenvalue below this, total variance being one, is zero but for rounding.
+_SINGULAR = 1e-10
+
+
+@dataclass(frozen=True)
+class ClassObjectives:
+    """The classes as Gaussians, and which of them are paired.
+
+    In the coordinates xT of the ``basis`` T the total covariance is the identity; ``image`` has the
+    statistics there, ``means`` and ``dot`` those of the classes, for each class against the rest
+    followed by the rests. ``first`` and ``second`` are the members of each pair; ``ridge`` is what
+    covariances have on their diagonals besides.
+    """
+
+    statistics: ClassStatistics
+    basis: Matrix
+    image: ClassStatistics
+    means: Matrix
+    dot: SigmaDot
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    ridge: float
+
+    @cached_property
+    def family(self) -> GaussianFamily:
+        """The Gaussians, with their ridge."""
+        return GaussianFamily(self.means, lambda U: self.dot(U) + self.ridge * U)
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether classes are paired with one another, and not with their rests."""
+        return len(self.means) == self.statistics.n_classes
+
+    def divergences(self, U: Matrix) -> Matrix:
+        """J of each pair."""
+        return self.of_pairs(kullback_leibler.values(self.family.project(U)))
+
+    def of_pairs(self, D: Matrix) -> Matrix:
+        """J of each pair from all Kullback-Leibler divergences: twice their symmetric sum."""
+        return np.asarray(2 * (D[self.first, self.second] + D[self.second, self.first]))
+
+    def table(self, values: Matrix) -> Matrix:
+        """Values of the pairs as users see them: (c, c) symmetric, or (c,)."""
+        if not self.by_pairs:
+            return values.copy()
+        shown = np.zeros((self.statistics.n_classes,) * 2)
+        shown[self.first, self.second] = shown[self.second, self.first] = values
+        return shown
+
+    def vector(self, given: Any, name: str) -> Matrix:
+        """What a user gave for the pairs, as one value for each."""
+        values = np.asarray(given, dtype=np.float64)
+        c = self.statistics.n_classes
+        wanted = (c, c) if self.by_pairs else (c,)
+        if values.ndim and values.shape != wanted:
+            raise ValueError(f"{name} must have shape {wanted}; got {values.shape}.")
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} contains NaN or infinity.")
+        if not values.ndim:
+            return np.full(len(self.first), float(values))
+        if values.ndim == 2:
+            if not np.allclose(values, values.T):
+                raise ValueError(f"{name} must be symmetric: a pair has no order.")
+            return values[self.first, self.second]
+        return values
+
+    def components(self, U: Matrix) -> Matrix:
+        """Rows (q, n_features) that stand for the span of U."""
+        within = U.T @ self.image.within_dot(U) / self.image.total_weight
+        within += max(self.ridge, _SINGULAR) * np.eye(U.shape[1])
+        root = linalg.cholesky((within + within.T) / 2, lower=True)
+        white = linalg.solve_triangular(root, (self.basis @ U).T, lower=True).T
+        return subspace_components(self.statistics, white, np.eye(U.shape[1]))
+
+
+def class_objectives(
+    statistics: ClassStatistics, pairing: Pairing, ridge: float, n_principal: int | None = None
+) -> ClassObjectives:
+    """Gaussians of the classes in coordinates of unit total covariance, divisors n_i - 1.
+
+    With ``n_principal`` in those of so many principal axes only.
+    """
+    if n_principal is None:
+        T = total_whitener(statistics)
+    else:
+        axes = leading_axes(statistics, n_principal)
+        T = axes @ total_whitener(statistics.project(axes))
+    image = statistics.project(T)
+    ddof = image.weights - divisors(image.weights, image.counts)
+    dot: SigmaDot
+    if is_thin(image):
+        dot = thin_dot(image, ddof=ddof)
+    else:
+        covariances = class_covariances(image, ddof=ddof)
+        dot = GaussianFamily(image.means, covariances).dot
+    if ridge == 0:
+        singular = 0 if is_thin(image) else first_below(covariances, _SINGULAR)
+        if singular is not None:
+            raise ValueError(
+                f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular: "
+                "the divergence from it is infinite. Use a ridge above 0."
+            )
+    # About the common mean, so that an offset of the data costs no digits.
+    means = image.between_factor() / np.sqrt(image.weights)[:, None]
+    c = image.n_classes
+    first, second = np.triu_indices(c, 1)
+    if pairing == "one_vs_all":
+        means, dot = against_rest(image, means, dot)
+        first, second = np.arange(c), np.arange(c) + c
+    return ClassObjectives(statistics, T, image, means, dot, first, second, ridge)
+
+
+def against_rest(image: ClassStatistics, means: Matrix, dot: SigmaDot) -> tuple[Matrix, SigmaDot]:
+    r"""Means and covariances of the classes, and then of all other classes as one Gaussian.
+
+    Taken off the total, not summed anew: with class scatter :math:`W_i` and the total covariance
+    :math:`I`,
+
+    .. math::
+        m_i' = -\frac{n_i}{n - n_i} m_i , \qquad
+        (n - n_i - 1)\, \Sigma_i' = n I - W_i - \frac{n_i (n - n_i)}{n} \delta \delta^T , \qquad
+        \delta = m_i - m_i' .
+    """
+    n, weights = image.total_weight, image.weights
+    rest = n - weights
+    rest_means = -(weights / rest)[:, None] * means
+    gaps = np.sqrt(weights * rest / n)[:, None] * (means - rest_means)
+    others_count = image.counts.sum() - image.counts
+    alone = others_count == 1  # the rest is one row
+    rest_divisors = np.where(alone, rest, divisors(rest, others_count))
+    scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
+
+    def both(U: Matrix) -> Matrix:
+        own = dot(U)
+        others = n * U - scatter_factors[:, None, None] * own
+        others -= gaps[:, :, None] * (gaps @ U)[:, None, :]
+        others /= rest_divisors[:, None, None]
+        if alone.any():
+            others[alone] = image.within_dot(U) / n
+        return np.concatenate([own, others])
+
+    return np.concatenate([means, rest_means]), both
+
+
+def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
+    """J^-power over its sum; no J counts as less than a millionth of the largest."""
+    largest = divergences.max()
+    if largest == 0:
+        return np.full(len(divergences), 1 / len(divergences))
+    shares = np.maximum(divergences / largest, LEAST_SHARE)
+    weights = (shares.min() / shares) ** power  # the largest is one, whatever the power
+    return np.asarray(weights / weights.sum())
+
+
+class Scalarized:
+    """One number for all divergences J: their weighted sum, or squared distance to targets.
+
+    Without targets it is the weighted sum, which is to be maximised; distances are to be minimised.
+    ``weighted_sum`` is that of the point seen last.
+    """
+
+    def __init__(self, weights: Matrix, targets: Matrix | None) -> None:
+        self.weights, self.targets = weights, targets
+        self.weighted_sum = np.nan
+
+    @property
+    def sign(self) -> float:
+        """1 if it is to be maximised, else -1."""
+        return 1.0 if self.targets is None else -1.0
+
+    def value(self, J: Matrix) -> float:
+        """The number."""
+        if self.targets is None:
+            return float(self.weights @ J)
+        return float(self.weights @ (J - self.targets) ** 2)
+
+    def slopes(self, J: Matrix) -> Matrix:
+        """Its derivatives in J."""
+        return self.weights if self.targets is None else 2 * self.weights * (J - self.targets)
+
+    def objective(self, gaussians: ClassObjectives) -> Objective:
+        """The same as a function of U, with its gradient."""
+
+        def average(D: Matrix) -> tuple[float, Matrix]:
+            J = gaussians.of_pairs(D)
+            self.weighted_sum = float(self.weights @ J)
+            by_divergences = np.zeros(D.shape)
+            by_divergences[gaussians.first, gaussians.second] = 2 * self.slopes(J)
+            # J is twice the sum of both directions.
+            return self.value(J), by_divergences + by_divergences.T
+
+        return averaged(gaussians.family, kullback_leibler, average)
