@@ -13,7 +13,7 @@ from nearfar.base.local_voter import deviations_of
 from nearfar.base.voter import vote_error
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.search.exact_search import kneighbors
+from nearfar.search.leading_search import leading_neighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import State, floats, optional, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
@@ -44,7 +44,7 @@ class DANNSubspace(LinearLearner):
     ``DANNClassifier(DANNSubspace())`` is sub-DANN.
 
     Cost: :math:`O(n^2 p)`, as matrix products over blocks of rows; ``sphere="local"``
-    :math:`O(n^2 p^2)`. "auto" adds a search for each number of components that is tried.
+    :math:`O(n^2 p^2)`. "auto" adds one pass over all pairs of rows.
 
     Parameters
     ----------
@@ -181,8 +181,8 @@ class DANNSubspace(LinearLearner):
         """The mean of the covariances between classes around all rows."""
         n, p = rows.given.shape
         around = self._around_sphered if self.sphere == "local" else _around
-        each = 40 * n + 48 * p * p
-        blocks = row_blocks(n, each, at_most=128 if self.sphere == "local" else 64)
+        each = 24 * n + 48 * p * p
+        blocks = row_blocks(n, each, at_most=128)
         total = np.zeros((p, p))
         threads = effective_threads(self.n_jobs)
         for part in map_in_order(lambda block: around(rows, block, size), blocks, threads):
@@ -199,13 +199,12 @@ class DANNSubspace(LinearLearner):
 
     def _best(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
         """The number of leading coordinates with the fewest errors, the smallest of equal ones."""
-        tried = []
-        k = min(_VOTERS, len(mapped) - 1)
-        for q in numbers_to_try(mapped.shape[1]):
-            found = kneighbors(np.ascontiguousarray(mapped[:, :q]), n_neighbors=k)[1]
-            tried.append((q, vote_error(found, codes, n_classes, "shrink")))
-        self.errors_ = np.array(tried, dtype=np.float64)
-        return tried[int(np.argmin(self.errors_[:, 1]))][0]
+        numbers, k = numbers_to_try(mapped.shape[1]), min(_VOTERS, len(mapped) - 1)
+        threads = effective_threads(self.n_jobs)
+        found = leading_neighbors(mapped, numbers, n_neighbors=k, n_threads=threads)
+        errors = [vote_error(near, codes, n_classes, "shrink") for near in found]
+        self.errors_ = np.column_stack([numbers, errors]).astype(np.float64)
+        return numbers[int(np.argmin(errors))]
 
 
 def _around(rows: LocalRows, block: slice, size: int) -> Matrix:

@@ -23,6 +23,8 @@ from nearfar.summaries.local_moments import LocalMoments
 _PRODUCTS = 2**25
 # Pairs are measured for so many numbers at once, which stay in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
+# Weights are made of so many distances at once, for the same reason.
+_WEIGHTS_AT_ONCE = 40_000
 
 
 @dataclass(frozen=True)
@@ -199,17 +201,9 @@ class LocalRows:
         own = None if queries.own is None else self.moments.places[queries.own]
         asked = LocalQueries(queries.given, queries.standard, own)
         weights, errors = self.by_class.squared_distances(asked, metrics)
-        radius = kth_smallest(weights, m)
-        near, flat = np.flatnonzero(weights < radius[:, None]), weights.reshape(-1)
-        counts = np.diff(np.searchsorted(near, np.arange(len(weights) + 1) * len(self)))
-        ratios = flat[near]  # of most rows there is no weight
-        ratios /= np.repeat(np.maximum(radius, np.finfo(np.float64).tiny), counts)
-        np.maximum(ratios, 0, out=ratios)
-        rest = np.sqrt(ratios)
-        rest *= ratios
-        np.subtract(1, rest, out=rest)
-        weights.fill(0)
-        flat[near] = rest * rest * rest
+        radius = np.empty(len(weights))
+        for part in row_blocks(len(weights), 1, at_most=_WEIGHTS_AT_ONCE // len(self) + 1):
+            radius[part] = to_tricube(weights[part], m)
         return weights, radius, errors
 
     @cached_property
@@ -387,6 +381,22 @@ class Window:
         none = weights.max(axis=1) <= 1e-20
         weights[none | ~some] = 1.0
         return np.asarray(weights)
+
+
+def to_tricube(squares: Matrix, m: int) -> Vector:
+    """Make squared distances the weights of the m nearest, in place; squares of the farthest."""
+    radius = kth_smallest(squares, m)
+    near, flat = np.flatnonzero(squares < radius[:, None]), squares.reshape(-1)
+    counts = np.diff(np.searchsorted(near, np.arange(len(squares) + 1) * squares.shape[1]))
+    ratios = flat[near]  # of most rows there is no weight
+    ratios /= np.repeat(np.maximum(radius, np.finfo(np.float64).tiny), counts)
+    np.maximum(ratios, 0, out=ratios)
+    rest = np.sqrt(ratios)
+    rest *= ratios
+    np.subtract(1, rest, out=rest)
+    squares.fill(0)
+    flat[near] = rest * rest * rest
+    return radius
 
 
 def kth_smallest(squares: Matrix, k: int) -> Vector:

@@ -1,0 +1,104 @@
+"""Exact neighbours in the leading coordinates of rows, for several numbers of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import sgemm
+
+from nearfar.arrays import Floats, Indices, Matrix, Vector
+from nearfar.blocks import map_in_order, row_blocks
+from nearfar.search.candidates import center_of, centered, check_n_neighbors, pair_distances
+
+# Minima are taken of so many parts of the rows (in the end of four together, which is quicker than
+# of fewer parts), of which the k-th bounds the k-th distance.
+_PARTS = 512
+# Queries at once.
+_AT_ONCE = 128
+
+
+def leading_neighbors(
+    X: Floats, numbers: Sequence[int], *, n_neighbors: int, n_threads: int = 1
+) -> list[Indices]:
+    """For each of ascending ``numbers`` q, the nearest other rows in the first q coordinates.
+
+    As ``kneighbors(X[:, :q], n_neighbors=k)[1]`` for each q, but in one pass: squared distances in
+    single precision grow by the coordinates that are added, and whatever may be among the nearest
+    is measured in float64.
+
+    Cost O(n² (q + m)) for m numbers up to q, in matrix products. Memory beyond the result is a copy
+    of the data and blocks within scikit-learn's ``working_memory``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0, 0.0], [1.0, 5.0], [2.0, 0.0]])
+    >>> one, both = leading_neighbors(X, [1, 2], n_neighbors=1)
+    >>> one.ravel(), both.ravel()
+    (array([1, 0, 1]), array([2, 2, 0]))
+    """
+    check_n_neighbors(n_neighbors, len(X), without_self=True)
+    Z = np.asarray(centered(X, center_of(X), np.dtype(np.float64)), np.float64)
+    Z /= np.abs(Z).max(initial=0) or 1.0
+    growth = [_Growth(Z, *ends) for ends in zip([0, *numbers[:-1]], numbers, strict=True)]
+    leading = [X[:, :q] for q in numbers]
+
+    def work(block: slice) -> list[Indices]:
+        own = np.arange(block.start, block.stop)
+        squares = np.zeros((len(own), len(X)), np.float32)
+        squares[np.arange(len(own)), own] = np.inf
+        found = []
+        for rows, grown in zip(leading, growth, strict=True):
+            grown.add(squares, block)
+            near = kth_at_most(squares, n_neighbors)
+            # Rounded up, as comparing in two precisions takes twice as long.
+            reach = np.nextafter(
+                (near + 2 * grown.errors(near, block)).astype(np.float32), np.inf, dtype=np.float32
+            )
+            owner, columns = np.divmod(np.flatnonzero(squares <= reach[:, None]), len(X))
+            distances = pair_distances(rows, rows[block], columns, owner)
+            order = np.lexsort((distances, owner))  # stable, and columns come in order
+            first = np.searchsorted(owner, np.arange(len(own)))
+            found.append(columns[order[first[:, None] + np.arange(n_neighbors)]])
+        return found
+
+    blocks = row_blocks(len(X), 24 * len(X), at_most=_AT_ONCE)
+    parts = zip(*map_in_order(work, blocks, n_threads), strict=True)
+    return [np.concatenate(part) for part in parts]
+
+
+class _Growth:
+    """What coordinates ``start`` to ``end`` add to squared distances, by one matrix product."""
+
+    def __init__(self, Z: Matrix, start: int, end: int) -> None:
+        some = Z[:, start:end]
+        lengths, ones = np.square(some).sum(axis=1), np.ones(len(Z))
+        self._asked = np.column_stack([-2 * some, lengths, ones]).astype(np.float32)
+        self._rows = np.vstack([some.T, ones, lengths]).astype(np.float32)
+        self._norms = np.sqrt(np.square(Z[:, :end]).sum(axis=1))
+        self._n_terms = 3 * end + 8  # at most, of all steps
+
+    def add(self, squares: NDArray[np.float32], block: slice) -> None:
+        """Add it to those of a block of queries, in place."""
+        sgemm(1.0, self._rows.T, self._asked[block].T, 1.0, squares.T, overwrite_c=1)
+
+    def errors(self, squares: Vector, block: slice) -> Vector:
+        """How wrong squared distances of about this size may be, by now."""
+        eps = float(np.finfo(np.float32).eps)
+        reach = 2 * self._norms[block] + np.sqrt(np.maximum(squares, 0))
+        return np.asarray(8 * self._n_terms * eps * np.maximum(reach, 1e-15) ** 2)
+
+
+def kth_at_most(squares: NDArray[np.float32], k: int) -> Vector:
+    """A bound of the k-th smallest of each row, that few others are below."""
+    b, n = squares.shape
+    size = n // _PARTS
+    if size < 2 or k > _PARTS // 32:
+        least = squares
+    else:
+        # Any k parts hold k values; those beyond the last part cannot make the bound wrong.
+        least = squares[:, : size * _PARTS].reshape(b, size, _PARTS).min(axis=1)
+        least = least.reshape(b, 4, -1).min(axis=1)
+    return np.partition(least, k - 1, axis=1)[:, k - 1].astype(np.float64)

@@ -1,0 +1,56 @@
+"""Neighbours in leading coordinates, against a search for each number of them."""
+
+import numpy as np
+import pytest
+
+from nearfar.search import leading_search
+from nearfar.search.exact_search import kneighbors
+from nearfar.search.leading_search import kth_at_most, leading_neighbors
+
+
+def gaussian(random):
+    return random.normal(size=(300, 9)) * np.geomspace(3, 0.1, 9)
+
+
+def integers(random):
+    return random.integers(0, 3, size=(300, 9)).astype(float)  # ties and identical rows
+
+
+def far_away(random):
+    return 1e6 + random.normal(size=(300, 9)) * np.geomspace(1e-3, 1e3, 9)
+
+
+def outlier(random):
+    X = random.normal(size=(300, 9))
+    X[7] = 1e5  # single precision tells the others hardly apart
+    return X
+
+
+def constant(random):
+    return np.zeros((40, 9))
+
+
+@pytest.mark.parametrize("make", [gaussian, integers, far_away, outlier, constant])
+@pytest.mark.parametrize("parts", [128, 512])
+def test_as_a_search_for_each_number(make, parts, monkeypatch):
+    monkeypatch.setattr(leading_search, "_PARTS", parts)
+    X, numbers = make(np.random.default_rng(0)), [1, 2, 3, 5, 8]
+    for n_threads in (1, 2):
+        found = leading_neighbors(X, numbers, n_neighbors=4, n_threads=n_threads)
+        for q, near in zip(numbers, found, strict=True):
+            wanted = kneighbors(np.ascontiguousarray(X[:, :q]), n_neighbors=4)[1]
+            np.testing.assert_array_equal(near, wanted)
+
+
+def test_the_bound_holds_and_is_close(monkeypatch):
+    monkeypatch.setattr(leading_search, "_PARTS", 256)
+    squares = np.random.default_rng(0).random((50, 1000)).astype(np.float32)
+    ordered = np.sort(squares, axis=1)
+    bound = kth_at_most(squares, 5)
+    assert (bound >= ordered[:, 4]).all() and (bound < ordered[:, 20]).all()
+    assert (kth_at_most(squares, 9) == ordered[:, 8]).all()
+
+
+def test_too_many_neighbors_are_refused():
+    with pytest.raises(ValueError, match="n_neighbors must be an integer from 1 to 2"):
+        leading_neighbors(np.eye(3), [1], n_neighbors=3)
