@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nearfar.base import LocalExplanation
-from nearfar.base.explanation import leading_features, names_of_features, relevance_of, share_text
+from nearfar.base.relevance import leading_features, names_of_features, relevance_of, share_text
 
 
 def explained(relevance, votes="bbbba", label=None, *, overall=None, names=None, **more):

@@ -11,15 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.base.voter import vote, vote_shares
+from nearfar.base.relevance import SHARES_EQUAL, descending, metric_words, n_deciding, vote_words
+from nearfar.base.voter import vote
 from nearfar.extras import require
-from nearfar.words import listed
-
-#: The sentence names the features that carry so much of a metric, and so many of them by name.
-HALF = 0.5
-NAMED = 3
-# Relevances nearer than this are equal: they come from sums in any order.
-_EQUAL = 1e-9
 
 
 class LocalExplanation:
@@ -171,7 +165,7 @@ class LocalExplanation:
         list of (str, float)
         """
         shares = self.relevance[self._row(row)]
-        return [(self.feature_names[j], float(shares[j])) for j in _descending(shares)[: max(n, 0)]]
+        return [(self.feature_names[j], float(shares[j])) for j in descending(shares)[: max(n, 0)]]
 
     def by_class(self) -> dict[Any, Vector]:
         """Mean relevance of the rows of each predicted label.
@@ -329,7 +323,10 @@ class LocalExplanation:
         (str, str)
         """
         row = self._row(row)
-        return self._vote_words(row), self._metric_words(row)
+        winner = int(np.flatnonzero(self._classes == self.labels[row])[0])
+        voted = vote_words(self._codes[row], winner, len(self._classes), self._ties)
+        shares, names = self.relevance[row], self.feature_names
+        return voted, metric_words(shares, names, self.overall, self.one_metric)
 
     def plot(self, row: int, n: int = 10, *, axes: Any = None) -> Any:
         """Draw the metric at a row, and the distances of its voters by feature.
@@ -415,8 +412,8 @@ class LocalExplanation:
         parts = np.abs(self.contributions[row])
         sums = parts.sum(axis=1, keepdims=True)
         of_distances = (parts / np.where(sums > 0, sums, 1.0)).mean(axis=0)
-        leading = _descending(np.maximum(self.relevance[row], of_distances))[:n]
-        order = _descending(self.relevance[row])
+        leading = descending(np.maximum(self.relevance[row], of_distances))[:n]
+        order = descending(self.relevance[row])
         first = np.isin(order, leading)
         return np.concatenate([order[first], order[~first]])
 
@@ -432,148 +429,13 @@ class LocalExplanation:
         -------
         int
         """
-        codes = self._codes[self._row(row)]
-        left = len(codes)
-        while self._ties == "shrink" and _tied(codes[:left], len(self._classes)):
-            left -= 1
-        return left
-
-    # ---------------------------------------------------------------------- the sentence
+        return n_deciding(self._codes[self._row(row)], len(self._classes), self._ties)
 
     def _row(self, row: int) -> int:
         number = operator.index(row)
         if not 0 <= number < len(self):
             raise ValueError(f"row={number} must be from 0 to {len(self) - 1}.")
         return number
-
-    def _vote_words(self, row: int) -> str:
-        codes, label = self._codes[row], self.labels[row]
-        k = len(codes)
-        if k == 1:
-            return "by its nearest neighbour"
-        own = self._classes[codes] == label
-        tied = _tied(codes, len(self._classes))
-        if not tied:
-            return f"by {own.sum()} of {k}"
-        if self._ties == "first":
-            return f"by {own.sum()} of {k}, the first of {tied} labels that are tied"
-        left = self.n_deciding(row)
-        if left == 1:
-            return f"by its nearest neighbour (the nearest {k} are tied)"
-        return f"by {own[:left].sum()} of the nearest {left} (all {k} are tied)"
-
-    def _metric_words(self, row: int) -> str:
-        shares, p = self.relevance[row], len(self.feature_names)
-        where = "" if self.one_metric else " here"
-        if p == 1:
-            return f"{self.feature_names[0]} is the only feature"
-        if shares.max() - shares.min() <= _EQUAL:
-            return f"all {p} features count alike{where}{self._contrast(shares)}"
-        leading = leading_features(shares)
-        if len(leading) == p > NAMED:
-            most = share_text(shares.max())
-            return f"all {p} features share the metric{where}, none with more than {most} of it"
-        names = _names([self.feature_names[j] for j in leading])
-        verb = "carries" if len(leading) == 1 else "carry"
-        share = share_text(shares[leading].sum())
-        text = f"{names} {verb} {share} of the metric{where}"
-        if self.one_metric:
-            return f"{text}, which is the same for all rows"
-        if self.overall is None:
-            return text
-        over_all = share_text(self.overall[leading].sum())
-        return f"{text}, {'as' if over_all == share else f'against {over_all}'} over all rows"
-
-    def _contrast(self, shares: Vector) -> str:
-        """What follows where all count alike here."""
-        if self.one_metric or self.overall is None:
-            return ""
-        if np.ptp(self.overall) <= _EQUAL:
-            return ", as over all rows"
-        leading = leading_features(self.overall)
-        verb = "carries" if len(leading) == 1 else "carry"
-        names = _names([self.feature_names[j] for j in leading])
-        return f"; over all rows {names} {verb} {share_text(self.overall[leading].sum())}"
-
-
-def leading_features(shares: Vector) -> Indices:
-    """The fewest features that carry at least half, and those equal to the last of them."""
-    order = _descending(shares)
-    carried = np.cumsum(shares[order])
-    last = int(np.searchsorted(carried, HALF - _EQUAL))
-    level = shares[order[min(last, len(order) - 1)]]
-    return order[shares[order] >= level - _EQUAL]
-
-
-def relevance_of(metric: NDArray[np.float64], deviations: Vector) -> Matrix:
-    """Shares of the diagonals of S M S, for (q, p, p) metrics; uniform for one that is zero.
-
-    Parameters
-    ----------
-    metric : ndarray of shape (q, p, p) or (q, p)
-        Metrics, or their diagonals.
-    deviations : ndarray of shape (p,)
-        Those of the training rows.
-
-    Returns
-    -------
-    ndarray of shape (q, p)
-    """
-    diagonal = metric if metric.ndim == 2 else np.einsum("ijj->ij", metric)
-    costs = np.maximum(diagonal, 0.0) * deviations**2
-    largest = costs.max(axis=1, keepdims=True)
-    costs = np.where(largest > 0, costs / np.where(largest > 0, largest, 1.0), 1.0)
-    return np.asarray(costs / costs.sum(axis=1, keepdims=True))
-
-
-def names_of_features(estimator: Any, n_features: int) -> list[str]:
-    """The names of the columns that an estimator was fitted on, or x0, x1, ... if they had none."""
-    names = getattr(estimator, "feature_names_in_", None)
-    return [f"x{j}" for j in range(n_features)] if names is None else [str(name) for name in names]
-
-
-def share_text(share: float) -> str:
-    """A share of a whole in percent, which is 0 or 100 only if it is nothing or all.
-
-    >>> share_text(0.714), share_text(0.997), share_text(1.0), share_text(0.004), share_text(0.0)
-    ('71 %', 'over 99 %', '100 %', 'under 1 %', '0 %')
-    """
-    rounded = round(100 * share)
-    if rounded >= 100 and share < 1 - _EQUAL:
-        return "over 99 %"
-    if rounded <= 0 and share > _EQUAL:
-        return "under 1 %"
-    return f"{rounded} %"
-
-
-# ---------------------------------------------------------------------- helpers
-
-
-def _descending(shares: Vector) -> Indices:
-    """Features by their shares, equal ones in their own order."""
-    # Equal up to rounding is equal: which processor summed them must not order them.
-    return np.asarray(np.argsort(-np.round(shares, 12), kind="stable"), dtype=np.intp)
-
-
-def _tied(codes: Indices, n_classes: int) -> int:
-    """How many classes share the lead, 0 if one has it alone."""
-    votes = vote_shares(codes[None], n_classes, "first")[0]
-    leaders = int((votes == votes.max()).sum())
-    return leaders if leaders > 1 else 0
-
-
-def _names(names: list[str]) -> str:
-    """Some names in a sentence; in quotes where they would not be told from its words."""
-    shown = names[:NAMED]
-    if any("," in name or " and " in name or not name.strip() for name in shown):
-        shown = [f"'{name}'" for name in shown]
-    more = len(names) - len(shown)
-    return listed([*shown, *([f"{more:,} more"] if more else [])], quoted=False)
-
-
-def _said(label: Any) -> str:
-    """A label as Python writes it."""
-    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _shaped(name: str, values: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
@@ -594,10 +456,15 @@ def _numbers(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> NDA
 
 
 def _check_shares(name: str, shares: Matrix) -> None:
-    wrong = (shares.min(axis=1, initial=0.0) < -_EQUAL) | (abs(shares.sum(axis=1) - 1) > 1e-6)
+    wrong = (shares.min(axis=1, initial=0.0) < -SHARES_EQUAL) | (abs(shares.sum(axis=1) - 1) > 1e-6)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(
             f"{name} must be shares from 0 to 1 that sum to one; row {row} sums to "
             f"{shares[row].sum():.6g}, its smallest is {shares[row].min(initial=0.0):.6g}."
         )
+
+
+def _said(label: Any) -> str:
+    """A label as Python writes it."""
+    return repr(label.item() if isinstance(label, np.generic) else label)

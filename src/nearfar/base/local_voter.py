@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.base.explanation import LocalExplanation, names_of_features, relevance_of
+from nearfar.base.explanation import LocalExplanation
 from nearfar.base.mapping import A_LEARNER, ThroughLearner
+from nearfar.base.relevance import names_of_features, relevance_of
 from nearfar.base.tags import LearnerTags
 from nearfar.base.voter import NeighborVoter, vote
 from nearfar.blocks import effective_threads, map_in_order, row_blocks

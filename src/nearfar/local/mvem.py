@@ -21,7 +21,7 @@ from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 #: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
 SIZES = (5, 8, 12, 16, 24)
-RIDGES = (0.01, 0.1, 1.0)
+_RIDGES = (0.01, 0.1, 1.0)
 # So many numbers at once stay in the cache.
 _IN_CACHE = 2**17
 
@@ -212,7 +212,7 @@ class MVEMClassifier(NeighborVoter):
                 continue
             least = made(ridge="auto").added_ridge
             assert least is not None
-            yield size, [made(ridge=share / AUTO_LOCAL_RIDGE * least) for share in RIDGES]
+            yield size, [made(ridge=share / AUTO_LOCAL_RIDGE * least) for share in _RIDGES]
 
     def _left_out(self, several: list[Gaussians], n_classes: int) -> list[float]:
         """The leave-one-out errors on the training points, with each ridge."""

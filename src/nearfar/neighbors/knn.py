@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LocalExplanation, NeighborVoter, ThroughLearner
-from nearfar.base.explanation import names_of_features
 from nearfar.base.mapping import A_LEARNER
+from nearfar.base.relevance import names_of_features
 from nearfar.neighbors.linear_votes import explain_linear, kept_rows, linear_map, may_be_linear
 from nearfar.parameters import integer, one_of
 from nearfar.search.exact_search import kneighbors

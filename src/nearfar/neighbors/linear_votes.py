@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
-from nearfar.base.explanation import relevance_of
+from nearfar.base.relevance import relevance_of
 
 # Training rows on which a map is held against a matrix, and how far it may be off.
 _TRIED = 500

@@ -15,8 +15,8 @@ from nearfar.app.compare.methods import takes_tensors
 from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import columns_of
 from nearfar.base import LocalExplanation, all_estimators
-from nearfar.base.explanation import share_text
 from nearfar.base.local_voter import LocalVoter
+from nearfar.base.relevance import share_text
 from nearfar.blocks import row_blocks
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.linear_votes import explain_linear, linear_map_of, may_be_linear

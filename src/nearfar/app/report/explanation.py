@@ -13,7 +13,7 @@ from nearfar.app.report.charts import figure
 from nearfar.app.report.markup import Markup, tag
 from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.words import cut, significant, unbroken, whole
-from nearfar.base.explanation import share_text
+from nearfar.base.relevance import share_text
 
 View = dict[str, Any]
 

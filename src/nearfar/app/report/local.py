@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.explanation import explained_view
 from nearfar.app.report.words import cut, unbroken
-from nearfar.base.explanation import share_text
+from nearfar.base.relevance import share_text
 
 View = dict[str, Any]
 
