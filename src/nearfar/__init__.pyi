@@ -39,8 +39,12 @@ from .distributions.set_spectral_clustering import SetSpectralClustering as SetS
 from .kernels.alignment_kernel_learner import AlignmentKernelLearner as AlignmentKernelLearner
 from .kernels.average_kernel_learner import AverageKernelLearner as AverageKernelLearner
 from .kernels.base_kernels import BaseKernels as BaseKernels
+from .kernels.conformal_svc import ConformalSVC as ConformalSVC
+from .kernels.easy_mkl import EasyMKL as EasyMKL
 from .kernels.idealized_metric import IdealizedMetric as IdealizedMetric
 from .kernels.kernel_idealized_metric import KernelIdealizedMetric as KernelIdealizedMetric
+from .kernels.margin_kernel_learner import MarginKernelLearner as MarginKernelLearner
+from .kernels.mkl_classifier import MKLClassifier as MKLClassifier
 from .large_margin.energy import EnergyClassifier as EnergyClassifier
 from .local.adamenn import ADAMENNClassifier as ADAMENNClassifier
 from .local.dann import DANNClassifier as DANNClassifier

@@ -55,6 +55,8 @@ class AlignmentKernelLearner(KernelProgram):
     ----------
     weights_ : ndarray of shape (n_kernels,)
         Of the kernels, or of the eigenvectors, so that the mean of the sum's diagonal is 1.
+    shares_ : ndarray of shape (n_kernels,)
+        What each kernel has of the trace of the sum; these can be compared.
     kernel_names_ : list of str
         What the kernels are called.
     objective_ : float
@@ -72,7 +74,7 @@ class AlignmentKernelLearner(KernelProgram):
 
     See Also
     --------
-    AverageKernelLearner
+    AverageKernelLearner, EasyMKL, MarginKernelLearner, MKLClassifier
 
     References
     ----------

@@ -38,6 +38,8 @@ class AverageKernelLearner(KernelCombination):
     ----------
     weights_ : ndarray of shape (n_kernels,)
         Of the kernels, so that the mean of the sum's diagonal is 1.
+    shares_ : ndarray of shape (n_kernels,)
+        What each kernel has of the trace of the sum; these can be compared.
     kernel_names_ : list of str
         What the kernels are called.
     n_directions_ : int
@@ -47,7 +49,7 @@ class AverageKernelLearner(KernelCombination):
 
     See Also
     --------
-    AlignmentKernelLearner
+    AlignmentKernelLearner, EasyMKL, MarginKernelLearner, MKLClassifier
 
     References
     ----------

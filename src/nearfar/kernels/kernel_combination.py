@@ -32,7 +32,11 @@ class KernelCombination(KernelLearner):
     """
 
     state = State(
-        {"_base": object_of(BaseKernels, m="m", p="p"), "weights_": floats("w")},
+        {
+            "_base": object_of(BaseKernels, m="m", p="p"),
+            "weights_": floats("w"),
+            "shares_": floats("w"),
+        },
         fitted="weights_",
     )
     #: Whether the base kernels are divided by the roots of their diagonals.
@@ -40,6 +44,7 @@ class KernelCombination(KernelLearner):
 
     kernels: Any
     weights_: Vector
+    shares_: Vector
     kernel_names_: list[str]
     transduction_: NDArray[Any]
     _base: BaseKernels
@@ -72,7 +77,7 @@ class KernelCombination(KernelLearner):
         try:
             self._base = BaseKernels(self.kernels, points, names, self.unit_diagonal)
             self._learn(points, codes)
-        except BaseException:
+        except Exception:
             self._forget()
             raise
         if unlabeled is not None and len(self.weights_):
@@ -107,7 +112,7 @@ class KernelCombination(KernelLearner):
         """Weigh the kernels, and keep what the sum needs."""
         kernels = self._base.over(points)
         weights = self._weigh(kernels, codes)
-        self.weights_ = self._scaled(weights, kernels.traces, len(points))
+        self._keep_weights(weights, kernels.traces, len(points))
         self.kernel_names_ = self._base.names.tolist()
         self._keep_kernel(points, kernels.weighted(self.weights_))
 
@@ -115,9 +120,14 @@ class KernelCombination(KernelLearner):
         """Weights of the kernels, of any scale; what else was found is kept."""
         raise NotImplementedError
 
-    def _scaled(self, weights: Vector, traces: Vector, n: int) -> Vector:
+    def _keep_weights(self, weights: Vector, traces: Vector, n: int) -> None:
         """Weights that make the trace of the sum n, or what else it is to be."""
-        return np.asarray(weights * (n / float(weights @ traces)))
+        total = float(weights @ traces)
+        self.shares_ = np.asarray(weights * traces / total)
+        self.weights_ = self._scaled(weights, n / total)
+
+    def _scaled(self, weights: Vector, factor: float) -> Vector:
+        return np.asarray(weights * factor)
 
     def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Classes of the points beyond those with labels: a support vector machine's."""

@@ -58,7 +58,7 @@ class KernelProgram(KernelCombination):
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         """Any matrix of the training points: there are no weights, and nothing to map by."""
         self._noted(self._solve(None, codes, n_points=len(points)))
-        self.weights_, self.kernel_names_ = np.empty(0), []
+        self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
         self._shares = np.zeros(len(self._base))
         self._rows, self._basis, self._offset = points, np.empty((len(points), 0)), np.empty(0)
 
@@ -76,7 +76,7 @@ class KernelProgram(KernelCombination):
         # Eigenvectors of a centred kernel are orthogonal to constants.
         means = K.mean(axis=0) if getattr(self, "centered", False) else np.zeros(n)
         values = np.einsum("ij,ij->j", V, K @ V)
-        self.weights_ = self._scaled(weights, np.ones(len(weights)), n)
+        self._keep_weights(weights, np.ones(len(weights)), n)
         self.kernel_names_ = [f"direction {i}" for i in range(len(weights))]
         self._rows, self._basis, self._offset = points, V / values, means @ (V / values)
         self.n_directions_ = int((self.weights_ > 0).sum())

@@ -18,7 +18,7 @@ from nearfar.kernels.margin_value import check_margin_parameters, one_against_re
 from nearfar.kernels.signed_program import SignedProgram
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.level_method import level_method
+from nearfar.solvers.level_method import Report, level_method
 from nearfar.solvers.norm_ball import norm_ball_method
 
 MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
@@ -61,6 +61,8 @@ class MarginWeights:
     directions: Matrix | None = field(default=None, repr=False)
     psd_cuts: Matrix | None = field(default=None, repr=False)
     _kernels: KernelSet | Matrix | None = field(default=None, repr=False)
+    #: Ctrl-C that ended the rounds.
+    _interrupt: KeyboardInterrupt | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float:
@@ -89,6 +91,7 @@ def margin_weights(
     n_points: int | None = None,
     tol: float = 1e-3,
     max_iter: int = 200,
+    report: Report | None = None,
 ) -> MarginWeights:
     r"""The combination of kernels that has the widest margin,
 
@@ -135,6 +138,8 @@ def margin_weights(
         Gap at which to stop, relative to the value.
     max_iter : int, default=200
         Most rounds of support vector machines.
+    report : callable, default=None
+        Called with each entry of ``history``. Ctrl-C from it ends the rounds.
 
     Returns
     -------
@@ -202,7 +207,9 @@ def margin_weights(
         base, signs, C, tau, total, tol, norm
     )
     if norm > 1:
-        solution = norm_ball_method(program, norm, base.n_kernels, tol=tol, max_iter=max_iter)
+        solution = norm_ball_method(
+            program, norm, base.n_kernels, tol=tol, max_iter=max_iter, report=report
+        )
     else:
         solution = level_method(
             program.ask,
@@ -211,6 +218,7 @@ def margin_weights(
             limits=program.limits,
             tol=tol,
             max_iter=max_iter,
+            report=report,
         )
     weights = program.scale * solution.point
     result = MarginWeights(
@@ -223,8 +231,9 @@ def margin_weights(
         directions,
         program.psd_cuts(),
         base,
+        solution.interrupt,
     )
-    if result.gap > tol:
+    if result.gap > tol and solution.interrupt is None:
         warn(
             f"margin_weights stopped after {len(solution.history)} rounds, at a gap of "
             f"{result.gap:.2g} and not {tol:g}; raise max_iter, or tol to be content with less.",

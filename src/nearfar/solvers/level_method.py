@@ -21,6 +21,10 @@ from nearfar.arrays import Matrix, Vector
 _LEVEL = 0.3
 
 
+#: What is called with each step.
+Report = Callable[[dict[str, Any]], None]
+
+
 class Answer(NamedTuple):
     """What an oracle says.
 
@@ -58,6 +62,18 @@ class LevelSolution(NamedTuple):
     value: float
     bound: float
     history: list[dict[str, Any]]
+    #: Ctrl-C that ended it early.
+    interrupt: KeyboardInterrupt | None = None
+
+
+def told(report: Report | None, state: dict[str, Any]) -> KeyboardInterrupt | None:
+    """Tell of a step; Ctrl-C meanwhile is returned."""
+    try:
+        if report is not None:
+            report(state)
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    return None
 
 
 def level_method(
@@ -68,6 +84,7 @@ def level_method(
     limits: Vector | None = None,
     tol: float = 1e-3,
     max_iter: int = 200,
+    report: Report | None = None,
 ) -> LevelSolution:
     r"""The minimum of a convex function of x with :math:`\sum_i x_i = 1`.
 
@@ -85,6 +102,8 @@ def level_method(
         Gap between value and bound, relative to the value, at which to stop.
     max_iter : int
         Most questions to the oracle.
+    report : callable, optional
+        Called with each step of the history. Ctrl-C from it ends the steps.
 
     Returns
     -------
@@ -102,7 +121,7 @@ def level_method(
     model = Model(len(start), limits)
     best, value, bound = start, np.inf, -np.inf
     history: list[dict[str, Any]] = []
-    begun, point = perf_counter(), start
+    begun, point, interrupt = perf_counter(), start, None
     for _ in range(max_iter):
         answer = oracle(point)
         model.add(answer)
@@ -114,10 +133,11 @@ def level_method(
         history.append(
             {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
         )
-        if gap <= tol:
+        interrupt = told(report, history[-1])
+        if gap <= tol or interrupt:
             break
         point = model.level_point(best, lowest, bound + _LEVEL * (value - bound))
-    return LevelSolution(best, value, bound, history)
+    return LevelSolution(best, value, bound, history, interrupt)
 
 
 class Model:

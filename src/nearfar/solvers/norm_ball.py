@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.level_method import Answer, LevelSolution
+from nearfar.solvers.level_method import Answer, LevelSolution, Report, told
 
 # Mixtures are sought among so many of the last multipliers, and those the best bound uses.
 _MIXED = 20
@@ -30,7 +30,13 @@ class Program(Protocol):
 
 
 def norm_ball_method(
-    program: Program, p: float, m: int, *, tol: float = 1e-3, max_iter: int = 200
+    program: Program,
+    p: float,
+    m: int,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+    report: Report | None = None,
 ) -> LevelSolution:
     r"""The minimum of :math:`F(x) = \max_\alpha a(\alpha) - \sum_i x_i q_i(\alpha)` in a ball.
 
@@ -53,6 +59,8 @@ def norm_ball_method(
         Gap between value and bound, relative to the value, at which to stop.
     max_iter : int
         Most points.
+    report : callable, optional
+        Called with each step of the history. Ctrl-C from it ends the steps.
 
     Returns
     -------
@@ -67,7 +75,7 @@ def norm_ball_method(
     best, value, bound, gap = x, np.inf, -np.inf, np.inf
     mix = np.empty(0)
     history: list[dict[str, Any]] = []
-    begun = perf_counter()
+    begun, interrupt = perf_counter(), None
     for _ in range(max_iter):
         answer = program.ask(x)
         if answer.value < value:
@@ -78,13 +86,14 @@ def norm_ball_method(
         history.append(
             {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
         )
-        if gap <= tol:
+        interrupt = told(report, history[-1])
+        if gap <= tol or interrupt:
             break
         if gap < 0.5 * before:
             x = _unit((x**2 * np.maximum(answer.slope, 0)) ** (1 / (p + 1)), p)
         else:
             x = _answer_to(mixed_forms(program.forms, mix), p)
-    return LevelSolution(best, value, bound, history)
+    return LevelSolution(best, value, bound, history, interrupt)
 
 
 def mixed_forms(forms: Matrix, mix: Vector) -> Vector:
