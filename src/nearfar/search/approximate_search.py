@@ -44,4 +44,5 @@ def approximate_kneighbors(
             f"The approximate search did not reach n_neighbors={n_neighbors} neighbours of every "
             f"row ({error}); identical rows are a likely cause. Set approximate=False."
         ) from error
-    return without_self(*ranked(X, X, candidates.astype(np.intp), n_neighbors + 1))
+    distances, indices = ranked(X, X, candidates.astype(np.intp))
+    return without_self(distances[:, : n_neighbors + 1], indices[:, : n_neighbors + 1])

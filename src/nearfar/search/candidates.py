@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.blocks import row_blocks
 
 # Candidates beyond the k-th; the farthest of them says whether the cut at k is safe.
@@ -34,15 +34,16 @@ def check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -
         )
 
 
-def ranked(X: Floats, Q: Floats, candidates: Indices, k: int) -> tuple[Matrix, Indices]:
-    """The ``k`` nearest of each query's candidates, by exact distance, then index."""
+def ranked(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, Indices]:
+    """Each query's candidates by exact distance, then index."""
     indices = np.sort(candidates, axis=1)
     distances = np.empty(indices.shape)
-    for block in row_blocks(len(Q), 40 * indices.shape[1]):
-        rows = np.repeat(np.arange(block.start, block.stop), indices.shape[1])
-        measured = pair_distances(X, Q, indices[block].ravel(), rows)
-        distances[block] = measured.reshape(-1, indices.shape[1])
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    n_candidates, p = indices.shape[1], X.shape[1]
+    few = max(1, _NUMBERS_AT_ONCE // max(1, n_candidates * p))
+    for block in row_blocks(len(Q), 16 * n_candidates * p, at_most=few):
+        difference = np.subtract(X[indices[block]], Q[block][:, None], dtype=np.float64)
+        distances[block] = _lengths(difference.reshape(-1, p)).reshape(-1, n_candidates)
+    order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1)
 
 
@@ -52,23 +53,38 @@ def pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Mat
     distances = np.empty(len(rows))
     for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _NUMBERS_AT_ONCE // p)):
         difference = np.subtract(X[columns[pairs]], Q[rows[pairs]], dtype=np.float64)
-        difference *= difference
-        # A plain sum adds each row in the same order wherever it stands; einsum does not.
-        distances[pairs] = np.sqrt(difference.sum(axis=1))
+        distances[pairs] = _lengths(difference)
     return distances
 
 
-def reach_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    """The largest squared distance the expanded form may give a row that is within ``radius``.
+def _lengths(difference: Matrix) -> Matrix:
+    difference *= difference
+    # A plain sum adds each row in the same order wherever it stands; einsum does not.
+    return np.sqrt(difference.sum(axis=1))
 
-    With the centred query ``q`` and such a row ``x``, the expanded form, the centring and the
-    distance from differences together err by less than ``4 (p + 4) eps (||x|| + ||q||)^2``, and
-    ``||x|| <= ||q|| + radius``. The last term is for squares that underflow.
-    """
-    limits = np.finfo(dtype)
+
+def reach_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+    """The largest squared distance the expanded form may give a row that is within ``radius``."""
     with np.errstate(over="ignore"):
-        rounding = 4 * (p + 4) * float(limits.eps) * (2 * np.sqrt(norms) + radius) ** 2
-        return radius**2 + rounding + 4 * p * float(limits.tiny)
+        return radius**2 + rounding_of(norms, radius, p, dtype)
+
+
+def rounding_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+    r"""By how much the expanded form may miss the squared distance of a row within ``radius``.
+
+    A query q and a row x, each number rounded once, with u half the spacing of numbers at 1: their
+    squares and twice their product, summed in any order, err by at most
+
+    .. math:: (p + 8) u (\|x\| + \|q\|)^2
+
+    (p products and sums, the roundings of the numbers and of the squared lengths, and all terms of
+    second order), and the squared distance from differences by as much in float64. Here
+    :math:`\|x\| \le \|q\| + r`. The last term is for squares that underflow.
+    """
+    limits, exact = np.finfo(dtype), np.finfo(np.float64)
+    with np.errstate(over="ignore"):
+        share = 1.1 * (p + 8) * (float(limits.eps) / 2 + float(exact.eps))
+        return share * (2 * np.sqrt(norms) + radius) ** 2 + 4 * p * float(limits.tiny)
 
 
 def center_of(X: Floats) -> Matrix:
@@ -77,7 +93,7 @@ def center_of(X: Floats) -> Matrix:
     A median, as one far row would carry the mean away from all others; of some rows, as any point
     near the data serves.
     """
-    with np.errstate(over="ignore"):  # reported by _centred
+    with np.errstate(over="ignore"):  # reported where rows are placed about it
         return np.median(X[:: 1 + len(X) // 1000].astype(np.float64), axis=0)
 
 
@@ -110,3 +126,31 @@ def without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
 def row_bytes(X: Floats) -> NDArray[np.void]:
     """Each row as one item. Rows that differ in the sign of a zero count as different."""
     return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]
+
+
+def identical_rows(X: Floats) -> tuple[Indices, Mask]:
+    """All rows in an order in which identical ones follow each other, and where each set starts.
+
+    Within a set they ascend. Rows that differ in the sign of a zero count as different. Hashes are
+    sorted, not rows, of which no copy is made; rows of equal hash are then compared.
+    """
+    hashes = np.empty(len(X), np.uint64)
+    weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
+    size = max(1, _NUMBERS_AT_ONCE // X.shape[1])
+    for block in row_blocks(len(X), 16 * X.shape[1], at_most=size):
+        bits = _bits(X[block]).astype(np.uint64)
+        # The trailing bits of most numbers are zero, and would stay so.
+        bits ^= bits >> np.uint64(8 * X.itemsize // 2)
+        hashes[block] = bits @ weights
+    order = np.argsort(hashes, kind="stable")
+    starts = np.ones(len(X), bool)
+    starts[1:] = hashes[order[1:]] != hashes[order[:-1]]
+    alike = np.flatnonzero(~starts)
+    for block in row_blocks(len(alike), 16 * X.shape[1], at_most=size):
+        here = alike[block]
+        starts[here] = (_bits(X[order[here]]) != _bits(X[order[here - 1]])).any(axis=1)
+    return order, starts
+
+
+def _bits(rows: Floats) -> NDArray[np.unsignedinteger[Any]]:
+    return np.ascontiguousarray(rows).view(f"u{rows.itemsize}")

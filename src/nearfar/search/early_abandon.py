@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import row_blocks
+from nearfar.search.block_search import nearest_by_blocks, rows_at_once
 from nearfar.search.candidates import (
     SPARE,
     center_of,
@@ -25,6 +25,7 @@ from nearfar.search.candidates import (
     squared_norms,
     without_self,
 )
+from nearfar.search.placed_rows import placed
 from nearfar.solvers.eigen import descending_eigh
 
 # Leading axes with this share of the variance go first, as one matrix product.
@@ -87,9 +88,12 @@ def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matri
     scale = float(np.sqrt(max(squared_norms(points).max(), squared_norms(queries).max()))) or 1.0
     leading = (points[:, :n_leading] / scale).astype(np.float32)
     asked = (queries[:, :n_leading] / scale).astype(np.float32)
-    search = NearestNeighbors(n_neighbors=min(k + SPARE, len(X)), algorithm="brute").fit(leading)
-    candidates = search.kneighbors(asked, return_distance=False)
-    radius = ranked(X, Q, candidates, k)[0][:, -1]
+    near_points, near_queries = placed(leading, asked)
+    radius = np.empty(len(Q))
+    for block in row_blocks(len(Q), 24 * rows_at_once(len(X), n_leading, _FLOAT32), at_most=2048):
+        n_candidates = min(k + SPARE, len(X))
+        _, candidates = nearest_by_blocks(near_points, near_queries, block, n_candidates, _FLOAT32)
+        radius[block] = ranked(X, Q[block], candidates)[0][:, k - 1]
     reach = _largest_sum(squared_norms(queries), radius, X.shape[1])
     reach_leading = reach_of(squared_norms(asked), np.sqrt(reach) / scale, n_leading, _FLOAT32)
 

@@ -10,28 +10,41 @@ is a function of the data alone: the same for every number of threads, version o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.neighbors import KDTree, NearestNeighbors
+from sklearn.neighbors import KDTree
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import blas_threads, map_in_order, one_blas_thread, row_blocks
+from nearfar.search.block_search import BlockProducts, nearest_by_blocks, rows_at_once
 from nearfar.search.candidates import (
     SPARE,
-    center_of,
-    centered,
     check_n_neighbors,
+    identical_rows,
     pair_distances,
     ranked,
     reach_of,
-    row_bytes,
-    squared_norms,
+    rounding_of,
     without_self,
 )
+from nearfar.search.placed_rows import PlacedRows, placed
 
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_TINY = float(np.finfo(np.float64).tiny)
 _FEW_SPARE = 2
+_QUERIES_AT_ONCE = 2048
+# BlockProducts of so few terms take no longer than starting threads.
+_WORTH_THREADS = 10**8
+# Within a radius: queries at once, pairs that are held of them, and which share of the squared
+# radius may be rounding, for which share of the queries.
+_QUERIES_WITHIN = 512
+_PAIRS_AT_ONCE = 2**19
+_ROUGH = 0.05
 # By the greatest number of features, the rows from which trees beat blocks, and the queries that
 # repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times
 # faster on one thread, which leaves room for the blocks' use of more; from 8 features on it is a
@@ -44,7 +57,12 @@ _QUERIES_FOR_A_TREE = 1000
 
 
 def kneighbors(
-    X: Floats, queries: Floats | None = None, *, n_neighbors: int, search: str = "auto"
+    X: Floats,
+    queries: Floats | None = None,
+    *,
+    n_neighbors: int,
+    search: str = "auto",
+    n_threads: int | None = None,
 ) -> tuple[Matrix, Indices]:
     """Distances and row numbers of the nearest rows of ``X`` to each query, exactly.
 
@@ -53,20 +71,24 @@ def kneighbors(
     comes first. Distances are exactly 0 for identical rows, and accurate however far the data lie
     from the origin.
 
-    Rows are float64 or float32, finite and 2-d (not checked here). Without queries those of ``X``
-    are asked for, none of which is then a neighbour of itself. It is left out by its index, not by
-    its distance: identical rows are neighbours at distance 0. Raises a ``ValueError`` if
-    ``n_neighbors`` is out of range, or if squared distances would overflow.
+    Rows are float64, float32 or float16, finite and 2-d (not checked here), in memory or mapped
+    from a file. Without queries those of ``X`` are asked for, none of which is then a neighbour of
+    itself. It is left out by its index, not by its distance: identical rows are neighbours at
+    distance 0. Raises a ``ValueError`` if ``n_neighbors`` is out of range, or if squared distances
+    would overflow.
 
-    scikit-learn's brute-force search (in float32 when all data are float32) or its k-d tree
-    (``search``, see :func:`choose_search`) runs on centred data and proposes a few candidates more
-    than asked for, which are measured anew in float64. A query whose k-th and last candidates lie
-    closer together than the search rounds is searched again: all rows that may lie within the k-th
-    distance are measured. Ties and duplicates are what causes this; identical rows and queries are
-    then searched once.
+    Float32 products of blocks of rows (:mod:`nearfar.search.block_search`) or scikit-learn's k-d
+    tree (``search``, see :func:`choose_search`) propose a few candidates more than asked for, which
+    are measured anew in float64. A query whose k-th and last candidates lie closer together than
+    the search rounds is searched again: by products in float64 and, in the end, by measuring all
+    rows that may lie within the k-th distance. Ties and duplicates are what causes this; identical
+    rows and queries are then searched once.
 
-    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result is a copy of
-    the data and blocks within scikit-learn's ``working_memory`` (of one query at least).
+    Blocks of queries go to ``n_threads`` threads, by default as many as BLAS would use. Their
+    number changes nothing in the result.
+
+    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result are blocks
+    within scikit-learn's ``working_memory``, at most some 64 MB; no copy of the rows.
 
     Examples
     --------
@@ -84,17 +106,17 @@ def kneighbors(
     (array([[1., 1., 1.]]), array([[1, 2, 3]]))
     """
     check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
-    X = np.ascontiguousarray(X)
-    Q = X if queries is None else np.ascontiguousarray(queries)
+    X = np.asarray(X)
+    Q = X if queries is None else np.asarray(queries)
     if search == "auto":
         search = choose_search(len(X), X.shape[1], n_queries=len(Q))
     if search not in ("blocks", "tree"):
         raise ValueError(f'search must be "auto", "blocks" or "tree"; got {search!r}.')
-    nearest = _nearest_by_tree if search == "tree" else _nearest
+    threads = blas_threads() if n_threads is None else n_threads
     if queries is None:
         # One more, since each row finds itself, or else only identical rows that come before it.
-        return without_self(*nearest(X, X, n_neighbors + 1))
-    return nearest(X, Q, n_neighbors)
+        return without_self(*_nearest(X, X, n_neighbors + 1, search, threads))
+    return _nearest(X, Q, n_neighbors, search, threads)
 
 
 def radius_neighbors(
@@ -121,8 +143,8 @@ def radius_neighbors(
     """
     if not isinstance(radius, Real) or isinstance(radius, bool) or not radius >= 0:
         raise ValueError(f"radius must be a number that is at least 0; got {radius!r}.")
-    X = np.ascontiguousarray(X)
-    Q = X if queries is None else np.ascontiguousarray(queries)
+    X = np.asarray(X)
+    Q = X if queries is None else np.asarray(queries)
     counts = np.zeros(len(Q) + 1, np.intp)
     all_indices, all_distances = [], []
     for block, rows, columns, distances in pairs_within(X, Q, np.full(len(Q), float(radius))):
@@ -158,96 +180,193 @@ def choose_search(
     return "blocks" if few or rows is None or n < rows * n_threads else "tree"
 
 
-def _nearest_by_tree(X: Floats, Q: Floats, k: int) -> tuple[Matrix, Indices]:
-    """As :func:`_nearest`."""
-    # A tree would visit every row at the same distance. Of identical rows the first k will do.
-    kept = _first_of_identical(X, k)
-    if len(kept) == len(X):
-        return _nearest(X, Q, k, tree=True)
-    distances, indices = _nearest(X[kept], Q, k, tree=True)
-    return distances, kept[indices]
-
-
-def _nearest(X: Floats, Q: Floats, k: int, *, tree: bool = False) -> tuple[Matrix, Indices]:
+def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple[Matrix, Indices]:
     """The ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
-    center = center_of(X)
-    dtype = np.dtype(np.float64) if tree else np.result_type(X, Q)
-    Z = centered(X, center, dtype)
-    queries = Z if Q is X else centered(Q, center, dtype)
-    propose: Callable[[Floats, int], tuple[Any, Any]]
-    spares: tuple[int, ...]
-    if tree:
-        # In float64 only ties leave a doubt, so few candidates do for most rows.
-        propose, spares = KDTree(Z).query, (_FEW_SPARE, SPARE)
-    else:
-        propose, spares = NearestNeighbors(algorithm="brute").fit(Z).kneighbors, (SPARE,)
+    if search == "tree":
+        # A tree would visit every row at the same distance. Of identical rows the first k will do.
+        kept = _first_of_identical(X, k)
+        if len(kept) < len(X):
+            distances, indices = _nearest(X[kept], Q, k, search, n_threads)
+            return distances, kept[indices]
+    n, p = X.shape
+    rows, queries = placed(X, Q, n_threads)
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
-    unsure: Any = slice(None)
-    for spare in spares:
-        n_candidates = min(k + spare, len(X))
-        asked = queries[unsure]
-        found, candidates = propose(asked, n_candidates)
-        distances[unsure], indices[unsure] = ranked(X, Q[unsure], candidates, k)
-        if n_candidates == len(X):
+    unsure, tied = np.arange(len(Q)), [np.zeros(0, np.intp)]
+    for proposal in _proposals(rows, queries, k, search):
+
+        def settle(asked: Indices, proposal: _Proposal = proposal) -> tuple[Indices, Indices]:
+            beyond, candidates = proposal.propose(asked, proposal.n_candidates)
+            measured, found = ranked(X, Q[asked], candidates)
+            distances[asked], indices[asked] = measured[:, :k], found[:, :k]
+            # A row that was not proposed, yet lies within the k-th distance, would have been found
+            # at `reach` at most. No other row being nearer than that, there is no such row.
+            radius = measured[:, k - 1] / rows.scale
+            reach = reach_of(queries.squares[asked], radius, p, proposal.dtype)
+            # Differences were squared on their own scale, and may have underflowed there.
+            doubt = beyond <= reach + 4 * p * _TINY / rows.scale**2
+            # Where all are equally far, more digits would not help.
+            ties = doubt & (measured[:, k - 1] == measured[:, -1])
+            return asked[doubt & ~ties], asked[ties]
+
+        blocks = _query_blocks(unsure, n, p, proposal, n_threads)
+        with _threads_for(len(unsure) * n * p, n_threads) as threads:
+            settled = list(map_in_order(settle, blocks, threads))
+        if proposal.n_candidates == n:
             return distances, indices
-        # A row that was not proposed, yet lies within the k-th distance, would have been found at
-        # `reach` at most. The last candidate being farther than that, there is no such row.
-        reach = reach_of(squared_norms(asked), distances[unsure, -1], X.shape[1], dtype)
-        close = found[:, -1].astype(np.float64) ** 2 <= reach
-        unsure = np.arange(len(Q))[unsure][close]
+        unsure = np.concatenate([unsure[:0], *(doubt for doubt, _ in settled)])
+        tied += [ties for _, ties in settled]
         if not unsure.size:
-            return distances, indices
-    distances[unsure], indices[unsure] = _nearest_within(X, Q[unsure], k, distances[unsure, -1])
+            break
+    again = np.concatenate([unsure, *tied])
+    if again.size:
+        distances[again], indices[again] = _nearest_within(X, Q[again], k, distances[again, -1])
     return distances, indices
+
+
+class _Proposal(NamedTuple):
+    """A way to propose rows: no other than those is nearer than what it also returns, squared."""
+
+    propose: Callable[[Indices, int], tuple[Matrix, Indices]]
+    dtype: np.dtype[Any]
+    n_candidates: int
+
+
+def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> Iterator[_Proposal]:
+    """What to try, until nothing is left in doubt."""
+    n = len(rows.X)
+
+    def everything(asked: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
+        shape = len(asked), n_candidates
+        return np.full(len(asked), np.inf), np.broadcast_to(np.arange(n), shape)
+
+    def by_tree(asked: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
+        found, candidates = tree.query(queries.block(asked, _FLOAT64), n_candidates)
+        return found[:, -1] ** 2, candidates
+
+    if k + SPARE >= n:
+        yield _Proposal(everything, _FLOAT64, n)
+    elif search == "tree":
+        tree = KDTree(rows.block(slice(None), _FLOAT64))
+        # In float64 only ties leave a doubt, so few candidates do for most rows.
+        for spare in (_FEW_SPARE, SPARE):
+            yield _Proposal(by_tree, _FLOAT64, k + spare)
+    else:
+        for dtype in (_FLOAT32, _FLOAT64):
+            propose = partial(nearest_by_blocks, rows, queries, dtype=dtype)
+            yield _Proposal(propose, dtype, k + SPARE)
+
+
+def _query_blocks(
+    asked: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
+) -> list[Indices]:
+    """Queries for one product each: as many for every thread, within the memory for blocks."""
+    size, wanted = proposal.dtype.itemsize, proposal.n_candidates
+    at_once = rows_at_once(n, p, proposal.dtype, 2 * wanted)
+    # The product and the comparison; the best so far and their ranking; the query itself.
+    needed = at_once * (size + 1) + 5 * wanted * (size + 8) + p * (size + 8)
+    block = next(row_blocks(len(asked), 2 * n_threads * needed, at_most=_QUERIES_AT_ONCE), None)
+    if block is None:
+        return []
+    n_blocks = -(-len(asked) // block.stop)
+    return np.array_split(asked, min(len(asked), -(-n_blocks // n_threads) * n_threads))
+
+
+@contextmanager
+def _threads_for(flops: float, n_threads: int) -> Iterator[int]:
+    """How many threads are worth while; BLAS has one where ours would only wait."""
+    if flops < _WORTH_THREADS:
+        with one_blas_thread():
+            yield 1
+    else:
+        yield n_threads
 
 
 def _nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matrix, Indices]:
     """The ``k`` nearest rows, which are known to lie within ``radius[i]`` of query ``i``."""
     # Of identical rows only the first k can be among the k nearest; identical queries share them.
     kept = _first_of_identical(X, k)
-    _, asked, shared = np.unique(row_bytes(Q), return_index=True, return_inverse=True)
+    asked, shared = _distinct(Q)
     distances = np.empty((len(asked), k))
     indices = np.empty((len(asked), k), np.intp)
-    for block, rows, columns, within in pairs_within(X[kept], Q[asked], radius[asked]):
+    found = pairs_within(X, Q[asked], radius[asked], among=kept, dtype=_FLOAT64)
+    for block, rows, columns, within in found:
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
         nearest = first[:, None] + np.arange(k)
         distances[block] = within[nearest]
-        indices[block] = kept[columns[nearest]]
+        indices[block] = columns[nearest]
     return distances[shared], indices[shared]
 
 
 def pairs_within(
-    X: Floats, Q: Floats, radius: Matrix
+    X: Floats,
+    Q: Floats,
+    radius: Matrix,
+    *,
+    among: Indices | None = None,
+    dtype: np.dtype[Any] | None = None,
+    n_threads: int | None = None,
 ) -> Iterator[tuple[slice, Indices, Indices, Matrix]]:
     """For each block of queries, all pairs at most ``radius[i]`` apart.
 
     Yields the block, then row in the block, row of ``X`` and distance of each pair, in the order
-    of row in the block, distance, row of ``X``.
+    of row in the block, distance, row of ``X``. ``among`` names the only rows of ``X`` that count.
+    BlockProducts are in float32 where they leave little in doubt, unless ``dtype`` says otherwise.
     """
     n, p = X.shape
-    center = center_of(X)
-    Z = centered(X, center, np.dtype(np.float64))
-    # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product is all to compare.
-    points = np.column_stack([Z, squared_norms(Z)]).T
-    # Per pair: the product, the comparison, and, if all pairs are hits, their arrays and copies.
-    for block in row_blocks(len(Q), 80 * n):
-        queries = centered(Q[block], center, np.dtype(np.float64))
-        norms = squared_norms(queries)
-        reach = reach_of(norms, radius[block], p, Z.dtype) - norms
-        product = np.column_stack([-2 * queries, np.ones(len(queries))]) @ points
-        rows, columns = np.divmod(np.flatnonzero(product <= reach[:, None]), n)
-        del product
-        distances = pair_distances(X, Q[block], columns, rows)
-        hits = np.flatnonzero(distances <= radius[block][rows])
-        # Hits come by column within each row, and the sort is stable.
-        hits = hits[np.lexsort((distances[hits], rows[hits]))]
-        yield block, rows[hits], columns[hits], distances[hits]
+    n_threads = blas_threads() if n_threads is None else n_threads
+    rows, queries = placed(X, Q, n_threads)
+    lengths = radius / rows.scale
+    if dtype is None:
+        rounding = rounding_of(queries.squares, lengths, p, _FLOAT32)
+        rough = np.mean(np.sqrt(rounding / _ROUGH) > lengths) > _ROUGH
+        dtype = _FLOAT64 if rough else _FLOAT32
+    if among is not None:
+        # As far away as can be.
+        squares = np.full(n, np.inf)
+        squares[among] = rows.squares[among]
+        rows = replace(rows, squares=squares)
+    reach = reach_of(queries.squares, lengths, p, dtype) + 4 * p * _TINY / rows.scale**2
+    with np.errstate(over="ignore"):
+        limit = np.nextafter((reach - queries.squares).astype(dtype), np.asarray(np.inf, dtype))
+
+    def within(block: slice) -> list[tuple[slice, Indices, Indices, Matrix]]:
+        found: list[tuple[Indices, Indices, Matrix]] = []
+        n_found = 0
+        for begin, values in BlockProducts(rows, queries, block, dtype):
+            near = np.flatnonzero(values <= limit[block, None])
+            row, column = np.divmod(near, values.shape[1])
+            column += begin
+            distances = pair_distances(X, Q[block], column, row)
+            hits = np.flatnonzero(distances <= radius[block][row])
+            n_found += len(hits)
+            if n_found > _PAIRS_AT_ONCE and block.stop - block.start > 1:
+                found.clear()
+                middle = (block.start + block.stop) // 2
+                return within(slice(block.start, middle)) + within(slice(middle, block.stop))
+            found.append((row[hits], column[hits], distances[hits]))
+        row, column, distances = (np.concatenate(part) for part in zip(*found, strict=True))
+        # By distance, then row of X, within each query.
+        order = np.lexsort((column, distances, row))
+        return [(block, row[order], column[order], distances[order])]
+
+    needed = 48 * rows_at_once(n, p, dtype) + 16 * p
+    blocks = row_blocks(len(Q), n_threads * needed, at_most=_QUERIES_WITHIN)
+    with _threads_for(len(Q) * n * p, n_threads) as threads:
+        for parts in map_in_order(within, blocks, threads):
+            yield from parts
 
 
 def _first_of_identical(X: Floats, k: int) -> Indices:
     """The rows, in order, that fewer than ``k`` identical rows precede."""
-    _, code = np.unique(row_bytes(X), return_inverse=True)
-    order = np.argsort(code, kind="stable")
-    preceding = np.arange(len(X)) - np.searchsorted(code[order], code[order])
+    order, starts = identical_rows(X)
+    preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     return np.sort(order[preceding < k])
+
+
+def _distinct(X: Floats) -> tuple[Indices, Indices]:
+    """The first of each set of identical rows, and for every row which of these it equals."""
+    order, starts = identical_rows(X)
+    where = np.empty(len(X), np.intp)
+    where[order] = np.cumsum(starts) - 1
+    return order[starts], where

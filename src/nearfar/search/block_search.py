@@ -1,0 +1,167 @@
+"""The rows nearest to each query by matrix products, of which a running threshold keeps few.
+
+A block of queries meets the rows block by block. What lies beyond the best found so far is left by
+one comparison; only what passes it is looked at again, some logarithm of the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearfar.arrays import Indices, Vector
+from nearfar.search.candidates import rounding_of
+from nearfar.search.placed_rows import PlacedRows
+
+# Rows that meet a block of queries at once, and the bytes they may take.
+_ROWS_AT_ONCE = 1024
+_BYTES_AT_ONCE = 2**22
+# The first threshold comes from so many rows spread over all.
+_SAMPLE = 256
+# So many times what is wanted is held before the best are chosen again.
+_ROOM = 4
+
+
+class BlockProducts:
+    """Squared distances of some queries to blocks of rows, less the squared lengths of queries.
+
+    One matrix product gives them: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``. A block is
+    overwritten by the next.
+    """
+
+    def __init__(
+        self,
+        rows: PlacedRows,
+        queries: PlacedRows,
+        where: slice | Indices,
+        dtype: np.dtype[Any],
+        at_least: int = 1,
+    ) -> None:
+        n, p = rows.X.shape
+        self.norms: Vector = queries.squares[where]
+        self.at_once = rows_at_once(n, p, dtype, at_least)
+        self._rows = rows
+        self._left = np.empty((len(self.norms), p + 1), dtype)
+        queries.fill(where, self._left[:, :p])
+        self._left[:, :p] *= -2
+        self._left[:, p] = 1
+        self._right = np.empty((self.at_once, p + 1), dtype)
+        self._room = np.empty(len(self._left) * self.at_once, dtype)
+
+    def of(self, block: slice) -> NDArray[Any]:
+        """All queries against one block of rows, of at most ``at_once``."""
+        n, p = self._rows.X.shape
+        facing = self._right[: len(range(n)[block])]
+        self._rows.fill(block, facing[:, :p])
+        facing[:, p] = self._rows.squares[block]
+        shape = len(self._left), len(facing)
+        return np.matmul(self._left, facing.T, out=self._room[: shape[0] * shape[1]].reshape(shape))
+
+    def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """The first row of each block, and the block."""
+        n = len(self._rows.X)
+        for begin in range(0, n, self.at_once):
+            yield begin, self.of(slice(begin, min(begin + self.at_once, n)))
+
+
+def rows_at_once(n: int, p: int, dtype: np.dtype[Any], at_least: int = 1) -> int:
+    """How many rows meet a block of queries."""
+    few = max(32, _BYTES_AT_ONCE // ((p + 1) * dtype.itemsize))
+    return min(n, max(at_least, min(_ROWS_AT_ONCE, few)))
+
+
+def nearest_by_blocks(
+    rows: PlacedRows,
+    queries: PlacedRows,
+    where: slice | Indices,
+    n_wanted: int,
+    dtype: np.dtype[Any],
+) -> tuple[Vector, Indices]:
+    """Those ``n_wanted`` rows that products in ``dtype`` say are nearest to some queries.
+
+    Also returns for each query the squared distance, by these products, that no other row is
+    below; both in the units of the placed rows. The candidates come in no order.
+    """
+    n, p = rows.X.shape
+    products = BlockProducts(rows, queries, where, dtype, at_least=2 * n_wanted)
+    norms = products.norms
+    if products.at_once == n:
+        values, candidates = _smallest(products.of(slice(n)), n_wanted)
+        return values.max(axis=1) + norms, candidates
+
+    # The k-th of some rows is no nearer than the k-th of all. Room for rounding: the same rows pass
+    # again in their blocks.
+    n_sample = min(products.at_once, max(_SAMPLE, 2 * n_wanted))
+    sample = products.of(slice(None, None, -(-n // n_sample)))
+    start = np.partition(sample, n_wanted - 1, axis=1)[:, n_wanted - 1]
+    radius = np.sqrt(np.maximum(start + norms, 0))
+    best = _Best(start + 4 * rounding_of(norms, radius, p, dtype), n_wanted, dtype)
+    passed = np.empty((len(norms), products.at_once), bool)
+    for begin, values in products:
+        below = np.less(values, best.threshold[:, None], out=passed[:, : values.shape[1]])
+        best.take(values, np.flatnonzero(below), begin)
+    values, candidates = best.chosen()
+    return values.max(axis=1) + norms, candidates
+
+
+class _Best:
+    """The smallest values of each query so far, chosen anew when there is no room for more."""
+
+    def __init__(self, threshold: Vector, n_wanted: int, dtype: np.dtype[Any]) -> None:
+        up = np.asarray(np.inf, dtype)
+        self.threshold = np.nextafter(threshold.astype(dtype), up)
+        self._n_wanted = n_wanted
+        self._values = np.full((len(threshold), _ROOM * n_wanted), up)
+        self._indices = np.zeros(self._values.shape, np.intp)
+        self._counts = np.zeros(len(threshold), np.intp)
+
+    def take(self, values: NDArray[Any], flat: Indices, begin: int) -> None:
+        """Those of a block of values, from row ``begin`` on, that are below the threshold."""
+        if not len(flat):
+            return
+        width, room = values.shape[1], self._values.shape[1]
+        query = flat // width
+        new = np.bincount(query, minlength=len(values))
+        full = np.flatnonzero(self._counts + new > room)
+        if len(full):
+            self._choose(full)
+            many = full[self._counts[full] + new[full] > room]
+            if len(many):
+                # There will never be room for all of them: only the smallest of this block.
+                few, columns = _smallest(values[many], self._n_wanted)
+                places = slice(self._n_wanted, 2 * self._n_wanted)
+                self._values[many, places], self._indices[many, places] = few, columns + begin
+                self._counts[many] += self._n_wanted
+                new[many] = 0
+                kept = new[query] > 0
+                flat, query = flat[kept], query[kept]
+        place = self._counts[query] + np.arange(len(query)) - (np.cumsum(new) - new)[query]
+        self._values[query, place] = values.ravel()[flat]
+        self._indices[query, place] = flat - query * width + begin
+        self._counts += new
+
+    def chosen(self) -> tuple[NDArray[Any], Indices]:
+        """The smallest values of all queries and their rows."""
+        self._choose(np.arange(len(self._counts)))
+        return self._values[:, : self._n_wanted], self._indices[:, : self._n_wanted]
+
+    def _choose(self, which: Indices) -> None:
+        values, places = _smallest(self._values[which], self._n_wanted)
+        self._indices[which, : self._n_wanted] = np.take_along_axis(
+            self._indices[which], places, axis=1
+        )
+        self._values[which, : self._n_wanted] = values
+        self._values[which, self._n_wanted :] = np.inf
+        self._counts[which] = self._n_wanted
+        self.threshold[which] = np.minimum(self.threshold[which], values.max(axis=1))
+
+
+def _smallest(values: NDArray[Any], n_wanted: int) -> tuple[NDArray[Any], Indices]:
+    """The smallest values of each row, in no order, and where they stand."""
+    if n_wanted == values.shape[1]:
+        return values, np.broadcast_to(np.arange(n_wanted), values.shape)
+    places = np.argpartition(values, n_wanted - 1, axis=1)[:, :n_wanted]
+    return np.take_along_axis(values, places, axis=1), places
