@@ -6,27 +6,51 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.base.kernel_learner import KernelLearner
 from nearfar.base.learner import Learner
 from nearfar.blocks import row_blocks
-from nearfar.parameters import Allowed, having, integer, none, one_of, random_state, real
+from nearfar.parameters import Allowed, instance, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.state import Sizes, State, Word, floats, need, none_or, number, table
+from nearfar.state import (
+    Sizes,
+    State,
+    Word,
+    floats,
+    need,
+    none_or,
+    number,
+    object_of,
+    optional,
+    table,
+)
 
 #: The kernels that have a name.
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
+#: What a kernel without a name may be. A class is none, nor is ``learner.kernel``, which would be
+#: called pair by pair: what is wanted is the learner.
+UNNAMED_KERNELS: list[Allowed] = [
+    instance(
+        KernelLearner, description="a learner of kernels such as AlignmentKernelLearner() itself"
+    ),
+    Allowed(
+        lambda value: (
+            callable(value)
+            and not isinstance(value, type)
+            and not isinstance(getattr(value, "__self__", None), KernelLearner)
+        ),
+        "a function of two arrays",
+    ),
+]
 #: What the parameters of the kernel may be.
 KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
-    "kernel": [
-        one_of(*KERNELS, "precomputed"),
-        having("__call__", description="a function of two arrays"),
-    ],
+    "kernel": [one_of(*KERNELS, "precomputed"), *UNNAMED_KERNELS],
     "gamma": [none, real(0, open_low=True)],
     "degree": [real(0, open_low=True)],
     "coef0": [real()],
@@ -43,6 +67,8 @@ _LANDMARKS = 1000
 _EMPTY = 1e-10
 # The same, not relative: what is smaller is known to a few digits only.
 _LEAST = 1e-290
+# Pairs of which all values with one another are computed for those of each pair.
+_PAIRS = 32
 
 
 class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -53,6 +79,8 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     :math:`B = P\,\mathrm{diag}(\mu)^{-1/2}`: distances between them are those in feature space, as
     far as the leading directions show them. A linear map L of them is ΩΦ with :math:`\Omega = L
     B^T`, for the training points Φ.
+
+    A kernel that is learned is fitted first, by `_learn_kernel`.
     """
 
     state = State(
@@ -63,11 +91,15 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             "_means": floats("n"),
             "_mean": number(),
             "coefficients_": floats("q", "n"),
+            "kernel_": optional(object_of(KernelLearner, p="p")),
         },
         fitted="coefficients_",
         rows="_means",
         needs={
-            "kernel": Word(lambda value, _: isinstance(value, str), "named: a file has no function")
+            "kernel": Word(
+                lambda value, _: isinstance(value, str | KernelLearner),
+                "named or learned: a file has no function",
+            )
         },
     )
 
@@ -77,6 +109,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     coef0: float
     n_directions: int | Literal["auto"] | None
     coefficients_: Matrix
+    kernel_: KernelLearner
     _rows: Matrix | None
 
     def __sklearn_tags__(self) -> Any:
@@ -86,6 +119,18 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "coefficients_" in vars(self)
+
+    def _learn_kernel(self, X: ArrayLike, y: ArrayLike | None) -> None:
+        """Fit a copy of the kernel, if it is a learner, to the rows and labels of this fit."""
+        if not self._is_learned():
+            return
+        learner: Any = clone(self.kernel)
+        if y is None and learner.learner_tags.supervised:
+            raise ValueError(
+                f"{type(self).__name__}: kernel is {type(learner).__name__}, which learns from "
+                "labels, but the target y is None: pass y, or a kernel by its name."
+            )
+        self.kernel_ = learner.fit(X, y)
 
     def _fit_kernel(self, rows: Floats, auto: int | None = None) -> Matrix:
         """Keep the rows, or of given kernel values nothing; the coordinates of the rows.
@@ -122,7 +167,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
                 "The kernel has values that are NaN or infinite: rescale the features of X, or "
                 "choose another kernel or gamma."
             )
-        if self._is_given() or callable(self.kernel):
+        if self._is_given() or not isinstance(self.kernel, str):
             _check_symmetric(K)
         self._means = K.mean(axis=0)
         self._mean = float(self._means.mean())
@@ -143,16 +188,25 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     def _check_state(self, sizes: Sizes) -> None:
         given = self._is_given()
         need((self._rows is None) == given, "_rows go with a kernel that is computed.")
-        need((self._gamma is None) == given, "_gamma goes with a kernel that is computed.")
+        self._check_learned()
         need(not given or sizes.get("p") == sizes["n"], "the kernel values do not fit the rows.")
         count = vars(self).get("n_directions_")
         need(type(count) is int and count == sizes["d"], "n_directions_ must be the count d.")
 
+    def _check_learned(self) -> None:
+        computed = not self._is_given() and not self._is_learned()
+        need((self._gamma is not None) == computed, "_gamma goes with a kernel that is computed.")
+        learned = "kernel_" in vars(self)
+        need(learned == self._is_learned(), "kernel_ goes with a kernel that is learned.")
+
     def _is_given(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
+    def _is_learned(self) -> bool:
+        return isinstance(self.kernel, KernelLearner)
+
     def _choose_gamma(self) -> float | None:
-        if self._rows is None:
+        if self._rows is None or self._is_learned():
             return None
         if self.gamma is not None:
             return float(self.gamma)
@@ -168,6 +222,9 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             if self._rows is None:
                 return points
             known = self._rows
+        if self._is_learned():
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.asarray(self.kernel_.kernel(points, known), np.float64)
         options: dict[str, Any] = {}
         if not callable(self.kernel):
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
@@ -192,6 +249,9 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             return -2 * np.expm1(-gamma * np.abs(first - second).sum(axis=1))
 
         def values(A: Matrix, B: Matrix) -> Vector:
+            if self._is_learned():
+                blocks = row_blocks(len(A), 8 * _PAIRS, at_most=_PAIRS)
+                return np.concatenate([np.diag(self._kernel(A[b], B[b])) for b in blocks])
             if callable(self.kernel):
                 return np.array([self.kernel(a, b) for a, b in zip(A, B, strict=True)], float)
             level = gamma * np.einsum("ij,ij->i", A, B) + self.coef0

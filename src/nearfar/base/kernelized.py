@@ -58,7 +58,7 @@ class KernelizedLearner(KernelCoordinates):
         X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
             Training points.
         y : array-like of shape (n_samples,), optional
-            Labels; not read when supervision is given.
+            Labels; where supervision is given, only a kernel that is learned reads them.
         supervision : optional
             What the inner learner reads, of the rows of X.
 
@@ -71,6 +71,7 @@ class KernelizedLearner(KernelCoordinates):
         self._forget()
         learner = self._inner()
         rows = self._check_X(X, reset=True, min_samples=2)
+        self._learn_kernel(X, y)
         # Products round equal rows in different ways; to the learner they are equal.
         _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         coordinates = self._fit_kernel(rows)[first[same.ravel()]]

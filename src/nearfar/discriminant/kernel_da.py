@@ -47,9 +47,12 @@ class KernelDA(LandmarkCoordinates):
     ----------
     n_components : int or None, default=None
         Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
-    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
-        As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
-        transform. A function cannot be kept in a model file.
+    kernel : str, learner of kernels or callable, default="rbf"
+        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
+        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
+        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
+        degree and coef0 are not read then. A function of two points is called pair by pair, and
+        cannot be kept in a model file.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
         the features' variances (for "laplacian", of their deviations), so that units do not
@@ -80,6 +83,8 @@ class KernelDA(LandmarkCoordinates):
         Directions used.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+    kernel_ : learner of kernels
+        As fitted, if ``kernel`` is one.
 
     See Also
     --------
@@ -151,6 +156,7 @@ class KernelDA(LandmarkCoordinates):
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
+        self._learn_kernel(X, y)
         landmarks = self._landmarks(codes)
         statistics = ClassStatistics(pooled=True)
         if len(landmarks) == len(rows):

@@ -37,9 +37,12 @@ class KernelIdealizedMetric(KernelizedLearner):
 
     Parameters
     ----------
-    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
-        As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
-        transform. A function cannot be kept in a model file.
+    kernel : str, learner of kernels or callable, default="rbf"
+        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
+        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
+        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
+        degree and coef0 are not read then. A function of two points is called pair by pair, and
+        cannot be kept in a model file.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
         the features' variances (for "laplacian", of their deviations), so that units do not
@@ -81,6 +84,8 @@ class KernelIdealizedMetric(KernelizedLearner):
         Directions used.
     alpha_, ideal_weight_, objective_, duality_gap_, negative_share_
         As in IdealizedMetric.
+    kernel_ : learner of kernels
+        As fitted, if ``kernel`` is one.
 
     See Also
     --------

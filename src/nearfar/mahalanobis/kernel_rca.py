@@ -11,11 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KERNELS, KernelCoordinates
+from nearfar.base.kernel_coordinates import (
+    KERNEL_PARAMETERS,
+    KERNELS,
+    UNNAMED_KERNELS,
+    KernelCoordinates,
+)
 from nearfar.blocks import row_blocks
 from nearfar.labels import label_array
 from nearfar.notices import warn
-from nearfar.parameters import having, integer, none, one_of, real
+from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import Sizes, State, floats, indices, labels, need, number, optional, table
 from nearfar.summaries.supervision import Chunklets, as_chunklets
@@ -52,8 +57,11 @@ class KernelRCA(KernelCoordinates):
 
     Parameters
     ----------
-    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine"} or callable
-        As in scikit-learn. A function cannot be kept in a model file.
+    kernel : str, learner of kernels or callable, default="rbf"
+        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
+        "cosine". A learner such as ``AlignmentKernelLearner()`` is fitted on the first rows, with
+        their labels; gamma, degree and coef0 are not read then. A function of two points is called
+        pair by pair, and cannot be kept in a model file.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
         the features' variances (for "laplacian", of their deviations), so that units do not
@@ -78,9 +86,12 @@ class KernelRCA(KernelCoordinates):
         Ω: a point with centred kernel values k is mapped to Ωk. After ``partial_fit`` it is
         computed when something needs it.
     ridge_, gamma_ : float
-        Those used. The first rows decide on what is left to be chosen, later ones change nothing.
+        Those used; ``gamma_`` is None where the kernel is learned. The first rows decide on what is
+        left to be chosen, later ones change nothing.
     n_points_ : int
         Points in chunklets of at least two.
+    kernel_ : learner of kernels
+        As fitted, if ``kernel`` is one.
 
     See Also
     --------
@@ -125,7 +136,6 @@ class KernelRCA(KernelCoordinates):
             "_names": labels("g"),
             "_codes": indices("n", below="g"),
             "ridge_": number(0, open_low=True),
-            "_gamma": number(0, open_low=True),
             "_coefficients": optional(floats("q", "n")),
             "_means": optional(floats("n")),
             **{name: optional(number()) for name in ("_mean", "_basis", "coefficients_")},
@@ -135,10 +145,7 @@ class KernelRCA(KernelCoordinates):
     )
     parameters: ClassVar = {
         **{name: KERNEL_PARAMETERS[name] for name in ("gamma", "degree", "coef0")},
-        "kernel": [
-            one_of(*KERNELS),
-            having("__call__", description="a function of two arrays"),
-        ],
+        "kernel": [one_of(*KERNELS), *UNNAMED_KERNELS],
         "ridge": [real(0, open_low=True), one_of("auto")],
         "n_components": [none, integer(1)],
     }
@@ -179,7 +186,7 @@ class KernelRCA(KernelCoordinates):
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,), optional
-            Labels; not read when ``supervision`` is given.
+            Labels; where ``supervision`` is given, only a kernel that is learned reads them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
             Chunklet of each point, -1 for none.
 
@@ -195,6 +202,7 @@ class KernelRCA(KernelCoordinates):
             raise ValueError(
                 "There is no row to learn from: supervision puts no point into a chunklet."
             )
+        self._learn_kernel(X, y)
         self._begin(rows, names, codes)
         self._solve()
         return self
@@ -218,7 +226,7 @@ class KernelRCA(KernelCoordinates):
         X : array-like of shape (n_samples, n_features)
             More points.
         y : array-like of shape (n_samples,), optional
-            Labels; not read when ``supervision`` is given.
+            Labels; where ``supervision`` is given, only a kernel that is learned reads them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
             Chunklet of each point, -1 for none.
 
@@ -235,6 +243,7 @@ class KernelRCA(KernelCoordinates):
         if not known.any():
             return self
         if first:
+            self._learn_kernel(X, y)
             self._begin(rows, names, codes)
             return self
         if (names.dtype.kind in "iu") != (self._names.dtype.kind in "iu"):
@@ -451,10 +460,9 @@ class KernelRCA(KernelCoordinates):
         return self._coefficients
 
     @property
-    def gamma_(self) -> float:
-        """The gamma used."""
+    def gamma_(self) -> float | None:
+        """The gamma used; None where the kernel is learned."""
         check_is_fitted(self)
-        assert self._gamma is not None
         return self._gamma
 
     @property
@@ -502,6 +510,7 @@ class KernelRCA(KernelCoordinates):
         need(type(count) is int and count == paired, "n_points_ does not fit the chunklets.")
         degrees = len(self._codes) - len(np.unique(self._codes))
         need(sizes["r"] == degrees, "factor_ does not fit the chunklets.")
+        self._check_learned()
         need("_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing.")
 
 

@@ -43,9 +43,12 @@ class KernelPCA(KernelCoordinates, Embedding):
     ----------
     n_components : int, default=2
         Dimension of the output.
-    kernel : {"linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "precomputed"} or callable
-        As in scikit-learn; "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to
-        transform. A function cannot be kept in a model file.
+    kernel : str, learner of kernels or callable, default="rbf"
+        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
+        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
+        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
+        degree and coef0 are not read then. A function of two points is called pair by pair, and
+        cannot be kept in a model file.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
         the features' variances (for "laplacian", of their deviations), so that units do not
@@ -66,6 +69,8 @@ class KernelPCA(KernelCoordinates, Embedding):
     negative_share_ : float
         The share of the negative eigenvalues in the sum of the absolute values of all: 0 for a
         kernel that is one ("sigmoid" is not always). Estimated beyond 1000 rows.
+    kernel_ : learner of kernels
+        As fitted, if ``kernel`` is one.
 
     See Also
     --------
@@ -121,8 +126,8 @@ class KernelPCA(KernelCoordinates, Embedding):
         ----------
         X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
             Training points.
-        y : ignored
-            For the API.
+        y : array-like of shape (n_samples,), optional
+            Labels; only a kernel that is learned reads them.
 
         Returns
         -------
@@ -135,13 +140,14 @@ class KernelPCA(KernelCoordinates, Embedding):
             raise ValueError(
                 f"n_components={self.n_components} must be less than n_samples={len(rows)}."
             )
+        self._learn_kernel(X, y)
         K = self._training_kernel(rows)
         if np.may_share_memory(K, rows):  # X stays as it is
             K = K.copy()
         K -= K.mean(axis=1, keepdims=True)
         K -= self._means - self._mean
         values, vectors, self.negative_share_ = leading_spectrum(
-            K, self.n_components, positive=self.kernel in _POSITIVE
+            K, self.n_components, positive=self._is_learned() or self.kernel in _POSITIVE
         )
         good = is_positive(values)
         if not good.any():
