@@ -18,7 +18,7 @@ from nearfar.kernels.margin_value import check_margin_parameters, one_against_re
 from nearfar.kernels.signed_program import SignedProgram
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.level_method import Report, level_method
+from nearfar.solvers.level_method import StepReport, level_method
 from nearfar.solvers.norm_ball import norm_ball_method
 
 MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
@@ -91,7 +91,7 @@ def margin_weights(
     n_points: int | None = None,
     tol: float = 1e-3,
     max_iter: int = 200,
-    report: Report | None = None,
+    report: StepReport | None = None,
 ) -> MarginWeights:
     r"""The combination of kernels that has the widest margin,
 

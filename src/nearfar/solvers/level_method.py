@@ -22,7 +22,7 @@ _LEVEL = 0.3
 
 
 #: What is called with each step.
-Report = Callable[[dict[str, Any]], None]
+StepReport = Callable[[dict[str, Any]], None]
 
 
 class Answer(NamedTuple):
@@ -66,7 +66,7 @@ class LevelSolution(NamedTuple):
     interrupt: KeyboardInterrupt | None = None
 
 
-def told(report: Report | None, state: dict[str, Any]) -> KeyboardInterrupt | None:
+def told_of_step(report: StepReport | None, state: dict[str, Any]) -> KeyboardInterrupt | None:
     """Tell of a step; Ctrl-C meanwhile is returned."""
     try:
         if report is not None:
@@ -84,7 +84,7 @@ def level_method(
     limits: Vector | None = None,
     tol: float = 1e-3,
     max_iter: int = 200,
-    report: Report | None = None,
+    report: StepReport | None = None,
 ) -> LevelSolution:
     r"""The minimum of a convex function of x with :math:`\sum_i x_i = 1`.
 
@@ -133,7 +133,7 @@ def level_method(
         history.append(
             {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
         )
-        interrupt = told(report, history[-1])
+        interrupt = told_of_step(report, history[-1])
         if gap <= tol or interrupt:
             break
         point = model.level_point(best, lowest, bound + _LEVEL * (value - bound))

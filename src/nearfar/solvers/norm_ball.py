@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.level_method import Answer, LevelSolution, Report, told
+from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, told_of_step
 
 # Mixtures are sought among so many of the last multipliers, and those the best bound uses.
 _MIXED = 20
@@ -36,7 +36,7 @@ def norm_ball_method(
     *,
     tol: float = 1e-3,
     max_iter: int = 200,
-    report: Report | None = None,
+    report: StepReport | None = None,
 ) -> LevelSolution:
     r"""The minimum of :math:`F(x) = \max_\alpha a(\alpha) - \sum_i x_i q_i(\alpha)` in a ball.
 
@@ -86,7 +86,7 @@ def norm_ball_method(
         history.append(
             {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
         )
-        interrupt = told(report, history[-1])
+        interrupt = told_of_step(report, history[-1])
         if gap <= tol or interrupt:
             break
         if gap < 0.5 * before:
