@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ from nearfar.summaries.local_moments import LocalMoments
 _PRODUCTS = 2**25
 # Pairs are measured for so many numbers at once, which stay in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
+_DOUBLE = np.dtype(np.float64)
+# Squared distances in single precision serve where they can hold what is left of them, and leave so
+# many rows for each neighbour at most.
+_LEAST_SINGLE, _MOST_SINGLE, _MAY_BE_NEAR = 1e-25, 1e30, 16
 # Weights are made of so many distances at once, for the same reason.
 _WEIGHTS_AT_ONCE = 40_000
 
@@ -216,14 +221,15 @@ class LocalRows:
         return float(np.square(self.standard).sum(axis=1).max())
 
     def squared_distances(
-        self, queries: LocalQueries, metrics: LocalMetrics
-    ) -> tuple[Matrix, Vector]:
+        self, queries: LocalQueries, metrics: LocalMetrics, dtype: type[np.floating] = np.float64
+    ) -> tuple[NDArray[Any], Vector]:
         """Squared distances of shape (b, n), and by how much each row may be wrong.
 
-        By matrix products, which round. A training row is infinitely far from itself.
+        By matrix products, which round; under full metrics in single precision, if asked for. A
+        training row is infinitely far from itself.
         """
         Q, n = queries.standard, len(self)
-        squares = np.empty((len(Q), n))
+        squares = np.empty((len(Q), n), dtype)
         if metrics.full is not None:
             n_terms = self._by_products(Q, metrics.full, squares)
         else:
@@ -242,7 +248,7 @@ class LocalRows:
                     squares += np.square(along, out=along)
                 n_terms *= 2
         reach = metrics.sizes() * (self._longest + np.square(Q).sum(axis=1))
-        errors = 4 * (n_terms + 8) * np.finfo(np.float64).eps * reach
+        errors = 4 * (n_terms + 8) * float(np.finfo(dtype).eps) * reach
         if queries.own is not None:
             hidden = queries.own.reshape(len(Q), -1)
             squares[np.arange(len(Q))[:, None], hidden] = np.inf
@@ -261,7 +267,7 @@ class LocalRows:
         columns = self.standard.T
         return np.vstack([np.square(columns), columns, np.ones((1, len(self)))])
 
-    def _by_products(self, Q: Matrix, full: NDArray[np.float64], squares: Matrix) -> int:
+    def _by_products(self, Q: Matrix, full: NDArray[np.float64], squares: NDArray[Any]) -> int:
         """Write squared distances under full metrics; the number of terms that are added up."""
         p = self.n_features
         if len(Q) == 1:  # the products alone would take as long
@@ -273,25 +279,32 @@ class LocalRows:
         along = np.matmul(full, Q[:, :, None])[:, :, 0]
         rest = (along * Q).sum(axis=1)[:, None]
         terms = np.hstack([full[:, upper[0], upper[1]] * twice, -2 * along, rest])
-        for block, products in self._products():
-            np.matmul(terms, products, out=squares[:, block])
-        return terms.shape[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # then single precision does not serve
+            terms = terms.astype(squares.dtype)
+            for block, products in self._products(squares.dtype):
+                np.matmul(terms, products, out=squares[:, block])
+        return int(terms.shape[1])
 
-    def _products(self) -> Iterator[tuple[slice, Matrix]]:
+    def _products(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
         """Blocks of rows, and the products of their features above the features themselves."""
         if 8 * len(self) * self._n_products <= _PRODUCTS:
-            yield slice(0, len(self)), self._all_products
+            single = dtype == np.float32
+            yield slice(0, len(self)), self._all_singles if single else self._all_products
             return
         for block in row_blocks(len(self), 1, at_most=_PRODUCTS // (16 * self._n_products) + 1):
-            yield block, products_of(self.standard[block])
+            yield block, products_of(self.standard[block], dtype)
 
     @property
     def _n_products(self) -> int:
         return self.n_features * (self.n_features + 3) // 2 + 1
 
     @cached_property
-    def _all_products(self) -> Matrix:
+    def _all_products(self) -> NDArray[Any]:
         return products_of(self.standard)
+
+    @cached_property
+    def _all_singles(self) -> NDArray[Any]:
+        return products_of(self.standard, np.dtype(np.float32))
 
     def measured(
         self, queries: LocalQueries, metrics: LocalMetrics, owner: Indices, found: Indices
@@ -314,13 +327,30 @@ class LocalRows:
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Matrix, Indices]:
         """Distances and numbers of the k nearest rows, each of shape (b, k), nearest first."""
-        squares, errors = self.squared_distances(queries, metrics)
-        owner, found = entries_within(squares, kth_bounds(squares, k)[1] + 2 * errors)
+        owner, found = self._near(queries, metrics, k)
         exact = self.measured(queries, metrics, owner, found)
         order = np.lexsort((exact, owner))  # stable, and rows come in order
         first = np.searchsorted(owner, np.arange(len(queries)))
         best = order[first[:, None] + np.arange(k)]
         return np.sqrt(exact[best]), found[best]
+
+    def _near(
+        self, queries: LocalQueries, metrics: LocalMetrics, k: int
+    ) -> tuple[Indices, Indices]:
+        """Query and row of all pairs that may be among the k nearest, in order.
+
+        Found in single precision where that leaves few of them in doubt.
+        """
+        if metrics.full is not None and len(queries) > 1:
+            squares, errors = self.squared_distances(queries, metrics, np.float32)
+            reach = (kth_bounds(squares, k)[1] + 2 * errors).astype(np.float32)
+            if ((errors > _LEAST_SINGLE) & (reach < _MOST_SINGLE)).all():
+                # Rounded up, as comparing in two precisions takes twice as long.
+                found = entries_within(squares, np.nextafter(reach, np.float32(np.inf)))
+                if len(found[0]) <= _MAY_BE_NEAR * k * len(queries):
+                    return found
+        squares, errors = self.squared_distances(queries, metrics)
+        return entries_within(squares, kth_bounds(squares, k)[1] + 2 * errors)
 
     def window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
         """The m nearest rows of each query."""
@@ -399,12 +429,12 @@ def to_tricube(squares: Matrix, m: int) -> Vector:
     return radius
 
 
-def kth_smallest(squares: Matrix, k: int) -> Vector:
+def kth_smallest(squares: NDArray[Any], k: int) -> Vector:
     """The k-th smallest of each row."""
     return np.asarray(np.partition(squares, k - 1, axis=1)[:, k - 1])
 
 
-def kth_bounds(squares: Matrix, k: int) -> tuple[Vector, Vector]:
+def kth_bounds(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
     """Bounds of the k-th smallest of each row.
 
     Found in single precision, which takes half the time; what it cannot hold is found exactly.
@@ -419,21 +449,23 @@ def kth_bounds(squares: Matrix, k: int) -> tuple[Vector, Vector]:
     return exact, exact
 
 
-def entries_within(squares: Matrix, reach: Vector) -> tuple[Indices, Indices]:
+def entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
     """Rows and columns of the entries up to a bound for each row, in order."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, found = np.divmod(flat, squares.shape[1])
     return owner, found
 
 
-def products_of(rows: Matrix) -> Matrix:
+def products_of(rows: Matrix, dtype: np.dtype[Any] = _DOUBLE) -> NDArray[Any]:
     """Products of two features, each pair once, above the features and a row of ones."""
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)
-    products = np.empty((p * (p + 3) // 2 + 1, len(rows)))
+    products = np.empty((p * (p + 3) // 2 + 1, len(rows)), dtype)
     start = 0
     for i in range(p):
-        np.multiply(columns[i], columns[i:], out=products[start : start + p - i])
+        np.multiply(
+            columns[i], columns[i:], out=products[start : start + p - i], casting="same_kind"
+        )
         start += p - i
     products[start:-1] = columns
     products[-1] = 1
