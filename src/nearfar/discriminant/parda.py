@@ -21,10 +21,10 @@ from nearfar.discriminant.pareto_objectives import (
     Scalarized,
     class_objectives,
     inverse_power_weights,
+    n_axes_for,
 )
 from nearfar.discriminant.searching import fisher_start, given_start, random_frame
-from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples, left_out_rows
-from nearfar.labels import encode_labels
+from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples, left_out
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
@@ -41,12 +41,9 @@ from nearfar.summaries.distributed import is_dask
 
 #: The ridges that "auto" tries, largest first; the last where there are no rows to try them on.
 RIDGES = (10.0, 1.0, 0.1, 0.01, 0.001)
-# Steps for each of them at most.
-_TRIAL_STEPS = 100
-# Steps at most by default.
-_STEPS = {"lbfgs": 1000, "gradient": 100}
-# Fewer rows than features: principal axes for so many rows, and for each component, at least.
-_ROWS_PER_AXIS, _AXES_PER_COMPONENT = 10, 3
+# Steps for each of them at most, and in a search by default.
+_TRIAL_STEPS = 50
+_STEPS = {"lbfgs": 500, "gradient": 100}
 # Of a weight above this the other objectives notice nothing.
 _ALL_THE_WEIGHT = 0.999
 
@@ -61,8 +58,8 @@ class PARDA(StatisticsLearner):
         J_{ij}(U) = \mathrm{tr}\,\Phi_i U^T (\Sigma_j + u_{ij} u_{ij}^T) U +
         \mathrm{tr}\,\Phi_j U^T (\Sigma_i + u_{ij} u_{ij}^T) U - 2q ,
 
-    and of these :math:`c(c-1)/2` objectives one number is made: their weighted sum, which is
-    maximised, or their weighted squared distance to a target, which is minimised,
+    and of these :math:`c(c-1)/2` objectives one number is made: their weighted sum, to be
+    maximised, or their weighted squared distance to a target, to be minimised,
 
     .. math::
         \sum_{i<j} w_{ij} J_{ij}(U) \qquad \text{or} \qquad
@@ -75,17 +72,15 @@ class PARDA(StatisticsLearner):
     *The two scalarisations.* The published target, :math:`t = (2 \max J(U_0))^2` for all pairs,
     lies so far above anything in reach that :math:`J - t \approx -t`: the squared distance then
     falls in the direction in which the weighted sum grows (the cosine of the two directions is
-    above 0.9999 on all data tried), and since steps and stopping do not depend on the scale here,
-    both give the same subspace. For one that really evens out the divergences, choose
-    ``target="full"`` or a moderate number, best with ``weights="uniform"``.
+    above 0.9999 on all data tried), and both give the same subspace. For one that really evens out
+    the divergences, choose ``target="full"`` or a moderate number, with ``weights="uniform"``.
 
     Use it when classes differ in shape, and some are close while others are far away. Divergences
-    have no upper bound: followed to their optimum, they feed on the noise of small variances. So
-    the ridge matters: by default rows left out choose it, from one that leaves little but the
-    distances of the means (and nearly the Fisher subspace) to a small one. The published loop
-    (``solver="gradient"``) stops early instead. Its failure: the weights follow the closest pair.
-    With fewer than ``n_classes - 1`` components they may merge another pair instead (a warning says
-    when one pair has all the weight). See :class:`MGMKLD` for a mean that merges none.
+    have no upper bound, and feed on small variances that are noise: by default rows left out choose
+    the ridge, from one that leaves little but the distances of the means (nearly the Fisher
+    subspace) to a small one; the published loop (``solver="gradient"``) stops early instead. Its
+    failure: the weights follow the closest pair. With fewer than ``n_classes - 1`` components they
+    may merge another pair (a warning says when one has all the weight); see :class:`MGMKLD`.
 
     Cost: one pass of O(n p²), and another for the rows left in; then for each step from each start
     O(c p² q), or O(n p q) where classes have fewer rows than features, and O(c² q² + c q³). No p×p
@@ -114,15 +109,16 @@ class PARDA(StatisticsLearner):
         Whether weights and the published target are made of :math:`J + 2q`, as equation 4.11
         prints the divergence.
     ridge : float or "auto", default="auto"
-        What is added to variances: those of every covariance, where the total variance is
-        one in all directions; so it depends on no units. 0 raises where a covariance is singular. A
-        class of one row has the pooled covariance. "auto" takes the one of 10, 1, 0.1, 0.01 and
-        0.001 with the least error on a quarter of the rows, left out, after a search on the others;
-        0.001 after ``partial_fit``, or from dask, where there are no rows.
+        What is added to variances: those of every covariance, where the total variance is one in
+        all directions; so it depends on no units. 0 raises where a covariance is singular. A class
+        of one row has the pooled covariance. "auto" takes the one of 10, 1, 0.1, 0.01 and 0.001
+        with the least error on a quarter of the rows, left out, after a search on the others; 0.001
+        after ``partial_fit``, or from dask.
     n_principal : int, "auto" or None, default="auto"
-        Search among so many principal axes of all rows only; None is all. "auto" is None, or with
-        fewer rows than features a tenth of the number of rows (three for each component at least):
-        beyond them the total variance is made one where there is nothing but noise.
+        Principal components that are kept before anything is whitened: None is all. "auto" is None,
+        or where rows are fewer than three times the features a tenth of the number of rows (three
+        for each component at least): the others would be noise made as large as the rest. They
+        depend on the units of the features.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
         Where to start: from the Fisher subspace, or your own; the other starts are that one with
         noise added. "random" draws all of them. Weights and targets come from the Fisher subspace
@@ -130,7 +126,7 @@ class PARDA(StatisticsLearner):
     init_noise : float, default=0.3
         Standard deviation of that noise for a whole column.
     n_init : int, default=3
-        Number of starts. The thesis has 10.
+        Number of starts. (The thesis has 10.)
     selection : {"error", "objective"}, default="error"
         Which start is kept: the one with the least error of :class:`MinimumMahalanobisClassifier`
         on the training rows (of equal ones, the first); or with the best objective. After
@@ -144,11 +140,12 @@ class PARDA(StatisticsLearner):
     normalize_step : bool, default=True
         Steps have the length ``step``; with False the gradient is multiplied by it, as published.
     max_iter : int or None, default=None
-        Steps at most: from each start; None is 1000, or 100 along the gradient, where to stop is
+        Steps at most: from each start; None is 500, or 100 along the gradient, where to stop is
         part of the method.
     tol : float, default=1e-6
         The gradient solver stops when the weighted sum of the divergences changes by less,
-        relatively; L-BFGS when the projector on the subspace does.
+        relatively; L-BFGS when the projector on the subspace moves by less than its root, which
+        changes the sum by about as much.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the starts, and points from the class Gaussians.
     verbose : int, default=0
@@ -161,16 +158,14 @@ class PARDA(StatisticsLearner):
         within-class covariance (with its ridge) is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
-    ridge_ : float
-        The ridge that was used.
-    n_principal_ : int or None
-        So many principal axes were used; None if all.
+    ridge_, n_principal_ : float, and int or None
+        What "auto" was, or what was given.
     selection_ : {"rows", "samples", "objective"}
         What the starts were compared by: errors on the training rows, errors on points drawn from
         the class Gaussians, or objectives.
     divergences_, initial_divergences_ : ndarray
-        J at the solution and in the Fisher subspace: (n_classes, n_classes) for pairs, (n_classes,)
-        for each class against the rest.
+        J at the solution and in the Fisher subspace: (n_classes, n_classes), or (n_classes,) for
+        each class against the rest.
     weights_ : ndarray of the same shape
         Weights; those of all pairs i < j sum to one.
     targets_ : ndarray of the same shape
@@ -206,7 +201,7 @@ class PARDA(StatisticsLearner):
     >>> X, y = load_iris(return_X_y=True)
     >>> parda = PARDA().fit(X, y)
     >>> parda.transform(X).shape, parda.selection_, parda.ridge_
-    ((150, 2), 'rows', 0.01)
+    ((150, 2), 'rows', 10.0)
     >>> bool(parda.weights_[1, 2] > 0.9)  # versicolor and virginica are the closest
     True
     """
@@ -320,9 +315,12 @@ class PARDA(StatisticsLearner):
         """Components of the best subspace that the starts led to."""
         check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
-        self.n_principal_ = self._n_axes(statistics)
+        self.n_principal_ = None if isinstance(self.n_principal, str) else self.n_principal
+        if self.n_principal == "auto":
+            self.n_principal_ = n_axes_for(statistics, self.n_components)
         ridge = RIDGES[-1] if self.ridge == "auto" else self.ridge
-        gaussians = class_objectives(statistics, self.pairing, ridge, self.n_principal_)
+        axes, at_most = self.n_principal_, self.n_principal == "auto"
+        gaussians = class_objectives(statistics, self.pairing, ridge, axes, at_most=at_most)
         rank = gaussians.basis.shape[1]
         reason = f"the {rank} directions in which X varies"
         default = min(statistics.n_classes - 1, max(rank - 1, 1))
@@ -379,31 +377,12 @@ class PARDA(StatisticsLearner):
     def _max_iter(self) -> int:
         return _STEPS[self.solver] if self.max_iter is None else self.max_iter
 
-    def _n_axes(self, statistics: ClassStatistics) -> int | None:
-        """How many principal axes the search goes over."""
-        if not isinstance(self.n_principal, str):
-            return self.n_principal
-        n, p = int(statistics.counts.sum()), statistics.n_features
-        if n > p:
-            return None
-        q = self.n_components or statistics.n_classes - 1
-        return min(max(n // _ROWS_PER_AXIS, _AXES_PER_COMPONENT * q), n - 1, p)
-
     def _left_out_ridge(self, q: int, start_seed: int, split_seed: int) -> float:
         """The ridge with the least error on rows left out; each search begins where one ended."""
-        rows, y, sample_weight = self._rows
-        classes, codes = encode_labels(y)
-        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, float)
-        out = left_out_rows(codes, split_seed)
-        if not weight[out].any():
+        split = left_out(*self._rows, self.pairing, self.n_principal_, split_seed)
+        if split is None or split[0].basis.shape[1] < q:  # they vary in too few directions
             return RIDGES[-1]
-        kept = ClassStatistics().add(rows[~out], classes, codes[~out], weight[~out])
-        n_axes = self.n_principal_
-        if n_axes is not None:
-            n_axes = min(n_axes, int((~out).sum()) - 1)
-        gaussians = class_objectives(kept, self.pairing, RIDGES[0], n_axes)
-        if gaussians.basis.shape[1] < q:  # they vary in too few directions
-            return RIDGES[-1]
+        gaussians, error = split
         fisher = U = next(self._starts(gaussians, q, start_seed))
         errors = []
         for ridge in RIDGES:
@@ -414,10 +393,9 @@ class PARDA(StatisticsLearner):
                 U,
                 maximize=scalarized.sign > 0,
                 max_iter=min(self._max_iter, _TRIAL_STEPS),
-                tol=self.tol,
+                tol=np.sqrt(self.tol),
                 polish=False,
             ).U
-            error = error_on_rows(gaussians, rows[out], classes[codes[out]], weight[out])
             errors.append(error(orthonormal(U)))
         return RIDGES[int(np.argmin(errors))]
 
@@ -430,8 +408,7 @@ class PARDA(StatisticsLearner):
         yield first
         if not isinstance(self.init, str):
             first = orthonormal(given_start(self.init, basis, q))
-        # The sum with noise depends on the signs of the columns, which must not depend on the order
-        # of the classes or on units.
+        # The sum with noise depends on the signs of the columns, and they on no order or unit.
         rows = (basis @ first).T * np.sqrt(statistics.total_variances())
         first = first * np.sign(np.sum(rows * fix_signs(rows), axis=1))
         size = self.init_noise / np.sqrt(basis.shape[1])
@@ -494,9 +471,10 @@ class PARDA(StatisticsLearner):
     def _solver(self, scalarized: Scalarized) -> Callable[..., SubspaceSearch]:
         report = report_of(self)
         if self.solver == "lbfgs":
-            return partial(search_subspace, max_iter=self._max_iter, tol=self.tol, report=report)
-        # Watched is what has no offset: of a squared distance to a target far away, the first
-        # step already changes too little to be seen.
+            return partial(
+                search_subspace, max_iter=self._max_iter, tol=np.sqrt(self.tol), report=report
+            )
+        # Watched is what has no offset, as the squared distance to a target far away has.
         return partial(
             climb_subspace,
             step=self.step,

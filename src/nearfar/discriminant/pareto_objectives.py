@@ -34,6 +34,9 @@ Pairing = Literal["one_vs_one", "one_vs_all"]
 
 #: Divergences below this share of the largest count as that where weights are made of them.
 LEAST_SHARE = 1e-6
+# So many rows for each feature, else a principal axis for so many rows; at least so many axes for
+# each component.
+_ROWS_PER_FEATURE, _ROWS_PER_AXIS, _AXES_PER_COMPONENT = 3, 10, 3
 # An eigenvalue below this, total variance being one, is zero but for rounding.
 _SINGULAR = 1e-10
 
@@ -110,16 +113,21 @@ class ClassObjectives:
 
 
 def class_objectives(
-    statistics: ClassStatistics, pairing: Pairing, ridge: float, n_principal: int | None = None
+    statistics: ClassStatistics,
+    pairing: Pairing,
+    ridge: float,
+    n_principal: int | None = None,
+    *,
+    at_most: bool = False,
 ) -> ClassObjectives:
     """Gaussians of the classes in coordinates of unit total covariance, divisors n_i - 1.
 
-    With ``n_principal`` in those of so many principal axes only.
+    With ``n_principal`` in those of so many principal axes only, or as many as there are.
     """
     if n_principal is None:
         T = total_whitener(statistics)
     else:
-        axes = leading_axes(statistics, n_principal)
+        axes = leading_axes(statistics, n_principal, at_most=at_most)
         T = axes @ total_whitener(statistics.project(axes))
     image = statistics.project(T)
     ddof = image.weights - divisors(image.weights, image.counts)
@@ -144,6 +152,14 @@ def class_objectives(
         means, dot = against_rest(image, means, dot)
         first, second = np.arange(c), np.arange(c) + c
     return ClassObjectives(statistics, T, image, means, dot, first, second, ridge)
+
+
+def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | None:
+    """How many principal axes of few rows are more than noise; None, all of them, of many."""
+    n, p = int(statistics.counts.sum()), statistics.n_features
+    q = n_components or statistics.n_classes - 1
+    axes = max(n // _ROWS_PER_AXIS, _AXES_PER_COMPONENT * q)
+    return None if n >= _ROWS_PER_FEATURE * p or axes >= min(n - 1, p) else axes
 
 
 def against_rest(image: ClassStatistics, means: Matrix, dot: SigmaDot) -> tuple[Matrix, SigmaDot]:

@@ -18,6 +18,8 @@ Shrinkage = float | Literal["auto"]
 AUTO_SHRINKAGE = 1e-3
 # Smaller ones have lost digits, or will.
 _LEAST_VARIANCE = 1e-290
+# Below this share of the largest, products of rows know an axis to fewer than half of the digits.
+_LEAST_PRODUCT = 1e-8
 NO_WITHIN_SCATTER = (
     "In every class all points are equal: there is no within-class scatter. Use shrinkage='auto'."
 )
@@ -128,10 +130,19 @@ def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matr
     return (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
 
 
-def leading_axes(statistics: ClassStatistics, n_principal: int) -> Matrix:
-    """The leading orthonormal axes (p, n_principal) of the total covariance."""
+def leading_axes(statistics: ClassStatistics, n_principal: int, *, at_most: bool = False) -> Matrix:
+    """The leading orthonormal axes (p, n_principal) of the total covariance.
+
+    Where there are not so many it raises, or with ``at_most`` returns all.
+    """
+    if statistics.is_factored:
+        F = statistics.total_factor()
+        if 2 * n_principal <= min(F.shape):  # of few of many, from the products of the rows
+            values, left = descending_eigh(F @ F.T, n_principal)
+            if values[-1] > _LEAST_PRODUCT * values[0]:
+                return np.asarray(linalg.qr(F.T @ left, mode="economic")[0])
     _, V = total_axes(statistics)
-    if n_principal > V.shape[1]:
+    if n_principal > V.shape[1] and not at_most:
         raise ValueError(
             f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X varies."
         )
