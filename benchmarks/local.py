@@ -23,6 +23,7 @@ from pathlib import Path
 import local_loops
 import numpy as np
 from common import RESULTS, in_fresh_process, megabytes_beyond, write_table
+from local_loops import least_seconds
 
 N_TRAIN, N_QUERIES, N_METRIC = 8_000, 2_000, 800
 LARGE = (50_000, 50, 1_000)
@@ -60,18 +61,6 @@ def gaussian(n, p, n_queries):
     y = rng.integers(0, 5, n + n_queries)
     X = rng.normal(size=(n + n_queries, p)) + centers[y]
     return X[:n], y[:n], X[n:]
-
-
-def seconds(work, runs=3, clock=time.process_time):
-    """Fewest seconds of some runs, of one that takes long."""
-    best = np.inf
-    for _ in range(runs):
-        start = clock()
-        work()
-        best = min(best, clock() - start)
-        if best > 20:
-            break
-    return best
 
 
 # ---------------------------------------------------------------------- loops over queries
@@ -120,8 +109,8 @@ def against_a_loop(rule, loop):
 
     X, codes, queries = letter()
     rule.fit(X, codes)
-    ours = seconds(lambda: rule.kneighbors(queries))
-    theirs = seconds(lambda: loop(X, codes, queries))
+    ours = least_seconds(lambda: rule.kneighbors(queries))
+    theirs = least_seconds(lambda: loop(X, codes, queries))
     found, wanted = rule.kneighbors(queries)[1], loop(X, codes, queries)
     votes = [vote(codes[near], codes.max() + 1, "shrink") for near in (found, wanted)]
     return {
@@ -158,9 +147,9 @@ def dann_threads():
     one = two = np.inf
     for _ in range(8):  # in turn: other work on the machine slows both
         rule.set_params(n_jobs=None)
-        one = min(one, seconds(lambda: rule.kneighbors(queries), 1, time.perf_counter))
+        one = min(one, least_seconds(lambda: rule.kneighbors(queries), 1, time.perf_counter))
         rule.set_params(n_jobs=2)
-        two = min(two, seconds(lambda: rule.kneighbors(queries), 1, time.perf_counter))
+        two = min(two, least_seconds(lambda: rule.kneighbors(queries), 1, time.perf_counter))
     return {"ms a query": 1e3 * two / len(queries), "times faster": one / two}
 
 
@@ -179,8 +168,8 @@ def subspace(n_components=10):
     memory = megabytes_beyond(lambda: DANNSubspace(n_components).fit(X, y))  # before any is held
     ours = theirs = np.inf
     for _ in range(5):  # in turn, so that a busy machine slows both
-        theirs = min(theirs, seconds(one_pass, 1))
-        ours = min(ours, seconds(lambda: DANNSubspace(n_components).fit(X, y), 1))
+        theirs = min(theirs, least_seconds(one_pass, 1))
+        ours = min(ours, least_seconds(lambda: DANNSubspace(n_components).fit(X, y), 1))
     return {"seconds": ours, "one pass, seconds": theirs, "passes": ours / theirs, "MB": memory}
 
 
@@ -204,8 +193,8 @@ def growth(name):
     for turn in range(5):
         for i, (rule, (X, y, queries)) in enumerate(zip(rules, data, strict=True)):
             if turn < 2:
-                fits[i] = min(fits[i], seconds(lambda: rule.fit(X, y), 1))  # noqa: B023
-            asks[i] = min(asks[i], seconds(lambda: rule.kneighbors(queries), 1))  # noqa: B023
+                fits[i] = min(fits[i], least_seconds(lambda: rule.fit(X, y), 1))  # noqa: B023
+            asks[i] = min(asks[i], least_seconds(lambda: rule.kneighbors(queries), 1))  # noqa: B023
     found = {"power of n": exponents(asks)[0], "power of p": exponents(asks)[1]}
     if fits.max() > 0.1:  # others only keep the rows
         found |= {"fit, power of n": exponents(fits)[0], "fit, power of p": exponents(fits)[1]}

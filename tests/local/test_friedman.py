@@ -186,3 +186,19 @@ def test_sizes_may_be_numbers_of_numpy():
     X, y = random.normal(size=(40, 3)), np.arange(40) % 2
     given = FriedmanClassifier(min_window=np.int64(10)).fit(X, y).predict(X)
     np.testing.assert_array_equal(given, FriedmanClassifier(min_window=10).fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("mode", ["scythe", "machete"])
+@pytest.mark.parametrize(("n", "most", "alpha"), [(90, 15, 0.7), (12, 12, 0.5), (40, 20, 0.95)])
+def test_one_pass_finds_the_neighbours_for_each_k(mode, n, most, alpha):
+    random = np.random.default_rng(n)
+    X = np.round(random.normal(size=(n + 20, 3)), 1)  # with ties
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    rule = FriedmanClassifier(mode=mode, alpha=alpha, n_neighbors=5).fit(X[:n], y[:n])
+    found = rule.kneighbors_by_k(X[n:], most)
+    assert [near.shape for near in found] == [(20, k) for k in range(1, most + 1)]
+    for k, near in enumerate(found, 1):
+        alone = FriedmanClassifier(mode=mode, alpha=alpha, n_neighbors=k).fit(X[:n], y[:n])
+        np.testing.assert_array_equal(near, alone.kneighbors(X[n:])[1])
+    with pytest.raises(ValueError, match=f"most={n + 1} must be from 1 to the {n}"):
+        rule.kneighbors_by_k(X[n:], n + 1)

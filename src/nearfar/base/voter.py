@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -82,6 +83,30 @@ class NearestObjects(Estimator):
         if not 1 <= k <= n:
             raise ValueError(f"n_neighbors={k} must be from 1 to the {n} training {self.called}s.")
         return self._nearest(X, k)
+
+    def kneighbors_by_k(self, X: Any, most: int) -> list[Indices]:
+        """Numbers of the nearest for each ``n_neighbors`` from 1, as if ``fit`` had been with it.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New objects.
+        most : int
+            The largest number.
+
+        Returns
+        -------
+        list of ndarray of shape (n_objects, k)
+            For k from 1 to ``most``.
+        """
+        if self.nested:
+            found = self.kneighbors(X, most)[1]
+            return [found[:, :k] for k in range(1, most + 1)]
+        each, by_k = copy(self), []
+        for k in range(1, most + 1):
+            each.n_neighbors = k
+            by_k.append(each.kneighbors(X)[1])
+        return by_k
 
 
 class NeighborVoter(ClassifierMixin, NearestObjects):

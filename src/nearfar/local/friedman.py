@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -213,16 +213,55 @@ class FriedmanClassifier(LocalVoter):
         return self._in_order(rows, queries, self._cuts(rows, queries, k), k)
 
     def _in_order(
-        self, rows: LocalRows, queries: LocalQueries, cuts: _Cuts, k: int
+        self, rows: LocalRows, queries: LocalQueries, cut: _Cuts | _Cut, k: int
     ) -> tuple[Matrix, Indices]:
         """The first k of the last region in the order of the last cut."""
-        owner = np.repeat(np.arange(len(queries)), cuts.region.shape[1])
-        metrics = LocalMetrics(weights=cuts.weights)
-        squares = rows.measured(queries, metrics, owner, cuts.region.ravel())
-        squares = squares.reshape(cuts.region.shape)
+        owner = np.repeat(np.arange(len(queries)), cut.region.shape[1])
+        metrics = LocalMetrics(weights=cut.weights)
+        squares = rows.measured(queries, metrics, owner, cut.region.ravel())
+        squares = squares.reshape(cut.region.shape)
         order = np.argsort(squares, axis=1, kind="stable")[:, :k]
         distances = np.sqrt(np.take_along_axis(squares, order, axis=1))
-        return distances, np.take_along_axis(cuts.region, order, axis=1)
+        return distances, np.take_along_axis(cut.region, order, axis=1)
+
+    def kneighbors_by_k(self, X: ArrayLike, most: int) -> list[Indices]:
+        """Numbers of the nearest for each ``n_neighbors`` from 1, as if ``fit`` had been with it.
+
+        All cuts but the last are the same for all, so that one pass serves.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            New points.
+        most : int
+            The largest number.
+
+        Returns
+        -------
+        list of ndarray of shape (n_queries, k)
+            For k from 1 to ``most``.
+        """
+        rows = self._rows()
+        if not 1 <= most <= len(rows):
+            raise ValueError(f"most={most} must be from 1 to the {len(rows)} training points.")
+        return list(self._by_block(rows, X, lambda block: self._found_by_k(rows, block, most)))
+
+    def _found_by_k(self, rows: _Rows, queries: LocalQueries, most: int) -> tuple[Indices, ...]:
+        sizes = self._region_sizes(len(rows), 1)
+        sizes += sizes if len(sizes) == 1 else []
+        parts = []
+        for block in row_blocks(len(queries), 24 * rows.n_features * sizes[1]):
+            asked, found = queries[block], {}
+            for cut, (size, kept) in zip(
+                self._each_cut(rows, asked, sizes), pairwise(sizes), strict=True
+            ):
+                # Whoever wants no fewer than this cut leaves, and has not been served, ends here.
+                for k in range(kept, min(size, most) + 1):
+                    if k not in found:
+                        last = cut._replace(region=cut.keep(k))
+                        found[k] = self._in_order(rows, asked, last, k)[1]
+            parts.append([found[k] for k in range(1, most + 1)])
+        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _explained(
         self, rows: LocalRows, queries: LocalQueries, k: int
@@ -267,10 +306,23 @@ class FriedmanClassifier(LocalVoter):
         )
 
     def _cut_all(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> _Cuts:
-        columns, b = rows.columns, np.arange(len(queries))
+        b = np.arange(len(queries))
         box = np.full(queries.given.shape, np.inf)
         relevances: list[Matrix] = []
         boxes: list[Matrix] = []
+        for cut in self._each_cut(rows, queries, sizes):
+            if self.mode == "machete":
+                best, region = cut.best, cut.region
+                far = np.abs(rows.given[region, best[:, None]] - queries.given[b, best][:, None])
+                edge = np.where(cut.none, np.inf, far.max(axis=1))
+                box[b, best] = np.minimum(box[b, best], edge)
+            relevances.append(cut.relevant)
+            boxes.append(box.copy())
+        return _Cuts(np.stack(relevances), np.stack(boxes), cut.weights, cut.region)
+
+    def _each_cut(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> Iterator[_Cut]:
+        """The cuts from one size of region to the next."""
+        columns = rows.columns
         region: Indices | None = None  # all rows, which are sorted beforehand
         if queries.own is not None:
             others = np.arange(len(rows) - 1)
@@ -290,19 +342,37 @@ class FriedmanClassifier(LocalVoter):
             weights = relevant / variances
             if self.mode == "machete":
                 weights[~none] = np.eye(rows.n_features)[best[~none]]
+            keep: Callable[[int], Indices]
             if region is None:
-                region = rows.window(queries, LocalMetrics(weights=weights), kept).found
-            elif kept < size:
-                scores = _scores(squares, weights * columns.stretch)
-                region = region[smallest(scores, kept, EQUAL)].reshape(-1, kept)
-            if self.mode == "machete":
-                far = np.abs(rows.given[region, best[:, None]] - queries.given[b, best][:, None])
-                edge = np.where(none, np.inf, far.max(axis=1))
-                box[b, best] = np.minimum(box[b, best], edge)
-            relevances.append(relevant)
-            boxes.append(box.copy())
-        assert region is not None
-        return _Cuts(np.stack(relevances), np.stack(boxes), weights, region)
+                keep = partial(_nearest_of_all, rows, queries, LocalMetrics(weights=weights))
+            else:
+                keep = partial(_lowest, region, _scores(squares, weights * columns.stretch))
+            region = keep(kept)
+            yield _Cut(relevant, none, best, weights, region, keep)
+
+
+class _Cut(NamedTuple):
+    """A cut of a block of queries."""
+
+    relevant: Matrix  # (b, p)
+    none: Mask  # (b,): where no feature is relevant
+    best: Indices  # (b,): the feature that is most so
+    weights: Matrix  # (b, p), in standard units
+    region: Indices  # (b, kept), what it leaves, ascending
+    keep: Callable[[int], Indices]  # what it would leave of another size
+
+
+def _nearest_of_all(
+    rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, kept: int
+) -> Indices:
+    return rows.window(queries, metrics, kept).found
+
+
+def _lowest(region: Indices, scores: Matrix, kept: int) -> Indices:
+    """Rows of a region with the lowest scores, of about equal ones the first."""
+    if kept == region.shape[1]:
+        return region
+    return region[smallest(scores, kept, EQUAL)].reshape(-1, kept)
 
 
 class _Cuts(NamedTuple):

@@ -146,6 +146,7 @@ class LFMSVMClassifier(LocalVoter):
         "clip": [boolean],
     }
     settings = ({"C": 10.0}, {"a_scale": 3.0})
+    at_once = 512  # they walk together
 
     def __init__(
         self,

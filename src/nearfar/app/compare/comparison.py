@@ -306,12 +306,14 @@ def footnotes(document: dict[str, Any]) -> list[str]:
 def times_text(times: float) -> str:
     """How much longer something takes.
 
-    >>> times_text(23.4), times_text(2.34), times_text(1.1), times_text(0.4)
-    ('23 times as long', '2.3 times as long', 'about as long', '0.4 times as long')
+    >>> times_text(234.0), times_text(23.4), times_text(2.34), times_text(1.1)
+    ('about 200 times as long', 'about 20 times as long', 'about twice as long', 'hardly longer')
     """
-    if 0.75 <= times <= 1.33:
-        return "about as long"
-    return f"{times:,.0f} times as long" if times >= 9.95 else f"{times:.2g} times as long"
+    # One digit: more would not be the same in the next run.
+    rounded = float(f"{times:.0e}")
+    if rounded < 2:
+        return "hardly longer"
+    return f"about {'twice' if rounded == 2 else f'{rounded:,.0f} times'} as long"
 
 
 def _has_numbers(method: dict[str, Any]) -> bool:

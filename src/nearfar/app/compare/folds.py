@@ -264,7 +264,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
             searched = perf_counter() - asked
             if not chain[-1].nested:
                 once = perf_counter() - began - fit_seconds
-                by_k = [*_nearest_by_k(chain, queries, largest - 1), nearest]
+                by_k = chain[-1].kneighbors_by_k(queries, largest)
         else:
             # As a Pipeline does: what is embedded in fitting is not embedded again.
             points = _points(known if chain is None else chain.fit_transform(known, labels))
@@ -290,16 +290,6 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
         found.voters,
         search_seconds=searched,
     )
-
-
-def _nearest_by_k(chain: Pipeline, queries: Any, most: int) -> list[Indices]:
-    """Neighbours for each k up to the most, by a voter for which k decides who is near."""
-    voter = copy(chain[-1])
-    found = []
-    for k in range(1, most + 1):
-        voter.n_neighbors = k
-        found.append(voter.kneighbors(queries)[1])
-    return found
 
 
 def _not_nested(problem: Problem, by_k: list[Indices], most: Answers) -> Answers:

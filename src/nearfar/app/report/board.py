@@ -92,7 +92,10 @@ def _leaderboard_cells(comparison: Comparison, method: Method) -> View:
 def _dear_words(method: Method) -> str:
     """What neighbours by a distance of its own cost, against plain ones."""
     times = number(method["times_plain"])
-    return "" if times is None else f"predicting takes {times_text(times)} as by plain k-NN"
+    if times is None:
+        return ""
+    said = times_text(times)
+    return f"predicting takes {said} {'than' if said.endswith('longer') else 'as'} by plain k-NN"
 
 
 def predict_cost(comparison: Comparison, method: Method) -> float | None:
