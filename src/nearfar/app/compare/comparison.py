@@ -12,6 +12,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.chain import Chain
+from nearfar.app.compare.kernel_shares import kernels_line
 from nearfar.extras import require
 from nearfar.words import p_text, percent, points, seconds_text
 
@@ -293,6 +294,12 @@ def footnotes(document: dict[str, Any]) -> list[str]:
             f"{method['label']} {times_text(method['times_plain'])}" for method in dear
         )
         lines.append(f"To predict, against plain k-NN: {said}.")
+    kernels = document.get("kernels", {})
+    lines += [
+        kernels_line(method["label"], kernels[method["name"]])
+        for method in methods
+        if method["name"] in kernels and _has_numbers(method)
+    ]
     marks = []
     if any(method["role"] == "context" for method in methods):
         marks.append("* no distance, for context")

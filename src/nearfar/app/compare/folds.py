@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.explaining import explain_chain, told
+from nearfar.app.compare.kernel_shares import kernels_of
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
@@ -467,6 +468,7 @@ def run_fold(
             final.chain, problem.rows(train), problem.origins, problem.n_columns
         ),
     }
+    result["kernels"] = kernels_of(final.chain)
     result["predicted"] = final.codes[:, column].tolist()
     if details and final.neighbors is not None:
         result["neighbors"] = final.neighbors.tolist()

@@ -392,6 +392,7 @@ _KNOWN: dict[str, Any] = {
     "map": lambda value: value is None or isinstance(value, dict),
     "tensors": lambda value: value is None or isinstance(value, dict),
     "local": lambda value: value is None or isinstance(value, dict),
+    "kernels": lambda value: value is None or isinstance(value, dict),
     "spectrum": lambda value: value is None or _is_list_of(_is_real)(value),
 }
 

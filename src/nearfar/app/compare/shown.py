@@ -89,6 +89,7 @@ _EMPTY: dict[str, Any] = {
     "histories": {},
     "tensors": {},
     "local": {},
+    "kernels": {},
     "pairs": {
         "strategy": "",
         "methods": {},

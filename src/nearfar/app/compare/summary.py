@@ -19,6 +19,7 @@ from nearfar.app.compare.judgement import (
     most_gain,
     sentence,
 )
+from nearfar.app.compare.kernel_shares import over_folds
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
@@ -39,7 +40,7 @@ class Summary(Answer):
     """
 
     problem: Problem
-    large = frozenset({"predicted", "neighbors", "map", "history", "weights", "local"})
+    large = frozenset({"predicted", "neighbors", "map", "history", "weights", "local", "kernels"})
 
     def __init__(
         self, problem: Problem, schedule: Schedule, *, min_gain: float, plainest: str
@@ -524,6 +525,13 @@ class Summary(Answer):
                 row.method.name: row.results[0]["tensors"]
                 for row in drawn
                 if row.results.get(0, {}).get("tensors")
+            },
+            "kernels": {
+                row.method.name: over_folds(
+                    [one["kernels"] for _, one in sorted(row.results.items()) if one.get("kernels")]
+                )
+                for row in drawn
+                if any(one.get("kernels") for one in row.results.values())
             },
             "local": {
                 row.method.name: row.results[0]["local"]

@@ -13,6 +13,7 @@ from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.embeddings import embeddings_view
 from nearfar.app.report.groups import groups_view
+from nearfar.app.report.kernels import kernels_view
 from nearfar.app.report.local import local_view
 from nearfar.app.report.maps import maps_view
 from nearfar.app.report.neighbors import neighbors_view
@@ -116,6 +117,7 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "picture": picture,
         "tensors": tensors_view(comparison),
         "local": local_view(comparison),
+        "kernels": kernels_view(comparison),
         "weights": weights_view(comparison),
         "cost": cost_view(comparison),
         "protocol": protocol_view(comparison),
