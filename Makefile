@@ -65,7 +65,7 @@ $(VENV)/.app: $(BIN)/python pyproject.toml
 $(VENV)/.test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[ann]' \
-	  || echo "hnswlib needs a C++ compiler; tests of approximate neighbours are skipped"
+	  || echo "No wheel of faiss-cpu for this machine: its tests are skipped; pip install 'nearfar[ann]' later"
 	@touch $@
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml

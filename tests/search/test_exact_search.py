@@ -1,3 +1,4 @@
+import sys
 import tracemalloc
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn import config_context
 import nearfar.search.block_search as block_search
 import nearfar.search.candidates as candidates
 import nearfar.search.exact_search as exact_search
+import nearfar.search.faiss_search as faiss_search
 from nearfar.search.exact_search import kneighbors, radius_neighbors
 
 TOY = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], dtype=float)
@@ -103,10 +105,15 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.fixture(params=["one block of rows", "small blocks of rows"])
+@pytest.fixture(params=["one block of rows", "small blocks of rows", "faiss", "faiss in parts"])
 def blocks(request, monkeypatch):
-    """Few rows are one block; in small ones they meet the running threshold."""
-    if request.param == "small blocks of rows":
+    """Few rows are one block; in small ones they meet the running threshold. Or faiss proposes."""
+    if request.param.startswith("faiss"):
+        pytest.importorskip("faiss")
+        monkeypatch.setattr(exact_search, "choose_search", lambda *args, **kwargs: "faiss")
+        if request.param == "faiss in parts":
+            monkeypatch.setattr(faiss_search, "_BYTES_AT_ONCE", 1)
+    elif request.param == "small blocks of rows":
         monkeypatch.setattr(block_search, "_ROWS_AT_ONCE", 24)
         monkeypatch.setattr(block_search, "_SAMPLE", 16)
 
@@ -130,7 +137,7 @@ def test_kneighbors_of_queries_equal_a_stable_sort_of_all_distances(kind, blocks
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_radius_neighbors_equal_a_stable_sort_of_all_distances(kind, blocks):
+def test_radius_neighbors_equal_a_stable_sort_of_all_distances(kind):
     X = np.ascontiguousarray(random_rows(kind))
     distances = all_distances(X)
     # One of the distances, so that it matters that the radius is inclusive.
@@ -288,11 +295,17 @@ def test_working_memory_does_not_change_the_result(kind):
 def test_threads_do_not_change_the_result(kind, monkeypatch):
     monkeypatch.setattr(exact_search, "_WORTH_THREADS", 0)
     monkeypatch.setattr(exact_search, "_QUERIES_AT_ONCE", 37)
-    X = random_rows(kind, n=1500)
+    X = random_rows(kind, n=600)
     one = kneighbors(X, n_neighbors=7, n_threads=1)
     assert_same(kneighbors(X, n_neighbors=7, n_threads=1), one)
     assert_same(kneighbors(X, n_neighbors=7, n_threads=2), one)
     assert_same(kneighbors(X, n_neighbors=7, n_threads=3), one)
+
+
+def test_without_faiss_the_error_names_the_install_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"faiss is not installed; run: pip install"):
+        kneighbors(random_rows("normal"), n_neighbors=3, search="faiss")
 
 
 def test_more_ties_than_candidates_come_by_index(blocks):

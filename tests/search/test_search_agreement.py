@@ -119,7 +119,7 @@ def test_a_number_of_leading_axes_out_of_range_is_named(n_leading):
 
 
 def test_a_search_that_does_not_exist_is_named():
-    with pytest.raises(ValueError, match='"auto", "blocks" or "tree"; got \'ball\''):
+    with pytest.raises(ValueError, match='"auto", "blocks", "tree" or "faiss"; got \'ball\''):
         kneighbors(np.eye(4), n_neighbors=1, search="ball")
     with pytest.raises(ValueError, match="method must be .* got 'ball'"):
         find_impostors(np.eye(4), np.arange(4), np.ones(4), max_pairs=9, method="ball")

@@ -32,6 +32,7 @@ from nearfar.search.candidates import (
     rounding_of,
     without_self,
 )
+from nearfar.search.faiss_search import nearest_by_faiss
 from nearfar.search.placed_rows import PlacedRows, placed
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -110,8 +111,8 @@ def kneighbors(
     Q = X if queries is None else np.asarray(queries)
     if search == "auto":
         search = choose_search(len(X), X.shape[1], n_queries=len(Q))
-    if search not in ("blocks", "tree"):
-        raise ValueError(f'search must be "auto", "blocks" or "tree"; got {search!r}.')
+    if search not in ("blocks", "tree", "faiss"):
+        raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
     threads = blas_threads() if n_threads is None else n_threads
     if queries is None:
         # One more, since each row finds itself, or else only identical rows that come before it.
@@ -252,9 +253,12 @@ def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> It
         for spare in (_FEW_SPARE, SPARE):
             yield _Proposal(by_tree, _FLOAT64, k + spare)
     else:
-        for dtype in (_FLOAT32, _FLOAT64):
-            propose = partial(nearest_by_blocks, rows, queries, dtype=dtype)
-            yield _Proposal(propose, dtype, k + SPARE)
+        in_blocks = partial(nearest_by_blocks, rows, queries)
+        first = partial(in_blocks, dtype=_FLOAT32)
+        if search == "faiss":
+            first = partial(nearest_by_faiss, rows, queries)
+        yield _Proposal(first, _FLOAT32, k + SPARE)
+        yield _Proposal(partial(in_blocks, dtype=_FLOAT64), _FLOAT64, k + SPARE)
 
 
 def _query_blocks(

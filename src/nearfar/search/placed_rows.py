@@ -34,6 +34,11 @@ class PlacedRows:
     scale: float
     squares: Vector
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether the rows themselves are meant."""
+        return self.center is None and self.scale == 1
+
     def fill(self, where: slice | Indices, out: NDArray[Any]) -> None:
         """Some of the rows into ``out``, each number rounded once."""
         part = self.X[where]
@@ -50,7 +55,7 @@ class PlacedRows:
     def block(self, where: slice | Indices, dtype: np.dtype[Any]) -> Floats:
         """Some of the rows; those of ``X`` itself if nothing has to be done to them."""
         part = self.X[where]
-        if self.center is None and self.scale == 1 and part.dtype == dtype:
+        if self.is_placed and part.dtype == dtype:
             return np.ascontiguousarray(part)
         out: Floats = np.empty(part.shape, dtype)
         self.fill(where, out)

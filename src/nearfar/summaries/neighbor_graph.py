@@ -11,8 +11,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from sklearn.utils import check_array
 
+from nearfar.blocks import check_finite_samples
 from nearfar.notices import warn
-from nearfar.search.approximate_search import approximate_kneighbors
+from nearfar.search.approximate_search import KINDS, approximate_kneighbors
 from nearfar.search.candidates import row_bytes
 from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbors
 from nearfar.state import Sizes, State
@@ -44,10 +45,13 @@ class NeighborGraph:
         Their distances, finite and at least 0. Two rows that list each other have one distance.
     is_exact : bool, default=True
         Whether the lists hold the nearest rows for certain.
+    recall_ : float or None, default=None
+        Which share of the nearest rows an approximate search found, measured on a sample of rows;
+        None where nobody measured it.
 
     Attributes
     ----------
-    indptr, indices, distances, is_exact
+    indptr, indices, distances, is_exact, recall_
         As above, read-only.
     n_samples : int
         The number of rows.
@@ -76,6 +80,7 @@ class NeighborGraph:
     indices: NDArray[np.intp]
     distances: NDArray[np.float64]
     is_exact: bool = True
+    recall_: float | None = None
 
     def __post_init__(self) -> None:
         indptr = _read_only(self.indptr, np.intp, "indptr")
@@ -85,6 +90,8 @@ class NeighborGraph:
         for name, array in [("indptr", indptr), ("indices", indices), ("distances", distances)]:
             object.__setattr__(self, name, array)
         object.__setattr__(self, "is_exact", bool(self.is_exact))
+        if self.recall_ is not None and not 0 <= self.recall_ <= 1:
+            raise ValueError(f"recall_ must be from 0 to 1, or None; got {self.recall_!r}.")
         if not self.to_sparse().has_canonical_format:
             raise ValueError("indices must not name a row twice in one list.")
 
@@ -95,7 +102,7 @@ class NeighborGraph:
         *,
         n_neighbors: int | None = None,
         radius: float | None = None,
-        approximate: bool = False,
+        approximate: bool | Literal["ivf", "hnsw"] = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> NeighborGraph:
         """The graph of the nearest rows, or of all rows within a radius.
@@ -110,14 +117,15 @@ class NeighborGraph:
             is given.
         radius : float, default=None
             The largest distance of a neighbour, inclusive.
-        approximate : bool, default=False
-            Search with hnswlib (``pip install 'nearfar[ann]'``), which may miss some of the
-            nearest rows; the distances of those found are exact. For ``n_neighbors`` only. For
-            10 neighbours in 50 features the exact search on two cores is the faster one up to
-            some 70,000 rows near a manifold of few dimensions, and up to more rows elsewhere.
+        approximate : bool, "ivf" or "hnsw", default=False
+            Search with an index of faiss (``pip install 'nearfar[ann]'``), which may miss some of
+            the nearest rows; the distances of those found are exact, and ``recall_`` says which
+            share of the neighbours of a sample was found. True is "ivf", which searches those of
+            some 4 √n_samples parts that are nearest; "hnsw" walks along a graph of near rows. For
+            ``n_neighbors`` only. It pays near a manifold of few dimensions, with 50,000 rows by a
+            factor of three; where many features vary freely the exact search is faster.
         random_state : int, RandomState instance or None, default=None
-            The seed of the approximate search, which runs on one thread: equal seeds give equal
-            graphs.
+            The seed of the approximate search; equal seeds give equal graphs.
 
         Returns
         -------
@@ -127,7 +135,7 @@ class NeighborGraph:
         Raises
         ------
         ImportError
-            If ``approximate`` and hnswlib is not installed.
+            If ``approximate`` and faiss is not installed.
         TypeError
             If ``X`` is sparse.
         ValueError
@@ -136,7 +144,8 @@ class NeighborGraph:
         Notes
         -----
         The exact search costs O(n_samples² n_features) in matrix products, and memory for the
-        result, a copy of ``X`` and blocks within scikit-learn's ``working_memory``.
+        result and blocks within scikit-learn's ``working_memory``. Rows in float16, and rows mapped
+        from a file, are read in blocks.
 
         Examples
         --------
@@ -162,16 +171,25 @@ class NeighborGraph:
                 "Sparse data was passed for X, but neighbours are sought in dense data; reduce "
                 "it first with sklearn.decomposition.TruncatedSVD."
             )
-        points = check_array(X, dtype=[np.float64, np.float32])
+        if approximate not in (False, True, *KINDS):
+            raise ValueError(
+                f'approximate must be True, False, "ivf" or "hnsw"; got {approximate!r}.'
+            )
+        points = check_array(X, dtype=[np.float64, np.float32, np.float16], ensure_all_finite=False)
+        check_finite_samples(points)
         if radius is not None:
             return cls(*radius_neighbors(points, radius=radius))
         assert n_neighbors is not None
+        recall = None
         if approximate:
-            distances, indices = approximate_kneighbors(points, n_neighbors, random_state)
+            kind = "ivf" if approximate is True else approximate
+            distances, indices, recall = approximate_kneighbors(
+                points, n_neighbors, random_state, kind=kind
+            )
         else:
             distances, indices = kneighbors(points, n_neighbors=n_neighbors)
         indptr = n_neighbors * np.arange(len(points) + 1)
-        return cls(indptr, indices.ravel(), distances.ravel(), is_exact=not approximate)
+        return cls(indptr, indices.ravel(), distances.ravel(), not approximate, recall)
 
     @property
     def n_samples(self) -> int:
@@ -337,12 +355,13 @@ class NeighborGraph:
         )
 
     def _check_state(self, sizes: Sizes) -> None:
-        NeighborGraph(self.indptr, self.indices, self.distances, self.is_exact)
+        NeighborGraph(self.indptr, self.indices, self.distances, self.is_exact, self.recall_)
         sizes["n"] = self.n_samples
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: pickled arrays come back writeable.
-        return type(self), (self.indptr, self.indices, self.distances, self.is_exact)
+        lists = self.indptr, self.indices, self.distances
+        return type(self), (*lists, self.is_exact, self.recall_)
 
 
 def linked_graph(
