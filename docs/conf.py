@@ -33,6 +33,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "native_math",
     "estimators",
+    "benchmark_page",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]

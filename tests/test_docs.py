@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -14,6 +15,7 @@ from nearfar import all_estimators
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
+import benchmark_results  # noqa: E402
 import estimator_lists  # noqa: E402
 
 
@@ -122,3 +124,59 @@ def test_the_page_on_moving_names_every_class_of_metric_learn():
     assert not [name for name in OF_METRIC_LEARN.split() if not re.search(rf"\b{name}\b", page)]
     public = set(all_estimators()) | {"Pairs", "Triplets", "Quadruplets", "Chunklets"}
     assert names_in(page) - {"PairKFold"} <= public
+
+
+# ---------------------------------------------------------------------- the page of benchmarks
+
+
+def test_the_page_of_benchmarks_shows_all_results_as_they_are():
+    page = (DOCS / "benchmarks.rst").read_text("utf-8")
+    assert ".. benchmark-summary::" in page and ".. benchmark-results::" in page
+    assert "benchmarks" in (DOCS / "index.rst").read_text("utf-8")
+    assert not re.search(r"\d", page.replace("right of 1 ", ""))  # no number is typed
+    files = {path.stem for path in benchmark_results.RESULTS.glob("*.md")}
+    shown = benchmark_results.documents()
+    assert {document.name for document in shown} == files >= set(benchmark_results.COMPARED)
+    for document in shown:
+        text = (benchmark_results.RESULTS / f"{document.name}.md").read_text("utf-8")
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        # A head and a rule for each table.
+        assert sum(map(len, document.tables)) == len(lines) - 2 * len(document.tables)
+        html = benchmark_results.html_of(document)
+        assert html.count("<tr>") == len(lines) - len(document.tables)
+        assert "Python 3" in " ".join(document.notes), document.name
+        script = benchmark_results.command(document).split()[1]
+        assert (DOCS.parent / script).exists(), document.name
+
+
+@pytest.mark.parametrize("name", benchmark_results.COMPARED)
+def test_pictures_of_benchmarks_are_drawn_from_ratios(name):
+    document = benchmark_results.read(name)
+    found = benchmark_results.ratios(document)
+    assert found and all(0 < one.least <= 1.001 * one.mean <= 1.01 * one.most for one in found)
+    drawing = ElementTree.fromstring(benchmark_results.picture(document.title, found))
+    bars = [part for part in drawing.iter() if part.tag.endswith("rect")]
+    assert len(bars) == len(found)
+    # Blue and to the right where the other side takes longer.
+    one = drawing.find(".//{*}line[@stroke='#222']")
+    for bar, ratio in zip(bars, found, strict=True):
+        faster = bar.get("fill") == benchmark_results.FASTER
+        assert faster == (ratio.mean >= 1)
+        assert (float(bar.get("x")) >= float(one.get("x1")) - 0.1) == faster or ratio.mean == 1
+
+
+def test_ratios_are_those_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark_results, "RESULTS", tmp_path)
+    (tmp_path / "lmnn.md").write_text(
+        "# Some\n\nSaid `so`.\n\n| case | contender | wall s |\n|---|---|---|\n"
+        "| a | nearfar | 2 |\n| a | mlpack | 5 |\n| a | nearfar, twice | 4 |\n| b | mlpack | 3 |\n"
+    )
+    (tmp_path / "peers.md").write_text(
+        "# Others\n\n| set | method | who | CPU / ours |\n|---|---|---|---|\n"
+        "| x | NCA | nearfar | 1 |\n| x | NCA | mlpack | 8 |\n| z | NCA | mlpack | 2 |\n"
+    )
+    (one,) = benchmark_results.ratios(benchmark_results.read("lmnn"))
+    assert (one.label, one.mean) == ("a: mlpack", 2.5)
+    (two,) = benchmark_results.ratios(benchmark_results.read("peers"))
+    assert (two.label, two.n_runs, two.least, two.most) == ("NCA: mlpack", 2, 2, 8)
+    assert two.mean == pytest.approx(4)
