@@ -210,6 +210,12 @@ def test_see_also_names_what_there_is(name):
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_the_first_line_is_a_sentence_that_lists_can_show(name):
+    first = (ESTIMATORS[name].__doc__ or "").strip().partition("\n")[0]
+    assert first.endswith(".") and "\\" not in first
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_parameter_is_described(name):
     cls = ESTIMATORS[name]
     assert [p.name for p in parameters(cls)] == list(descriptions(cls))

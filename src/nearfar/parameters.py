@@ -93,7 +93,7 @@ def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed
     if any(kind.accepts(value) for kind in allowed):
         return
     wanted = ", or ".join(kind.description for kind in allowed)
-    shown = repr(value)
+    shown = " ".join(repr(value).split())  # arrays have lines
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     raise ValueError(f"{owner}: {name} must be {wanted}; got {shown}.")
 

@@ -86,8 +86,12 @@ def test_features_have_one_kernel_each():
 @pytest.mark.parametrize(
     ("kernels", "words"),
     [
-        ([], 'kernels must be "auto", "features" or a list of kernels; got \\[\\]'),
-        ("gauss", "kernels must be .*'gauss'"),
+        ([], 'kernels must be "auto", "features" or a list of kernels, .*; got \\[\\]'),
+        ("gauss", "names are linear, poly, rbf, laplacian, cosine; got 'gauss'"),
+        (
+            [np.eye(3)],
+            r"got an array of shape \(3, 3\)\. Matrices go to nearfar.kernels.margin_weig",
+        ),
         (["gauss"], "kernels\\[0\\]: there is no kernel 'gauss'; there are linear, poly"),
         (["rbf", 3], "kernels\\[1\\] must be the name of a kernel, or a pair"),
         ([("rbf", 0.1)], "kernels\\[0\\] must be the name of a kernel, or a pair"),

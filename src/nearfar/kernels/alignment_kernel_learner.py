@@ -15,7 +15,7 @@ from nearfar.parameters import boolean, one_of
 
 
 class AlignmentKernelLearner(KernelProgram):
-    r"""The sum of kernels that is most aligned with the labels,
+    r"""The sum of kernels that is most aligned with the labels.
 
     .. math:: \max_\mu\; \frac{\langle K, T \rangle_F}{\|K\|_F}, \qquad
         K = \sum_i \mu_i K_i,

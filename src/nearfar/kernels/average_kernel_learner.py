@@ -14,11 +14,11 @@ from nearfar.kernels.kernel_set import KernelSet
 
 
 class AverageKernelLearner(KernelCombination):
-    r"""The mean of kernels of equal trace, :math:`\mu_i = n / (m\, \mathrm{tr} K_i)`.
+    r"""The mean of kernels, each brought to the same trace: what learned weights must beat.
 
-    Nothing is learned from labels. Use it as the baseline: weights that do no better than it are
-    not worth their time, and on few rows they often do not. Labels are needed only for
-    ``transduction_``, and are checked in any case.
+    Its weights are :math:`\mu_i = n / (m\, \mathrm{tr} K_i)`; nothing is learned from labels. Use
+    it as the baseline: weights that do no better than it are not worth their time, and on few rows
+    they often do not. Labels are needed only for ``transduction_``, and are checked in any case.
 
     Cost: one sum of the m kernels, O(m n²); O(m n) for the kernel values of a new point. It keeps
     the training points, and a matrix of n×n while it fits.

@@ -203,7 +203,8 @@ def parse_kernels(
         kernels = [kernels]
     if not isinstance(kernels, list | tuple) or not kernels:
         raise ValueError(
-            f'kernels must be "auto", "features" or a list of kernels; got {_shown(kernels)}.'
+            'kernels must be "auto", "features" or a list of kernels, whose names are '
+            f"{', '.join(OPTIONS)}; got {_shown(kernels)}."
         )
     return [_parse(one, i, n_features, feature_names) for i, one in enumerate(kernels)]
 
@@ -241,9 +242,10 @@ def _pair(one: Any, i: int) -> tuple[Any, Mapping[str, Any]]:
         and isinstance(one[1], Mapping)
     ):
         return one[0], one[1]
+    matrices = " Matrices go to nearfar.kernels.margin_weights and alignment_weights."
     raise ValueError(
         f"kernels[{i}] must be the name of a kernel, or a pair of a name and a dict of options; "
-        f"got {_shown(one)}."
+        f"got {_shown(one)}.{matrices if isinstance(one, np.ndarray) else ''}"
     )
 
 
@@ -285,6 +287,8 @@ def _columns(
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

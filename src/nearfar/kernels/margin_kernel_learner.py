@@ -17,7 +17,7 @@ from nearfar.parameters import integer, none, one_of, real
 
 
 class MarginKernelLearner(KernelProgram):
-    r"""The sum of kernels on which a support vector machine has the widest margin,
+    r"""The sum of kernels on which a support vector machine has the widest margin.
 
     .. math:: \min_\mu\; w_{C,\tau}\Bigl(\sum_i \mu_i K_i\Bigr), \qquad
         \sum_i \mu_i\, \mathrm{tr}\, K_i = c,

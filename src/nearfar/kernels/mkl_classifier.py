@@ -79,7 +79,12 @@ class MKLClassifier(KernelSVM):
     learner_tags = LearnerTags(reads="instances", role="classifier")
     state = State({"learner_": none_or(object_of(KernelLearner, p="p", n="n"))}, rows=0)
     parameters: ClassVar = {
-        "learner": [none, instance(KernelLearner, description="a learner of a kernel")],
+        "learner": [
+            none,
+            instance(
+                KernelLearner, description="a learner of a kernel such as MarginKernelLearner()"
+            ),
+        ],
         "C": [real(0, open_low=True)],
     }
     settings = ({"C": 10.0}, {"C": 100.0})
