@@ -24,6 +24,7 @@ SCRIPTS: dict[str, tuple[str, str | None]] = {
     "metric-learn": ("run_metric_learn.py", "metric-learn"),
     "mlpack": ("run_mlpack.py", "mlpack"),
     "pyDML": ("run_pydml.py", "pydml"),
+    "PyLMNN": ("run_pylmnn.py", "pylmnn"),
 }
 
 

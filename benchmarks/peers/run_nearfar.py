@@ -7,7 +7,7 @@ from importlib.metadata import version
 from measure import main
 
 import nearfar
-from nearfar import LMNN, MultiPassLMNN
+from nearfar import LMNN
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Triplets
 
 # Public names are imported when they are first asked for, which is not to be measured.
@@ -37,15 +37,14 @@ def guide(n, settings):
     return Chunklets(settings.pop("chunks")) if "chunks" in settings else None
 
 
-def fit_lmnn(X, y, n_passes=1, **settings):
-    learner = MultiPassLMNN(LMNN(**settings), n_passes=n_passes).fit(X, y)
-    passes = learner.passes_
+def fit_lmnn(X, y, **settings):
+    learner = LMNN(**settings).fit(X, y)
     arrays = {
         "L": learner.components_,
         "mapped": learner.transform(X[:10]),
-        "targets": passes[0].target_neighbors_,
+        "targets": learner.target_neighbors_,
     }
-    return arrays, {"iterations": sum(lmnn.n_iter_ for lmnn in passes)}
+    return arrays, {"iterations": learner.n_iter_}
 
 
 main(f"nearfar {version('nearfar')}", fit)

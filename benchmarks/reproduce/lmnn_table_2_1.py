@@ -268,9 +268,11 @@ def starts(methods: list[str]) -> set[str]:
 
 def lmnn(k: int, case: Set, number: int) -> LMNN:
     """To be stopped early it starts from the Euclidean distance, as in the thesis."""
+    settings: dict[str, Any] = {"n_impostors": None, "n_passes": 1}
     if case.held_out == 0:
-        return LMNN(k)
-    return LMNN(k, init="identity", validation_fraction=case.held_out, random_state=number)
+        return LMNN(k, validation_fraction=0.0, **settings)
+    settings |= {"init": "identity", "patience": 10, "refit": False, "random_state": number}
+    return LMNN(k, validation_fraction=case.held_out, **settings)
 
 
 def choose_k(run: Run, case: Set, number: int) -> int:

@@ -203,7 +203,7 @@ SPLIT_SETS = ("wine", "iris", "balance")
 N_SPLITS = 100
 LEARNERS: dict[str, Callable[[], Any]] = {
     "Euclidean": lambda: None,
-    "LMNN": lambda: LMNN(3),
+    "LMNN": lambda: LMNN(3, n_impostors=None, n_passes=1, validation_fraction=0.0),
     "NCA": NCA,
     "RCA": RCA,
     "MCML": MCML,

@@ -93,7 +93,7 @@ plt.show()
 # gets there in a few iterations and proves it: its ``dual_bound_`` is a loss that no map goes
 # below.
 
-lmnn = LMNN().fit(X, y)
+lmnn = LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0).fit(X, y)
 print(f"loss {frames[-1].objective_:.2f} after {frames[-1].n_iter_} steps of the thesis' solver")
 print(f"loss {lmnn.objective_:.2f} after {lmnn.n_iter_} iterations of L-BFGS")
 print(f"hinges that are left: {lmnn.n_active_}, at first {frames[0].n_active_}")

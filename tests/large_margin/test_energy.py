@@ -21,21 +21,21 @@ LINE = np.array([[0.0], [1.0], [3.0], [5.0]])
 LINE_Y = np.array([0, 0, 1, 1])
 
 
-def loss(Z, y, targets, mu):
-    """The large-margin loss from its definition, target by target."""
+def loss(Z, y, targets, mu, m=None):
+    """The large-margin loss from its definition, target by target; of m impostors or of all."""
     value = 0.0
     for i, row in enumerate(targets):
         squared = ((Z - Z[i]) ** 2).sum(axis=1)
         for j in row:
             if j >= 0:
-                hinges = np.maximum(0, 1 + squared[j] - squared[y != y[i]])
+                hinges = np.maximum(0, 1 + squared[j] - np.sort(squared[y != y[i]])[:m])
                 value += (1 - mu) * squared[j] + mu * hinges.sum()
     return value
 
 
-def increments(Z, y, targets, query, k, mu, labels):
+def increments(Z, y, targets, query, k, mu, labels, m=None):
     """What a query adds to the loss under each label, the old targets being kept."""
-    before = loss(Z, y, targets, mu)
+    before = loss(Z, y, targets, mu, m)
     squared = ((Z - query) ** 2).sum(axis=1)
     found = []
     for label in labels:
@@ -45,7 +45,7 @@ def increments(Z, y, targets, query, k, mu, labels):
             continue
         nearest = members[np.argsort(squared[members], kind="stable")[:k]]
         new = [*[list(row) for row in targets], list(nearest)]
-        found.append(loss(np.vstack([Z, query]), np.append(y, label), new, mu) - before)
+        found.append(loss(np.vstack([Z, query]), np.append(y, label), new, mu, m) - before)
     return found
 
 
@@ -75,25 +75,27 @@ def problem(seed, sizes=(14, 9, 12), p=3, spread=0.8):
 
 
 def brute_energies(rule, Z, y, queries):
-    args = (rule.target_neighbors_, rule.n_neighbors_, rule.push_weight_, rule.classes_)
-    return np.array([increments(Z, y, args[0], query, *args[1:]) for query in queries])
+    targets, k, mu = rule.target_neighbors_, rule.n_neighbors_, rule.push_weight_
+    rest = (k, mu, rule.classes_, rule.n_impostors_)
+    return np.array([increments(Z, y, targets, query, *rest) for query in queries])
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.3, 0.5, 1.0])
-@pytest.mark.parametrize("k", [1, 3])
-def test_energy_is_what_the_point_adds_to_the_loss(mu, k):
+@pytest.mark.parametrize(("k", "m"), [(1, None), (3, None), (1, 1), (3, 3), (2, 20)])
+def test_energy_is_what_the_point_adds_to_the_loss(mu, k, m):
     for seed in range(3):
         X, y, queries = problem(seed)
-        rule = EnergyClassifier(n_neighbors=k, push_weight=mu).fit(X, y)
+        rule = EnergyClassifier(n_neighbors=k, push_weight=mu, n_impostors=m).fit(X, y)
         wanted = brute_energies(rule, X, y, queries)
         np.testing.assert_allclose(rule.energies(queries), wanted, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("sizes", [(9, 2, 8), (1, 9, 9), (2, 1, 3), (1, 1, 1), (7, 1), (6,), (1,)])
 @pytest.mark.filterwarnings("ignore:Class ")
-def test_energy_of_classes_with_too_few_points(sizes):
+@pytest.mark.parametrize("m", [None, 2])
+def test_energy_of_classes_with_too_few_points(sizes, m):
     X, y, queries = problem(3, sizes)
-    rule = EnergyClassifier(n_neighbors=3).fit(X, y)
+    rule = EnergyClassifier(n_neighbors=3, n_impostors=m).fit(X, y)
     energies = rule.energies(queries)
     wanted = brute_energies(rule, X, y, queries)
     np.testing.assert_allclose(energies, wanted, rtol=1e-10, atol=1e-10)
@@ -107,7 +109,7 @@ def test_around_lmnn_it_takes_targets_k_and_weight_of_the_learner(after_pca):
     learner = LMNN(n_neighbors=2, push_weight=0.3)
     rule = EnergyClassifier(make_pipeline(PCA(), learner) if after_pca else learner).fit(X, y)
     fitted = rule.estimator_[-1] if after_pca else rule.estimator_
-    assert (rule.n_neighbors_, rule.push_weight_) == (2, 0.3)
+    assert (rule.n_neighbors_, rule.push_weight_, rule.n_impostors_) == (2, 0.3, 3)
     np.testing.assert_array_equal(rule.target_neighbors_, fitted.target_neighbors_)
     Z, mapped = rule.estimator_.transform(X), rule.estimator_.transform(queries)
     np.testing.assert_allclose(
@@ -122,11 +124,12 @@ def test_around_lmnn_it_takes_targets_k_and_weight_of_the_learner(after_pca):
 def test_targets_of_training_are_not_chosen_again_after_the_map():
     X, y, queries = problem(5)
     X, queries = X * [1, 10, 0.1], queries * [1, 10, 0.1]
-    learner = LMNN(n_neighbors=2).fit(X, y)
+    of_the_work = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
+    learner = LMNN(n_neighbors=2, **of_the_work).fit(X, y)
     again = EnergyClassifier(n_neighbors=2).fit(learner.transform(X), y)
     # The mistake to catch would show: the map has changed who is near.
     assert (again.target_neighbors_ != learner.target_neighbors_).any()
-    kept = EnergyClassifier(LMNN(n_neighbors=2)).fit(X, y).energies(queries)
+    kept = EnergyClassifier(LMNN(n_neighbors=2, **of_the_work)).fit(X, y).energies(queries)
     assert np.abs(kept - again.energies(learner.transform(queries))).max() > 1e-3
 
 
@@ -187,13 +190,14 @@ def left_out(Z, y, targets, t):
 
 @pytest.mark.parametrize("sizes", [(14, 9, 12), (9, 2, 8), (1, 9, 3), (2, 2), (1, 1), (5,)])
 @pytest.mark.filterwarnings("ignore:Class ")
-def test_leave_one_out_equals_taking_each_point_away(sizes):
+@pytest.mark.parametrize("m", [None, 1, 4])
+def test_leave_one_out_equals_taking_each_point_away(sizes, m):
     X, y, _ = problem(7, sizes)
-    rule = EnergyClassifier(n_neighbors=2).fit(X, y)
+    rule = EnergyClassifier(n_neighbors=2, n_impostors=m).fit(X, y)
     wanted = []
     for t in range(len(X)):
         Z, labels, targets = left_out(X, y, rule.target_neighbors_, t)
-        wanted.append(increments(Z, labels, targets, X[t], 2, 0.5, rule.classes_))
+        wanted.append(increments(Z, labels, targets, X[t], 2, 0.5, rule.classes_, m))
     wanted = np.array(wanted)
     found = np.empty_like(wanted)
     found[rule._order] = rule._leave_one_out_energies()

@@ -82,7 +82,8 @@ def test_vectors_give_the_semidefinite_program():
     values = np.linalg.eigvalsh(model.metrics_[0])
     np.testing.assert_allclose(values, [0, 0.2632, 0.2846, 0.4163], atol=5e-3)
     # LMNN has the same program, divided by 1 + c.
-    lmnn = LMNN(2, push_weight=0.5, tol=1e-9).fit(X, y)
+    published = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
+    lmnn = LMNN(2, push_weight=0.5, tol=1e-9, **published).fit(X, y)
     np.testing.assert_allclose(2 * lmnn.objective_, model.objective_, rtol=1e-5)
     assert 2 * lmnn.dual_bound_ <= model.objective_ * (1 + 1e-6)
     np.testing.assert_allclose(

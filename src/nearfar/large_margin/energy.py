@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,27 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
-from nearfar.large_margin.impostors import target_neighbors
-from nearfar.large_margin.triplet_loss import target_distances
+from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
+from nearfar.large_margin.triplet_loss import (
+    listed_distances,
+    order_of_nearness,
+    target_distances,
+)
 from nearfar.notices import warn
-from nearfar.parameters import integer, none, real
-from nearfar.state import Sizes, State, floats, indices, labels, need, number, table, whole
+from nearfar.parameters import integer, none, one_of, real
+from nearfar.state import (
+    Sizes,
+    State,
+    floats,
+    indices,
+    labels,
+    need,
+    none_or,
+    number,
+    optional,
+    table,
+    whole,
+)
 
 
 class EnergyClassifier(ClassifierMixin, ThroughLearner):
@@ -40,7 +56,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     equal ones the smaller label.
 
     Around LMNN (or a Pipeline that ends with it) the rule takes over the targets, k and μ that the
-    metric was learned with; it then often does better than the vote of the neighbours. Around
+    metric was learned with, and counts impostors as the learner did: where of each point only the
+    m nearest count, so it is here, and t costs a training point what it adds to the m nearest of
+    it. The rule then often does better than the vote of the neighbours. Around
     other learners, alone or as the last step of a Pipeline, targets are the nearest points of the
     same class in the space that the rule is given.
 
@@ -63,6 +81,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         learner has none. None is that of the learner which has targets, else 3.
     push_weight : float from 0 to 1, or None, default=None
         The weight μ of the hinges. None is that of the learner which has targets, else 0.5.
+    n_impostors : int, None or "auto", default="auto"
+        How many impostors count: of each point so many, the nearest; None is all. "auto" is what
+        the learner which has targets did, else None.
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores.
 
@@ -78,6 +99,8 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         The k that is used: at most the points of the largest class.
     push_weight_ : float
         The μ that is used.
+    n_impostors_ : int or None
+        How many impostors of each point count.
 
     See Also
     --------
@@ -113,6 +136,8 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             "_reach": floats("n", "k"),  # minus infinity where there are no targets
             "n_neighbors_": whole(low=1, most="n"),
             "push_weight_": number(0, 1),
+            "n_impostors_": optional(none_or(whole(low=1))),
+            "_beyond": optional(none_or(floats("n", 2))),  # infinite where nothing is left out
         },
         rows="_points",
     )
@@ -120,6 +145,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         "estimator": A_LEARNER,
         "n_neighbors": [none, integer(1)],
         "push_weight": [none, real(0, 1)],
+        "n_impostors": [none, integer(1), one_of("auto")],
         "n_jobs": [none, integer(1), integer(high=-1)],
     }
 
@@ -129,11 +155,13 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         n_neighbors: int | None = None,
         *,
         push_weight: float | None = None,
+        n_impostors: int | Literal["auto"] | None = "auto",
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors
         self.push_weight = push_weight
+        self.n_impostors = n_impostors
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
@@ -160,6 +188,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             n_neighbors = getattr(source, "n_neighbors", 3)
         if push_weight is None:
             push_weight = getattr(source, "push_weight", 0.5)
+        n_impostors = self.n_impostors
+        if n_impostors == "auto":
+            n_impostors = getattr(source, "n_impostors_", None)
         if source is None:
             targets = target_neighbors(points, codes, n_neighbors)
         else:
@@ -184,7 +215,26 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         placed = self._placed(points, "X")
         self._reach = 1.0 + target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
+        self.n_impostors_ = n_impostors
+        self._beyond = None if n_impostors is None else self._last_that_count(codes[self._order])
         return self
+
+    def _last_that_count(self, codes: Indices) -> Matrix:
+        """Squared distances to the last impostor that counts and to the next, (n, 2).
+
+        Infinite where there is none within reach.
+        """
+        m = int(self.n_impostors_ or 0)
+        reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
+        threads = effective_threads(self.n_jobs)
+        pairs, _ = nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
+        distances = listed_distances(self._points, pairs.centers, pairs.indices)
+        rank = order_of_nearness(pairs.centers, distances)
+        beyond = np.full((len(codes), 2), np.inf)
+        for column in (0, 1):
+            at = rank == m - 1 + column
+            beyond[pairs.centers[at], column] = distances[at]
+        return beyond
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
@@ -209,7 +259,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         """
         check_is_fitted(self)
         queries = self._placed(self._queries(X), "X")
-        return self._in_blocks(queries, lambda block, distances: self._energies(distances))
+        beyond = self._left_out()
+        last = None if beyond is None else beyond[:, 0]
+        return self._in_blocks(queries, lambda block, distances: self._energies(distances, last))
 
     def decision_function(self, X: ArrayLike) -> Matrix:
         """Negative energies: the largest wins.
@@ -274,6 +326,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         by_target = np.argsort(target, kind="stable")
         center, slot, target = center[by_target], slot[by_target], target[by_target]
         codes = np.repeat(np.arange(n_classes), np.diff(self._edges))
+        beyond = self._left_out()
 
         def energies_without(block: slice, distances: Matrix) -> Matrix:
             rows = np.arange(len(distances))
@@ -281,16 +334,37 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             gone = slice(*np.searchsorted(target, [block.start, block.stop]))
             row, point = target[gone] - block.start, center[gone]
             hinges = np.maximum(self._reach[point, slot[gone]] - distances[row, point], 0)
+            left = None
+            if beyond is not None:
+                last, following = beyond.T
+                # The next counts where the point left out did; it is known up to rounding.
+                counted = distances <= last * (1 + 1e-9)
+                alike = codes[block, None] == codes
+                left = np.where(counted & ~alike, following, last)
+                kept = np.maximum(self._reach[point, slot[gone]] - last[point], 0)
+                hinges = np.maximum(hinges - kept, 0)
             cells = row * n_classes + codes[point]
             dropped: Matrix = np.bincount(cells, hinges, len(rows) * n_classes).astype(float)
-            return self._energies(distances, dropped.reshape(len(rows), n_classes))
+            return self._energies(distances, left, dropped.reshape(len(rows), n_classes))
 
         return self._in_blocks(self._points, energies_without)
 
-    def _energies(self, distances: Matrix, dropped: Matrix | float = 0.0) -> Matrix:
+    def _left_out(self) -> Matrix | None:
+        """Squared distances beyond which impostors do not count; None where all do."""
+        return getattr(self, "_beyond", None)  # not there in older models
+
+    def _energies(
+        self, distances: Matrix, beyond: Matrix | None = None, dropped: Matrix | float = 0.0
+    ) -> Matrix:
         """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
-        in_the_way = impostor_costs(distances, self._edges, self._reach) - dropped
-        costs = center_costs(distances, self._edges, self.n_neighbors_, self.push_weight_)
+        in_the_way = impostor_costs(distances, self._edges, self._reach, beyond) - dropped
+        costs = center_costs(
+            distances,
+            self._edges,
+            self.n_neighbors_,
+            self.push_weight_,
+            getattr(self, "n_impostors_", None),
+        )
         others = in_the_way.sum(axis=1, keepdims=True) - in_the_way
         return costs + self.push_weight_ * np.maximum(others, 0)
 
@@ -318,44 +392,86 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return placed
 
 
-def center_costs(distances: Matrix, edges: Indices, n_neighbors: int, push_weight: float) -> Matrix:
+def center_costs(
+    distances: Matrix,
+    edges: Indices,
+    n_neighbors: int,
+    push_weight: float,
+    n_impostors: int | None = None,
+) -> Matrix:
     """What each query costs as a centre under each label, pull and push, (b, n_classes).
 
     ``distances`` (b, n) are squared ones from queries to training points, which are in the order
     of classes: class c is ``edges[c]`` to ``edges[c + 1]``. A distance of inf means that the point
-    is not there; the cost is inf for a class without points.
+    is not there; the cost is inf for a class without points. So many impostors of the query count,
+    the nearest; None is all.
     """
-    b, n_classes = len(distances), len(edges) - 1
-    nearest = np.full((b, n_classes, n_neighbors), np.inf)
-    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
-        k = min(n_neighbors, stop - start)
-        nearest[:, c, :k] = np.partition(distances[:, start:stop], k - 1, axis=1)[:, :k]
+    nearest = _nearest_of_classes(distances, edges, n_neighbors)
     present = np.isfinite(nearest)
     pulls = np.where(present, nearest, 0).sum(axis=2)
     # A reach of 0 makes no hinge.
     reach = np.where(present, 1 + nearest, 0)
+    if n_impostors is None:
+        pushes = _all_pushes(distances, edges, reach)
+    else:
+        pushes = _nearest_pushes(_nearest_of_classes(distances, edges, n_impostors), reach)
+    costs = (1 - push_weight) * pulls + push_weight * pushes
+    return np.where(present.any(axis=2), costs, np.inf)
+
+
+def _nearest_of_classes(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
+    """The least distances to each class, (b, n_classes, n_nearest), in no order; inf for none."""
+    nearest = np.full((len(distances), len(edges) - 1, n_nearest), np.inf)
+    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
+        k = min(n_nearest, stop - start)
+        nearest[:, c, :k] = np.partition(distances[:, start:stop], k - 1, axis=1)[:, :k]
+    return nearest
+
+
+def _nearest_pushes(nearest: Matrix, reach: Matrix) -> Matrix:
+    """Hinges of the nearest points of other classes, from those of each class, (b, n_classes)."""
+    b, n_classes, m = nearest.shape
+    pushes = np.empty((b, n_classes))
+    for c in range(n_classes):
+        others = np.delete(nearest, c, axis=1).reshape(b, -1)
+        others = np.partition(others, m - 1, axis=1)[:, :m] if n_classes > 2 else others
+        pushes[:, c] = np.maximum(reach[:, c, :, None] - others[:, None], 0).sum(axis=(1, 2))
+    return pushes
+
+
+def _all_pushes(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
+    """Hinges of all points of other classes, (b, n_classes)."""
+    b, n_neighbors = len(distances), reach.shape[2]
     pushes = _hinge_sums(distances, reach.reshape(b, -1)).reshape(reach.shape).sum(axis=2)
     for c, (start, stop) in enumerate(pairwise(edges.tolist())):
         own = distances[:, start:stop]
         for rows, columns in _pairs_below(own, reach[:, c].max(axis=1, keepdims=True), n_neighbors):
             hinges = np.maximum(reach[rows, c] - own[rows, columns, None], 0).sum(axis=1)
             pushes[:, c] -= np.bincount(rows, hinges, b)
-    # What is left after taking hinges away may be rounding.
-    costs = (1 - push_weight) * pulls + push_weight * np.maximum(pushes, 0)
-    return np.where(present.any(axis=2), costs, np.inf)
+    return np.maximum(pushes, 0)  # what is left after taking hinges away may be rounding
 
 
-def impostor_costs(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
+def impostor_costs(
+    distances: Matrix, edges: Indices, reach: Matrix, beyond: Matrix | None = None
+) -> Matrix:
     """What each query costs the training points of each class as their impostor, (b, n_classes).
 
     ``distances`` as in :func:`center_costs`; ``reach`` (n, k) is 1 plus the squared distance of
-    each training point to its targets, -inf where there is none.
+    each training point to its targets, -inf where there is none. Where only the nearest impostors
+    count ``beyond``, (n,) or (b, n), is the squared distance of the last of them: a query that is
+    nearer takes its place.
     """
     b, n_classes = len(distances), len(edges) - 1
     codes = np.repeat(np.arange(n_classes), np.diff(edges))
     costs = np.zeros(b * n_classes)
-    for rows, columns in _pairs_below(distances, reach.max(axis=1, initial=0), reach.shape[1]):
-        hinges = np.maximum(reach[columns] - distances[rows, columns, None], 0).sum(axis=1)
+    limit = reach.max(axis=1, initial=0)
+    if beyond is not None:
+        limit, beyond = np.minimum(limit, beyond), np.broadcast_to(beyond, distances.shape)
+    for rows, columns in _pairs_below(distances, limit, reach.shape[1]):
+        parts = np.maximum(reach[columns] - distances[rows, columns, None], 0)
+        if beyond is not None:
+            parts -= np.maximum(reach[columns] - beyond[rows, columns, None], 0)
+        hinges = parts.sum(axis=1)
         costs += np.bincount(rows * n_classes + codes[columns], hinges, b * n_classes)
     return costs.reshape(b, n_classes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,23 @@ from sklearn.model_selection import train_test_split
 
 from nearfar.arrays import Indices, Matrix
 
-# Iterations between two looks at the held-out rows.
-_WATCH_EVERY = 10
+#: Iterations between two looks at the held-out rows.
+WATCH_EVERY = 10
 
 
 class Watch:
     """The error of rows held out, looked at now and then, and the map that had the lowest.
 
-    After so many looks (``patience``) without a lower error, it is time to stop.
+    After so many looks (``patience``) without a lower error, it is time to stop. With ``keep`` the
+    maps of all looks are kept.
     """
 
-    def __init__(self, error: Callable[[Matrix], float], patience: int) -> None:
-        self._error, self._patience = error, patience
+    def __init__(
+        self, error: Callable[[Matrix], float], patience: int, *, keep: bool = False
+    ) -> None:
+        self._error, self._patience, self._keep = error, patience, keep
         self.errors: list[float] = []
+        self.maps: list[Matrix] = []
         self.best: Matrix | None = None
         self.best_iteration = 0
         self._iterations = 0
@@ -30,7 +34,7 @@ class Watch:
     def __call__(self, L: Matrix) -> bool:
         """Called after each iteration; True when it is time to stop."""
         self._iterations += 1
-        return self._iterations % _WATCH_EVERY == 0 and self.look(L)
+        return self._iterations % WATCH_EVERY == 0 and self.look(L)
 
     def look(self, L: Matrix) -> bool:
         """Take the error of a map; True when it is time to stop."""
@@ -38,7 +42,16 @@ class Watch:
         if not self.errors or error < min(self.errors):
             self.best, self.best_iteration = L.copy(), self._iterations
         self.errors.append(error)
+        if self._keep:
+            self.maps.append(L.copy())
         return len(self.errors) - int(np.argmin(self.errors)) > self._patience
+
+
+def mean_errors(watches: Sequence[Watch]) -> list[float]:
+    """Look by look; a descent that ended stays where it is."""
+    longest = max(len(watch.errors) for watch in watches)
+    padded = [w.errors + w.errors[-1:] * (longest - len(w.errors)) for w in watches]
+    return [float(error) for error in np.mean(padded, axis=0)]
 
 
 def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:

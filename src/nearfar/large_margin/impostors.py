@@ -38,14 +38,8 @@ def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) 
     return targets
 
 
-def chosen_targets(
-    X: NDArray[np.floating],
-    codes: Indices,
-    classes: NDArray[Any],
-    n_neighbors: int,
-    owner: str,
-) -> Indices:
-    """`target_neighbors` for a learner of this name, which must have some and may have fewer."""
+def check_class_sizes(codes: Indices, classes: NDArray[Any], n_neighbors: int, owner: str) -> None:
+    """A learner of this name must have targets, and may have fewer than it asked for."""
     sizes = np.bincount(codes, minlength=len(classes))
     if sizes.max() < 2:
         raise ValueError(
@@ -57,6 +51,17 @@ def chosen_targets(
             f"Class {label!r} has {sizes.min()} points: fewer than n_neighbors + 1 = "
             f"{n_neighbors + 1}. Its points get as many targets as there are.",
         )
+
+
+def chosen_targets(
+    X: NDArray[np.floating],
+    codes: Indices,
+    classes: NDArray[Any],
+    n_neighbors: int,
+    owner: str,
+) -> Indices:
+    """`target_neighbors` for a learner of this name, which must have some and may have fewer."""
+    check_class_sizes(codes, classes, n_neighbors, owner)
     return target_neighbors(X, codes, n_neighbors)
 
 

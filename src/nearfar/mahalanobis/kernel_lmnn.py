@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nearfar.base import KernelizedLearner, LearnerTags
-from nearfar.mahalanobis.lmnn import LMNN, TAKEN_OVER, OverLMNN
+from nearfar.mahalanobis.lmnn import LMNN
+from nearfar.mahalanobis.over_lmnn import TAKEN_OVER, OverLMNN, as_in_the_work
 from nearfar.state import State, object_of
 
 
@@ -44,7 +45,8 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
         Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
         that are not empty.
     estimator : LMNN, optional
-        Its settings; None is ``LMNN()``.
+        Its settings; None is ``LMNN()``. What is "auto" in it is as in the work: all impostors,
+        one pass, nothing held out.
 
     Attributes
     ----------
@@ -88,3 +90,6 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
     state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     inner = LMNN
     taken_over = (*TAKEN_OVER, "classes_")
+
+    def _inner(self) -> LMNN:
+        return as_in_the_work(super()._inner())

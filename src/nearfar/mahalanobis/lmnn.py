@@ -3,60 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.base.progress import report_of
-from nearfar.base.voter import vote
-from nearfar.blocks import blas_for, effective_threads
-from nearfar.large_margin.held_out import Watch, hold_out
-from nearfar.large_margin.impostors import check_targets, chosen_targets
-from nearfar.large_margin.problem import (
-    GivenTriplets,
-    LargeMargin,
-    Progress,
-    duality_gap,
-)
+from nearfar.large_margin.held_out import WATCH_EVERY, Watch, mean_errors
+from nearfar.large_margin.impostors import check_class_sizes, check_targets, target_neighbors
+from nearfar.large_margin.problem import GivenTriplets, LargeMargin, duality_gap
 from nearfar.large_margin.projected_subgradient import projected_subgradient
-from nearfar.mahalanobis.starts import (
-    STARTS,
-    Spread,
-    check_start,
-    has_few_rows,
-    in_coordinates,
-    spread_of,
-    start_map,
-)
+from nearfar.mahalanobis.lmnn_defaults import LOOKS, MOST_OF_NOTHING, Choice, decided, splits_of
+from nearfar.mahalanobis.lmnn_run import Run
+from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
-from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
-from nearfar.summaries.whitening import unscaled, whitened
 
-#: What relatives of LMNN have of the one they fitted.
-TAKEN_OVER = ("target_neighbors_", "objective_", "dual_bound_", "duality_gap_")
-#: With fewer rows for each feature than this, a full map overfits unless it is stopped early.
-FEW_ROWS = 20
+# The tolerance of passes that only choose the targets of the next.
+_ROUGH = 1e-4
 
 
 class LMNN(LinearLearner):
     r"""Large margin nearest neighbours: pull a point's neighbours in, push other classes out.
 
-    For each point i the k nearest points j of its class are its targets, fixed before training.
-    LMNN minimises over the linear map L, with :math:`D_{ij} = \|L(x_i - x_j)\|^2`,
+    For each point i the k nearest points j of its class are its targets. LMNN minimises over the
+    linear map L, with :math:`D_{ij} = \|L(x_i - x_j)\|^2`,
 
     .. math::
         \varepsilon(L) = (1-\mu) \sum_{i, j \leadsto i} D_{ij}
-        + \mu \sum_{i, j \leadsto i} \sum_{l: y_l \ne y_i} [1 + D_{ij} - D_{il}]_+ .
+        + \mu \sum_{i, j \leadsto i} \sum_{l \in I_i} [1 + D_{ij} - D_{il}]_+ .
+
+    In the work [1]_ the impostors :math:`I_i` are all points of other classes and the targets are
+    fixed before training: ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is that
+    problem. Fewer errors are made, as a rule, where only the three nearest points of other classes
+    count and the targets are chosen once more by the metric learned: that is the default. Where
+    rows are few for the features it is stopped early besides. What was decided can be seen in
+    ``n_impostors_``, ``n_passes_`` and ``validation_fraction_``; the evidence is in the guide.
 
     In :math:`M = L^T L` the problem is convex. It is solved over L by L-BFGS in whitened
     coordinates, so that the units of the features do not matter to the solver, with hinges that
@@ -66,9 +52,8 @@ class LMNN(LinearLearner):
     ``duality_gap_`` how far above it the solution is.
 
     Use it with labels when nearest neighbours are what you want: it makes no assumption about the
-    shape of classes, only about their neighbourhoods. The targets are chosen by the Euclidean
-    distance of the data as given, so scale features of different units first. With few points a
-    class and many features it overfits; ``validation_fraction`` stops it in time.
+    shape of classes, only about their neighbourhoods. The first targets are chosen by the Euclidean
+    distance of the data as given, so scale features of different units first.
 
     Cost: O(n² r) for each of a few full impostor searches, in blocks, r being the rows of L;
     O(a r + n p r) for each of the evaluations in between, a being the number of active impostor
@@ -80,12 +65,18 @@ class LMNN(LinearLearner):
         Targets of each point; classes with fewer points give fewer.
     push_weight : float in (0, 1], default=0.5
         The weight μ of the push term; with 0 the best map would be zero.
-    n_impostors : int or None, default=None
-        Count only so many impostors of each point, the nearest; None counts all, as the work [1]_
-        does. Where classes overlap, points deep in another class then weigh less, and there are
-        fewer errors as a rule. The problem stays convex, and the bound is for it. Where nearly all
-        of them are nearer than the targets the best map is zero, and a warning says so. Of no
-        effect on given triplets, nor on the energy rule, which counts all impostors.
+    n_impostors : int, None or "auto", default="auto"
+        How many impostors count: of each point so many, the nearest; None is all, as in the work
+        [1]_. Where classes overlap, points deep in another class weigh less the fewer count, and
+        there are fewer errors as a rule. The problem stays convex, and the bound is for it. Where
+        nearly all of them are nearer than the targets the best map is zero, and a warning says so.
+        "auto" is 3; where the best map would be hardly better than none, 10, then all. Of no effect
+        on given triplets.
+    n_passes : int or "auto", default="auto"
+        How many passes: the targets of the first are chosen by the rows, those of the next by the
+        metric learned so far, from which it starts. "auto" is 2; it is 1 where targets are given
+        and beyond 20,000 rows. With rows held out it is the most: a pass that makes no fewer errors
+        does not count and is the last.
     n_components : int or None, default=None
         Dimension of the output: the rows of L; None learns a square map.
     reduction : {"learned", "pca", "truncate"}, default="learned"
@@ -106,16 +97,21 @@ class LMNN(LinearLearner):
         The second is the algorithm of the work [1]_, for comparison: it stalls where features
         have different scales.
     max_iter : int, default=1000
-        Steps at most: over all rounds.
+        Steps at most: of each pass.
     tol : float, default=1e-6
         Stops when an iteration lowers the objective by less than this share. Rounded hinges are
-        sharpened until they count for less than 100 times it.
-    validation_fraction : float in [0, 1), default=0
+        sharpened until they count for less than 100 times it. Passes that only choose targets stop
+        at 1e-4.
+    validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Share of the rows held out: by class, to stop early. Their k-NN error is looked at every 10
-        iterations, and the map with the fewest is kept.
-    patience : int, default=10
-        So many looks without fewer errors end the fit.
-    refit : bool, default=False
+        iterations, and the map with the fewest is kept. "auto" is 0.2 where there are fewer than
+        15 points for each row of a full map, else 0; up to 500 points each is held out once, in
+        five parts, and up to 2,500 so many parts that 500 are; iterations (50 a pass at most) then
+        are those with the fewest errors on average.
+    patience : int, default=3
+        So many looks without fewer errors end the fit. Of no effect where several parts are held
+        out in turn.
+    refit : bool, default=True
         Fit all rows again for as many iterations as early stopping found best.
     warm_start : bool, default=False
         Start from the last fit: from its map, if there was one of the same shape.
@@ -134,24 +130,30 @@ class LMNN(LinearLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        ε at the solution, over all impostors.
+        ε at the solution, over all impostors that count; of the last pass.
     dual_bound_ : float
         No square map has a lower ε than this; with ``structure="diagonal"`` no diagonal one.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
     target_neighbors_ : ndarray of shape (n_samples, k)
-        Row numbers of the targets, nearest first; -1 where a class has too few points, and for
-        rows held out. Not there after a fit with triplets.
+        Row numbers of the targets of the last pass, nearest first; -1 where a class has too few
+        points, and for rows held out. Not there after a fit with triplets.
+    n_impostors_ : int or None
+        How many impostors of each point counted; None for all.
+    n_passes_ : int
+        How many passes were made, and counted.
+    validation_fraction_ : float
+        Share of the rows held out to stop early; 0 where it went to the end.
     n_active_ : int
         Hinges that are positive at the solution.
     n_iter_ : int
-        Iterations.
+        Iterations, of all passes.
     history_ : dict of lists
-        "objective", "step", "active" and "seconds" of each iteration. This objective is what the
-        solver sees: with rounded hinges, over the impostors listed so far, and at first over a
-        sample of centres.
+        "objective", "step", "active" and "seconds" of each iteration, pass after pass. This
+        objective is what the solver sees: with rounded hinges, over the impostors listed so far,
+        and at first over a sample of centres.
     validation_errors_ : list of float
-        k-NN errors of the rows held out, look by look; empty without.
+        k-NN errors of the rows held out, look by look and pass after pass; empty without.
     classes_ : ndarray of shape (n_classes,)
         The labels; not there after a fit with triplets.
 
@@ -181,7 +183,8 @@ class LMNN(LinearLearner):
     True
     >>> bool(cross_val_score(KNNClassifier(LMNN()), X, y).mean() > 0.95)
     True
-    >>> bool(LMNN().fit(X, y).duality_gap_ < 0.05)
+    >>> lmnn = LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0).fit(X, y)
+    >>> bool(lmnn.duality_gap_ < 0.05)
     True
     """
 
@@ -191,7 +194,8 @@ class LMNN(LinearLearner):
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, 1, open_low=True)],
-        "n_impostors": [none, integer(1)],
+        "n_impostors": [none, integer(1), one_of("auto")],
+        "n_passes": [integer(1), one_of("auto")],
         "n_components": [none, integer(1)],
         "reduction": [one_of("learned", "pca", "truncate")],
         "structure": [one_of("full", "diagonal")],
@@ -199,7 +203,7 @@ class LMNN(LinearLearner):
         "solver": [one_of("lbfgs", "projected_subgradient")],
         "max_iter": [integer(1)],
         "tol": [real(0)],
-        "validation_fraction": [real(0, 0.9)],
+        "validation_fraction": [real(0, 0.9), one_of("auto")],
         "patience": [integer(1)],
         "refit": [boolean],
         "warm_start": [boolean],
@@ -213,7 +217,8 @@ class LMNN(LinearLearner):
         n_neighbors: int = 3,
         *,
         push_weight: float = 0.5,
-        n_impostors: int | None = None,
+        n_impostors: int | Literal["auto"] | None = "auto",
+        n_passes: int | Literal["auto"] = "auto",
         n_components: int | None = None,
         reduction: Literal["learned", "pca", "truncate"] = "learned",
         structure: Literal["full", "diagonal"] = "full",
@@ -221,9 +226,9 @@ class LMNN(LinearLearner):
         solver: Literal["lbfgs", "projected_subgradient"] = "lbfgs",
         max_iter: int = 1000,
         tol: float = 1e-6,
-        validation_fraction: float = 0.0,
-        patience: int = 10,
-        refit: bool = False,
+        validation_fraction: float | Literal["auto"] = "auto",
+        patience: int = 3,
+        refit: bool = True,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
@@ -232,6 +237,7 @@ class LMNN(LinearLearner):
         self.n_neighbors = n_neighbors
         self.push_weight = push_weight
         self.n_impostors = n_impostors
+        self.n_passes = n_passes
         self.n_components = n_components
         self.reduction = reduction
         self.structure = structure
@@ -246,14 +252,6 @@ class LMNN(LinearLearner):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
-
-    @classmethod
-    def settings_for(cls, n_rows: int, n_features: int) -> Sequence[dict[str, Any]]:
-        """The defaults; but stopped early first where rows are few for the p² numbers of a map."""
-        if n_rows >= FEW_ROWS * n_features:
-            return super().settings_for(n_rows, n_features)
-        stopped = {"n_impostors": 3, "validation_fraction": 0.2, "patience": 3, "refit": True}
-        return (stopped, {})
 
     def fit(
         self,
@@ -290,28 +288,87 @@ class LMNN(LinearLearner):
         self._check_combination(supervision, target_neighbors)
         if supervision is not None:
             return self._fit_triplets(rows, supervision, start_from)
-        classes, codes = self._check_labels(y, len(rows))
-        trained = np.arange(len(rows))
-        held = trained[:0]
-        if self.validation_fraction > 0:
-            trained, held = hold_out(codes, self.validation_fraction, self.random_state)
+        self.classes_, codes = self._check_labels(y, len(rows))
+        choice = decided(self, codes, rows.shape[1], given=target_neighbors is not None)
+        targets = None
         if target_neighbors is None:
-            targets = self._choose_targets(rows[trained], codes[trained], classes)
+            check_class_sizes(codes, self.classes_, self.n_neighbors, "LMNN")
         else:
-            targets = check_targets(target_neighbors, codes)[trained]
-            if len(held):
+            targets = check_targets(target_neighbors, codes)
+            if choice.validation_fraction > 0:
                 raise ValueError("target_neighbors cannot be given with validation_fraction.")
-        held_rows = (rows[held], codes[held]) if len(held) else None
-        plain = len(held) > 0 and has_few_rows(len(trained), len(classes), rows.shape[1])
-        self._learn(rows[trained], codes[trained], targets, held_rows, start_from, plain=plain)
-        if len(held) and self.refit:
-            trained = np.arange(len(rows))
-            targets = self._choose_targets(rows, codes, classes)
-            self._learn(rows, codes, targets, None, None, self._best_iteration, plain=plain)
-        self.classes_ = classes
-        self.target_neighbors_ = np.full((len(rows), targets.shape[1]), -1, dtype=np.intp)
-        self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
+        self.validation_fraction_ = choice.validation_fraction
+        for n_impostors in choice.impostors:
+            self.n_impostors_ = n_impostors
+            if not self._fit_labels(rows, codes, targets, choice, start_from):
+                return self
+        warn(
+            f"With n_impostors={self.n_impostors} the best map is all but zero: of most points "
+            "so many impostors are nearer than the targets. Let more of them count.",
+        )
         return self
+
+    def _fit_labels(
+        self,
+        rows: Floats,
+        codes: Indices,
+        targets: Indices | None,
+        choice: Choice,
+        start_from: Floats | None,
+    ) -> bool:
+        """With so many impostors, to the end or stopped in time; True where the map vanished."""
+        trained = np.arange(len(rows))
+        limits = [self.max_iter] * choice.n_passes
+        if self.solver == "projected_subgradient":
+            return self._learn_by_subgradients(rows, codes, targets)
+        if choice.validation_fraction == 0:
+            return self._learn(Run(self, rows, codes, start_from), trained, limits, targets)
+        few = has_few_rows(
+            (1 - choice.validation_fraction) * len(rows), len(self.classes_), rows.shape[1]
+        )
+        splits = splits_of(codes, choice, self.random_state)
+        runs = [
+            Run(self, rows[some], codes[some], start_from, early=True, few=few)
+            for some, _ in splits
+        ]
+        unseen = [(rows[held], codes[held]) for _, held in splits]
+        limits = self._best_limits(runs, unseen, choice.n_passes)
+        if not self.refit:
+            self.n_passes_ = len(limits)
+            return self._certify(runs[0], splits[0][0], len(rows))
+        run = Run(self, rows, codes, None, early=True, few=few)
+        return self._learn(run, trained, limits)
+
+    def _best_limits(
+        self, runs: list[Run], unseen: list[tuple[Floats, Indices]], n_passes: int
+    ) -> list[int]:
+        """Iterations of each pass that serve rows held out best: of some splits, on average.
+
+        The runs are left there. A pass that brings nothing does not count and is the last.
+        """
+        alone = len(runs) == 1
+        limits: list[int] = []
+        for _ in range(n_passes):
+            watches, before = [], [(run.L, run.problem) for run in runs]
+            for run, rows in zip(runs, unseen, strict=True):
+                run.begin()
+                watches.append(run.watch(rows, self.patience if alone else LOOKS + 1))
+                limit = self.max_iter if alone else min(self.max_iter, LOOKS * WATCH_EVERY)
+                self._descend(run, limit, self.tol, watches[-1])
+            errors = mean_errors(watches)
+            best = int(np.argmin(errors))
+            self.validation_errors_ += errors
+            if best == 0 and limits:
+                for run, (L, problem) in zip(runs, before, strict=True):
+                    run.progress.L, run.problem = L, problem
+                break
+            limits.append(best * WATCH_EVERY)
+            for run, watch in zip(runs, watches, strict=True):
+                run.progress.L = watch.maps[min(best, len(watch.maps) - 1)]
+            if best == 0 or errors[best] == 0:
+                break  # the same targets again, or nothing to gain
+        self._keep(runs[0])
+        return limits
 
     def _check_combination(self, supervision: Any, target_neighbors: Any) -> None:
         if self.structure == "diagonal" and self.n_components is not None:
@@ -322,7 +379,9 @@ class LMNN(LinearLearner):
                 (self.structure == "diagonal", 'structure="diagonal"'),
                 (learned, 'n_components with reduction="learned"'),
                 (supervision is not None, "triplets"),
-                (self.validation_fraction > 0, "early stopping (validation_fraction)"),
+                (self.n_impostors not in ("auto", None), "n_impostors"),
+                (self.n_passes not in ("auto", 1), "n_passes"),
+                (self._asks_to_stop(), "early stopping (validation_fraction)"),
             ):
                 if unfit:
                     raise ValueError(f'solver="projected_subgradient" does not do {what}.')
@@ -333,137 +392,83 @@ class LMNN(LinearLearner):
                 "LMNN learns from labels or triplets: supervision must be Triplets; got "
                 f"{type(supervision).__name__}."
             )
-        if target_neighbors is not None or self.validation_fraction > 0:
+        if target_neighbors is not None or self._asks_to_stop():
             raise ValueError("With triplets there are no target_neighbors and nothing is held out.")
+        if self.n_passes not in ("auto", 1):
+            raise ValueError(
+                f"With triplets targets are not chosen anew; got n_passes={self.n_passes}, 1 or "
+                '"auto" would do.'
+            )
 
-    # Supervision
-
-    def _choose_targets(
-        self, rows: Floats, codes: Indices, classes: NDArray[Any]
-    ) -> NDArray[np.intp]:
-        return chosen_targets(rows, codes, classes, self.n_neighbors, "LMNN")
+    def _asks_to_stop(self) -> bool:
+        return self.validation_fraction not in ("auto", 0)
 
     # Learning
 
     def _learn(
-        self,
-        rows: Floats,
-        codes: Indices,
-        targets: Indices,
-        held: tuple[Floats, Indices] | None,
-        start_from: Floats | None,
-        max_iter: int | None = None,
-        *,
-        plain: bool = False,
-    ) -> None:
-        if self.solver == "projected_subgradient":
-            self._learn_by_subgradients(rows, codes, targets)
-            return
-        statistics = ClassStatistics(pooled=True, exact=True).add(
-            rows, np.arange(codes.max() + 1), codes
-        )
-        white, points = self._coordinates(rows, statistics, plain)
-        problem = LargeMargin(
-            points,
-            codes,
-            targets,
-            self.push_weight,
-            n_threads=effective_threads(self.n_jobs),
-            structure=self.structure,
-            nearest=self.n_impostors,
-        )
-        watch = None
-        if held is not None:
-            unseen = (held[0] - self.mean_).astype(np.float64)
-            unseen = unseen * white if white.ndim == 1 else unseen @ white
-            watch = Watch(
-                partial(_knn_error, problem, codes, unseen, held[1], self.n_neighbors),
-                self.patience,
-            )
-        self._solve(problem, white, self._start(statistics, white, start_from), watch, max_iter)
+        self, run: Run, trained: Indices, limits: Sequence[int], targets: Indices | None = None
+    ) -> bool:
+        """Pass after pass, each with its limit of iterations; True where the map vanished."""
+        for number, limit in enumerate(limits):
+            run.begin(targets if number == 0 else None)
+            # What only chooses targets need not be exact.
+            tol = self.tol if number == len(limits) - 1 else max(self.tol, _ROUGH)
+            converged = self._descend(run, limit, tol)
+        if not converged and limits[-1] == self.max_iter:
+            warn_of_limit("LMNN", self.max_iter)
+        self.n_passes_ = len(limits)
+        return self._certify(run, trained, len(trained))
 
     def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
         triplets.check_n_samples(len(rows))
         if len(triplets.indices) == 0:
             raise ValueError("There are no triplets to learn from.")
-        codes = np.zeros(len(rows), dtype=np.intp)
-        statistics = ClassStatistics(pooled=True, exact=True).add(rows, np.arange(1), codes)
-        white, points = self._coordinates(rows, statistics, False)
-        problem = GivenTriplets(
-            points, triplets.indices, self.push_weight, structure=self.structure
+        self.n_impostors_, self.n_passes_, self.validation_fraction_ = None, 1, 0.0
+        run = Run(self, rows, np.zeros(len(rows), dtype=np.intp), start_from)
+        run.problem = GivenTriplets(
+            run.points, triplets.indices, self.push_weight, structure=self.structure
         )
-        self._solve(problem, white, self._start(statistics, white, start_from), None, None)
+        if not self._descend(run, self.max_iter, self.tol):
+            warn_of_limit("LMNN", self.max_iter)
+        self._certify(run)
         return self
 
-    def _coordinates(
-        self, rows: Floats, statistics: ClassStatistics, plain: bool
-    ) -> tuple[Matrix, NDArray[np.float64]]:
-        """A map to coordinates for the solver (factors, for a diagonal structure), and the points.
-
-        They are white unless they should be ``plain``.
-        """
-        self.mean_ = statistics.mean.astype(rows.dtype)
-        if self.structure == "full":
-            return (unscaled if plain else whitened)(rows, statistics)
-        centered = (rows - self.mean_).astype(np.float64)
-        spread = centered.std(axis=0)
-        factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        return factors, centered * factors
-
-    def _solve(
-        self,
-        problem: LargeMargin,
-        white: Matrix,
-        start: Matrix,
-        watch: Watch | None,
-        max_iter: int | None,
-    ) -> None:
-        if watch is not None or max_iter == 0:
-            start = problem.rescaled(start)  # it may be the best there is
-        progress = Progress(start, watch=watch, report=report_of(self))
-        if watch is not None:
-            watch.look(start)
-        limit = self.max_iter if max_iter is None else max_iter
-        converged = True
+    def _descend(self, run: Run, limit: int, tol: float, watch: Watch | None = None) -> bool:
         try:
-            if limit > 0:
-                with blas_for(2.0 * problem.points.size * len(start)):
-                    converged = problem.solve(progress, max_iter=limit, tol=self.tol)
+            return run.descend(limit, tol, watch)
         finally:
             # Also after Ctrl-C: what was reached so far is left on the learner.
             if watch is not None and watch.best is not None:
-                progress.L = watch.best
-            self._keep(progress, white)
-        if watch is not None:
-            self.validation_errors_ = watch.errors
-            self._best_iteration = watch.best_iteration
-        if watch is not None or limit == 0:
-            problem.search(progress.L)
-        self.dual_bound_ = problem.dual_bound(progress.L)
-        L = progress.L
+                run.progress.L = watch.best
+            self._keep(run)
+
+    def _keep(self, run: Run) -> None:
+        self.mean_, self.components_ = run.mean, run.components(run.L)
+        self.history_, self.n_iter_ = run.progress.history, run.progress.n_iter
+
+    def _certify(self, run: Run, trained: Indices | None = None, n_samples: int = 0) -> bool:
+        """What the map costs, and at least must cost; True where the best is all but zero."""
+        problem, L = run.problem, run.L
+        assert problem is not None
+        if problem.targets is not problem.all_targets:
+            problem.use_centers(None)
+        if not problem.is_complete(L):
+            problem.search(L)
+        self.dual_bound_ = problem.dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
-            L = self._reduced(problem, L, white)
-            self.components_ = (L @ white.T).astype(self.mean_.dtype)
+            L = self._reduced(problem, L, run.white)
+            self.components_ = run.components(L)
             problem.search(L)
         final = problem.objective(L)
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
-        if self.n_impostors is not None and final.loss >= (1 - 1e-4) * problem.loss_of_nothing():
-            warn(
-                f"With n_impostors={self.n_impostors} the best map is all but zero: of most points "
-                "so many impostors are nearer than the targets. Let more of them count.",
-            )
-        if not converged and max_iter is None:
-            warn_of_limit("LMNN", self.max_iter)
-
-    def _keep(self, progress: Progress, white: Matrix) -> None:
-        if self.structure == "diagonal":
-            components = np.diag(progress.L * white)
-        else:
-            components = progress.L @ white.T
-        self.components_ = components.astype(self.mean_.dtype)
-        self.history_ = progress.history
-        self.n_iter_ = progress.n_iter
+        if trained is not None:
+            targets = problem.all_targets
+            self.target_neighbors_ = np.full((n_samples, targets.shape[1]), -1, dtype=np.intp)
+            self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
+        # Impostors by "auto" become more before the map is quite zero.
+        share = MOST_OF_NOTHING if self.n_impostors == "auto" else 0.9999
+        return problem.nearest is not None and final.loss >= share * problem.loss_of_nothing()
 
     def _reduced(self, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
         """The square map cut to ``n_components`` rows: U'L for some orthonormal columns U."""
@@ -479,7 +484,10 @@ class LMNN(LinearLearner):
         # Rows beyond the rank of the data stay zero.
         return np.vstack([cut, np.zeros((self.n_components - len(cut), L.shape[1]))])
 
-    def _learn_by_subgradients(self, rows: Floats, codes: Indices, targets: Indices) -> None:
+    def _learn_by_subgradients(self, rows: Floats, codes: Indices, targets: Indices | None) -> bool:
+        if targets is None:
+            targets = target_neighbors(rows, codes, self.n_neighbors)
+        self.target_neighbors_, self.n_passes_ = targets, 1
         self.mean_ = rows.mean(axis=0).astype(rows.dtype)
         points = (rows - self.mean_).astype(np.float64)
         found = projected_subgradient(
@@ -502,89 +510,4 @@ class LMNN(LinearLearner):
                 f"The projected subgradient did not converge in {self.max_iter} iterations.",
                 ConvergenceWarning,
             )
-
-    # Where to start
-
-    def _start(
-        self, statistics: ClassStatistics, white: Matrix, start_from: Floats | None
-    ) -> Matrix:
-        """The first L in whitened coordinates."""
-        p = statistics.n_features
-        size = None if self.reduction != "learned" else self.n_components
-        if self.n_components is not None and self.n_components > p:
-            raise ValueError(
-                f"n_components={self.n_components} is more than the {p} features of X."
-            )
-        init = self.init
-        if start_from is not None and start_from.shape == (p if size is None else size, p):
-            init = start_from
-        spread = spread_of(statistics)
-        if self.structure == "diagonal":
-            return self._diagonal_start(init, spread, white)
-        few = has_few_rows(statistics.total_weight, statistics.n_classes, white.shape[1])
-        auto = "identity" if self.validation_fraction > 0 else "pca" if few else "within"
-        start = start_map(init, spread, size, auto=auto, random_state=self.random_state)
-        return in_coordinates(start, white, square=size is None)
-
-    def _diagonal_start(self, init: str | ArrayLike, spread: Spread, white: Matrix) -> Matrix:
-        """One factor for each standardised feature."""
-        used = white > 0
-        if not isinstance(init, str) or init == "random":
-            given = start_map(init, spread, None, auto="", random_state=self.random_state)
-            start = np.where(used, np.diag(given) / np.where(used, white, 1.0), 0.0)
-            check_start(start)
-            return start
-        if init == "lda":
-            raise ValueError('init="lda" is no start of structure="diagonal"; use "within".')
-        start = used.astype(np.float64)
-        if init == "identity" or (init == "auto" and self.validation_fraction > 0):
-            start[used] = 1 / white[used]
-        elif init != "pca":
-            assert spread.within is not None
-            within = np.diag(spread.within) * white**2
-            # A feature that is constant within classes gets a large factor, not an infinite one.
-            start[used] = 1 / np.sqrt(np.maximum(within[used], 1e-4))
-        return start
-
-
-class OverLMNN:
-    """A learner that fits LMNN to something: what it has of it, for the energy rule too."""
-
-    estimator: LMNN | None
-
-    @property
-    def n_neighbors(self) -> int:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).n_neighbors
-
-    @property
-    def push_weight(self) -> float:
-        """That of LMNN, for the energy rule."""
-        return lmnn_of(self.estimator).push_weight
-
-    def _take_over(self, lmnn: LMNN) -> None:
-        for name in TAKEN_OVER:
-            setattr(self, name, getattr(lmnn, name))
-
-
-def lmnn_of(estimator: LMNN | None) -> LMNN:
-    """A copy of the LMNN that a relative of it was given; with None, one of the defaults."""
-    if estimator is None:
-        return LMNN()
-    if not isinstance(estimator, LMNN):
-        raise TypeError(f"estimator must be an LMNN; got {type(estimator).__name__}.")
-    return clone(estimator)
-
-
-def _knn_error(
-    problem: LargeMargin,
-    codes: Indices,
-    unseen: Matrix,
-    truth: Indices,
-    n_neighbors: int,
-    L: Matrix,
-) -> float:
-    points, queries = problem.mapped(L, problem.points), problem.mapped(L, unseen)
-    _, nearest = kneighbors(points, queries, n_neighbors=min(n_neighbors, len(points)))
-    winners = vote(codes[nearest], int(codes.max()) + 1, "shrink")
-    return float(np.mean(winners != truth))
+        return False

@@ -21,7 +21,8 @@ from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
 from nearfar.large_margin.problem import Progress, duality_gap
-from nearfar.mahalanobis.lmnn import LMNN, lmnn_of
+from nearfar.mahalanobis.lmnn import LMNN
+from nearfar.mahalanobis.over_lmnn import lmnn_of_the_work
 from nearfar.mahalanobis.starts import has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
@@ -54,7 +55,8 @@ class MultiMetricLMNN(NeighborVoter):
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of the single map and of the solver; None is ``LMNN()``.
+        Settings of the single map and of the solver; None is ``LMNN()``. What is "auto" in it is
+        as in the work: all impostors, one pass, nothing held out but for all maps together.
     n_neighbors : int, optional
         How many points vote; None is as many as the estimator has targets, or all training points
         where they are fewer.
@@ -175,9 +177,14 @@ class MultiMetricLMNN(NeighborVoter):
             Itself.
         """
         self._check_parameters()
-        lmnn = lmnn_of(self.estimator)
+        lmnn = lmnn_of_the_work(self.estimator, self)
         if lmnn.structure != "full" or lmnn.solver != "lbfgs":
             raise ValueError('MultiMetricLMNN needs structure="full" and solver="lbfgs".')
+        if self.rule == "energy" and lmnn.n_impostors is not None:
+            raise ValueError(
+                f'rule="energy" counts all impostors; got n_impostors={lmnn.n_impostors} inside, '
+                "None would do."
+            )
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._check_neighbors(len(rows))
@@ -206,9 +213,10 @@ class MultiMetricLMNN(NeighborVoter):
         seen = np.isin(codes[held], codes[trained]) & np.isin(cells[held], cells[trained])
         trained, held = np.sort(np.append(trained, held[~seen])), held[seen]
         plain = has_few_rows(len(trained), len(self.classes_), rows.shape[1])
-        if lmnn.validation_fraction > 0:
+        if lmnn.validation_fraction != 0:
             # The single map is stopped by the same rows.
-            lmnn.set_params(validation_fraction=self.validation_fraction, random_state=seed)
+            lmnn.set_params(validation_fraction=self.validation_fraction, refit=False)
+            lmnn.set_params(random_state=seed)
             self.estimator_ = lmnn.fit(rows, codes)
         else:
             self.estimator_ = lmnn.fit(rows[trained], codes[trained])
@@ -267,7 +275,7 @@ class MultiMetricLMNN(NeighborVoter):
             cells,
             lmnn.push_weight,
             n_threads=effective_threads(lmnn.n_jobs),
-            nearest=lmnn.n_impostors,
+            nearest=lmnn.n_impostors_,
         )
         watch = None
         if unseen is not None and len(unseen[0]):

@@ -12,7 +12,8 @@ from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.progress import lent_channel
 from nearfar.large_margin.held_out import hold_out
-from nearfar.mahalanobis.lmnn import LMNN, OverLMNN, lmnn_of
+from nearfar.mahalanobis.lmnn import LMNN
+from nearfar.mahalanobis.over_lmnn import OverLMNN, lmnn_of_the_work
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
 from nearfar.state import State, list_of, object_of, whole
@@ -32,15 +33,19 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
     share of the rows, tries up to ``max_passes`` passes and takes the number with the fewest k-NN
     errors, then fits all rows.
 
-    Use it where the plain distance is a poor start, on enough data to spare some. Cost: that of
-    LMNN times the passes, and once more for the validation.
+    :class:`LMNN` itself makes two passes by default, which is faster; this is the form of the
+    work [1]_, which keeps every pass and fits it to what the one before mapped.
+
+    Use it to see the passes one by one, or where more of them are wanted, on enough data to spare
+    some. Cost: that of LMNN times the passes, and once more for the validation.
 
     Parameters
     ----------
     estimator : LMNN, optional
-        Its settings; None is ``LMNN()``.
+        Its settings; None is ``LMNN()``. What is "auto" in it is as in the work: all impostors,
+        one pass, nothing held out.
     n_passes : int or "validate", default="validate"
-        How many.
+        How many passes.
     max_passes : int, default=5
         Most passes tried by validation.
     validation_fraction : float, default=0.3
@@ -128,7 +133,7 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
             Itself.
         """
         self._check_parameters()
-        lmnn_of(self.estimator)
+        lmnn_of_the_work(self.estimator, self)
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
         self.validation_errors_: list[float] = []
@@ -147,7 +152,7 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
     def _run(self, rows: Floats, labels: NDArray[Any], n_passes: int) -> list[LMNN]:
         passes: list[LMNN] = []
         for _ in range(n_passes):
-            lmnn = lmnn_of(self.estimator)
+            lmnn = lmnn_of_the_work(self.estimator, self)
             with lent_channel(self, lmnn):
                 passes.append(lmnn.fit(rows, labels))
             rows = lmnn.transform(rows)
@@ -162,7 +167,7 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
             if errors:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the fit on all rows will say it again
-                    lmnn = lmnn_of(self.estimator).fit(points, labels)
+                    lmnn = lmnn_of_the_work(self.estimator, self).fit(points, labels)
                 points, queries = lmnn.transform(points), lmnn.transform(queries)
             knn = KNNClassifier(n_neighbors=min(self.n_neighbors, len(points))).fit(points, labels)
             errors.append(1 - float(knn.score(queries, codes[held])))

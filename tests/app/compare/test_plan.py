@@ -315,13 +315,13 @@ def test_untuned_nobody_chooses_among_settings():
     assert "'scale': ['passthrough']" in untuned.code and "Standard" not in untuned.code
 
 
-def test_lmnn_is_stopped_early_where_rows_are_few():
+def test_the_first_setting_of_lmnn_is_its_default_whatever_the_size():
+    from nearfar import LMNN
     from nearfar.app.compare.methods import learners
 
-    few = learners("lmnn", size=(360, 90))[0].settings
-    many = learners("lmnn", size=(5000, 90))[0].settings
-    assert few[0].estimator.validation_fraction > 0 and few[-1].estimator.validation_fraction == 0
-    assert all(one.estimator.validation_fraction == 0 for one in many)
+    for size in ((360, 90), (5000, 90)):
+        first = learners("lmnn", size=size)[0].settings[0].estimator
+        assert first.get_params() == LMNN().get_params()
 
 
 def test_wide_data_are_reduced_inside_each_fold_for_what_iterates():

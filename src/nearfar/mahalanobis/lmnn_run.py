@@ -1,0 +1,182 @@
+"""LMNN at work on some of the rows: coordinates, a start, and one pass after the other."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.base.progress import report_of
+from nearfar.base.voter import vote
+from nearfar.blocks import blas_for, effective_threads
+from nearfar.large_margin.held_out import Watch
+from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.problem import LargeMargin, Progress
+from nearfar.mahalanobis.starts import (
+    Spread,
+    check_start,
+    has_few_rows,
+    in_coordinates,
+    spread_of,
+    start_map,
+)
+from nearfar.search.exact_search import kneighbors
+from nearfar.summaries.class_statistics import ClassStatistics
+from nearfar.summaries.whitening import unscaled, whitened
+
+
+class Run:
+    """A descent over some rows by the settings of an LMNN, which knows where it is.
+
+    A run that may stop ``early`` starts from the plain distance unless told otherwise, and where
+    rows are few its coordinates are the plain ones.
+    """
+
+    #: That of the present pass.
+    problem: LargeMargin | None = None
+
+    def __init__(
+        self,
+        lmnn: Any,
+        rows: Floats,
+        codes: Indices,
+        start_from: Floats | None,
+        *,
+        early: bool = False,
+        few: bool = False,
+    ) -> None:
+        self.lmnn, self.rows, self.codes = lmnn, rows, codes
+        statistics = ClassStatistics(pooled=True, exact=True).add(
+            rows, np.arange(codes.max() + 1), codes
+        )
+        self.mean = statistics.mean.astype(rows.dtype)
+        self.white, self.points = self._coordinates(statistics, early and few)
+        start = first_map(lmnn, statistics, self.white, start_from, early=early)
+        self.progress = Progress(start, report=report_of(lmnn))
+
+    def _coordinates(
+        self, statistics: ClassStatistics, plain: bool
+    ) -> tuple[Matrix, NDArray[np.float64]]:
+        """A map to coordinates for the solver (factors, for a diagonal structure), and the points.
+
+        They are white unless they should be ``plain``.
+        """
+        if self.lmnn.structure == "full":
+            return (unscaled if plain else whitened)(self.rows, statistics)
+        centered = (self.rows - self.mean).astype(np.float64)
+        spread = centered.std(axis=0)
+        factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+        return factors, centered * factors
+
+    @property
+    def L(self) -> Matrix:
+        """The map of the coordinates."""
+        return self.progress.L
+
+    def components(self, L: Matrix) -> Floats:
+        """A map of the coordinates as one of the rows."""
+        if self.lmnn.structure == "diagonal":
+            return np.diag(L * self.white).astype(self.mean.dtype)
+        return np.asarray((L @ self.white.T).astype(self.mean.dtype))
+
+    def begin(self, targets: Indices | None = None) -> None:
+        """A new pass, with targets given or chosen: by the rows at first, then by the map."""
+        if targets is None:
+            by = self.rows if self.problem is None else self.problem.mapped(self.L, self.points)
+            targets = target_neighbors(by, self.codes, self.lmnn.n_neighbors)
+        self.problem = LargeMargin(
+            self.points,
+            self.codes,
+            targets,
+            self.lmnn.push_weight,
+            n_threads=effective_threads(self.lmnn.n_jobs),
+            structure=self.lmnn.structure,
+            nearest=self.lmnn.n_impostors_,
+        )
+
+    def watch(self, unseen: tuple[Floats, Indices], patience: int) -> Watch:
+        """By the errors of rows that are not trained on."""
+        rows = (unseen[0] - self.mean).astype(np.float64)
+        rows = rows * self.white if self.white.ndim == 1 else rows @ self.white
+        assert self.problem is not None
+        error = partial(_knn_error, self.problem, rows, unseen[1], self.lmnn.n_neighbors)
+        return Watch(error, patience, keep=True)
+
+    def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
+        """From where the last pass ended; False when the limit came first."""
+        progress, problem = self.progress, self.problem
+        assert problem is not None
+        if watch is not None or progress.n_iter > 0 or limit == 0:
+            progress.L = problem.rescaled(self.L)  # it may be the best there is
+        progress.watch, progress.stopped = watch, False
+        if watch is not None:
+            watch.look(self.L)
+        if limit == 0:
+            return True
+        with blas_for(2.0 * self.points.size * len(self.L)):
+            return problem.solve(progress, max_iter=progress.n_iter + limit, tol=tol)
+
+
+def _knn_error(
+    problem: LargeMargin, unseen: Matrix, truth: Indices, n_neighbors: int, L: Matrix
+) -> float:
+    points, queries = problem.mapped(L, problem.points), problem.mapped(L, unseen)
+    _, nearest = kneighbors(points, queries, n_neighbors=min(n_neighbors, len(points)))
+    winners = vote(problem.codes[nearest], int(problem.codes.max()) + 1, "shrink")
+    return float(np.mean(winners != truth))
+
+
+def first_map(
+    lmnn: Any,
+    statistics: ClassStatistics,
+    white: Matrix,
+    start_from: Floats | None,
+    *,
+    early: bool,
+) -> Matrix:
+    """Where to start, in the coordinates of the solver."""
+    p = statistics.n_features
+    size = None if lmnn.reduction != "learned" else lmnn.n_components
+    if lmnn.n_components is not None and lmnn.n_components > p:
+        raise ValueError(f"n_components={lmnn.n_components} is more than the {p} features of X.")
+    init = lmnn.init
+    if start_from is not None and start_from.shape == (p if size is None else size, p):
+        init = start_from
+    spread = spread_of(statistics)
+    if lmnn.structure == "diagonal":
+        return _factors(init, spread, white, lmnn.random_state, early=early)
+    few = has_few_rows(statistics.total_weight, statistics.n_classes, white.shape[1])
+    auto = "identity" if early else "pca" if few else "within"
+    start = start_map(init, spread, size, auto=auto, random_state=lmnn.random_state)
+    return in_coordinates(start, white, square=size is None)
+
+
+def _factors(
+    init: str | ArrayLike,
+    spread: Spread,
+    white: Matrix,
+    random_state: int | np.random.RandomState | None,
+    *,
+    early: bool,
+) -> Matrix:
+    """One factor for each standardised feature."""
+    used = white > 0
+    if not isinstance(init, str) or init == "random":
+        given = start_map(init, spread, None, auto="", random_state=random_state)
+        start = np.where(used, np.diag(given) / np.where(used, white, 1.0), 0.0)
+        check_start(start)
+        return start
+    if init == "lda":
+        raise ValueError('init="lda" is no start of structure="diagonal"; use "within".')
+    start = used.astype(np.float64)
+    if init == "identity" or (init == "auto" and early):
+        start[used] = 1 / white[used]
+    elif init != "pca":
+        assert spread.within is not None
+        within = np.diag(spread.within) * white**2
+        # A feature that is constant within classes gets a large factor, not an infinite one.
+        start[used] = 1 / np.sqrt(np.maximum(within[used], 1e-4))
+    return start
