@@ -194,7 +194,8 @@ def test_the_linear_kernel_is_the_explicit_metric(psd):
 
 def test_the_formula_of_the_kernel_for_new_points():
     X, pairs = contrary(6, n=15, n_pairs=25)
-    metric = KernelIdealizedMetric("rbf", gamma=0.3, C_S=0.01, C_D=0.01).fit(X, supervision=pairs)
+    settings = {"gamma": 0.3, "C_S": 0.01, "C_D": 0.01, "n_directions": None}
+    metric = KernelIdealizedMetric("rbf", **settings).fit(X, supervision=pairs)
     assert metric.negative_share_ < 1e-6  # else a repair changes the formula
     new = np.random.default_rng(1).normal(size=(4, 3))
     K = np.exp(-0.3 * np.sum((new[:, None] - X) ** 2, axis=2))

@@ -32,8 +32,9 @@ class KernelIdealizedMetric(KernelizedLearner):
     between 0 and 1, so that units of X do not matter to C. It keeps the training points, and a
     matrix of n×n while it fits.
 
-    Cost: O(n³) for all directions, then some twenty steps of O(N³) for N pairs; O(n p) for each
-    point to map.
+    Cost: O(n³) for kernel PCA, then some twenty steps of O(N d⁴) for N pairs and d directions, or
+    O(N³) if that is less; O(n p) for each point to map. With all directions of some hundred rows
+    that is hundreds of times the default's.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class KernelIdealizedMetric(KernelizedLearner):
         Of the kernel "poly".
     coef0 : float, default=1
         Of the kernels "poly" and "sigmoid".
-    n_directions : int, "auto" or None, default=None
+    n_directions : int, "auto" or None, default="auto"
         Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
         that are not empty.
     C_S : float, default=1.0
@@ -101,7 +102,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     >>> from sklearn.datasets import make_circles
     >>> from nearfar import KernelIdealizedMetric, KNNClassifier
     >>> X, y = make_circles(100, noise=0.1, factor=0.5, random_state=0)
-    >>> metric = KernelIdealizedMetric(n_directions="auto", n_similar=200, n_dissimilar=200)
+    >>> metric = KernelIdealizedMetric(n_similar=200, n_dissimilar=200)
     >>> mapped = metric.fit(X, y).transform(X)
     >>> bool(KNNClassifier().fit(mapped, y).leave_one_out_error() < 0.1)
     True
@@ -120,7 +121,7 @@ class KernelIdealizedMetric(KernelizedLearner):
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1.0,
-        n_directions: int | Literal["auto"] | None = None,
+        n_directions: int | Literal["auto"] | None = "auto",
         C_S: float = 1.0,
         C_D: float = 1.0,
         nu: float = 0.5,
