@@ -253,6 +253,8 @@ def draw(rows):
 
 def shown(value):
     if isinstance(value, float):
+        if 0.9945 < value < 1:  # a share that is not all
+            return f"{value:.4f}"
         return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return value
 

@@ -419,14 +419,30 @@ that lose included.
   drawn at random if it has more, on folds drawn twice; of larger sets {FEWER_SETTINGS}, on folds
   drawn once, and they are chosen on {TUNING_ROWS} of the training rows if there are more (drawn
   with the shares of the classes; sizes in the grid are those for these rows). All methods alike.
-  What was not run is a dash, or says so.
 * Times are those of one thread, of all queries of a fold at once.
 """
 
 
+def missing(latest: Latest) -> str:
+    """What was not run, in a sentence."""
+    names, parts = latest.sets(), []
+    for part in ("plain", "noisy"):
+        lacking: dict[str, list[str]] = {}
+        for method in methods():
+            some = [name for name in names if not latest.get(part, name, "tuned", method)]
+            if some:
+                said = "all sets" if some == names else ", ".join(some).replace("_", " ")
+                lacking.setdefault(said, []).append(method)
+        parts += [f"{' and '.join(who)} on {said} ({part})" for said, who in lacking.items()]
+    if not parts:
+        return "Everything was run, tuned too."
+    return f"What was not run tuned, for its time, is a dash: {'; '.join(parts)}."
+
+
 def page(results: Results) -> list[str]:
     latest = Latest(results)
-    lines = [*INTRODUCTION.strip().splitlines(), ""]
+    lines = INTRODUCTION.strip().splitlines()
+    lines += [f"* {missing(latest)}", ""]
     lines += ["Made by ``python benchmarks/reproduce/local_tables.py --data DIR``.", ""]
     lines += section("In short")
     lines += [
