@@ -230,7 +230,7 @@ def draw(rows):
     """Times against the number of rows, a column for each number of features."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5.6), layout="constrained")
+    figure = Figure(figsize=(9, 6), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True, sharey="row")
     for row, (key, label) in enumerate({"times": "ms a query", "fits": "s to fit"}.items()):
         for panel, p in zip(panels[row], sorted({p for _, p in GROWTH}), strict=True):
@@ -247,7 +247,8 @@ def draw(rows):
             else:
                 panel.set_xlabel("training rows")
         panels[row, 0].set_ylabel(label)
-    panels[0, -1].legend(fontsize="x-small")
+    handles = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize="x-small")
     figure.savefig(RESULTS / "local_growth.svg", metadata={"Date": None})
 
 
