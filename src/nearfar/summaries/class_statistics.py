@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy, deepcopy
 from typing import Any, ClassVar
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 
-from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import blas_for, blas_threads, map_in_order
-from nearfar.labels import encode_labels, label_array
+from nearfar.arrays import Floats
+from nearfar.blocks import blas_for, map_in_order
+from nearfar.labels import encode_labels
 from nearfar.state import (
     Sizes,
     State,
@@ -27,24 +27,24 @@ from nearfar.state import (
     number,
     object_of,
 )
+from nearfar.summaries.class_readings import ClassReadings
 from nearfar.summaries.row_moments import (
     Moments,
+    lots,
     mixed_moments,
     moments_about,
+    parts,
+    threads_for,
 )
 from nearfar.summaries.second_moment import SecondMoment
 
-# Own threads pay while the products are too small for BLAS to thread well.
-_THREADED_FEATURES = 256
-_THREADED_SIZE = 2**18
 _UNCHECKED_SIZE = 2**17
 _HELD_BYTES = 2**24
-_LOT = 16
 _OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 _TASK_ROWS = 32_768
 
 
-class ClassStatistics:
+class ClassStatistics(ClassReadings):
     r"""Weights, means and scatter sums of the classes of a sample, built in one pass.
 
     For each class :math:`c` with rows :math:`x_i` of weight :math:`w_i` it knows
@@ -203,8 +203,8 @@ class ClassStatistics:
         if not len(X):
             return self
         self._drop_origin()
-        # The sums tell of NaN and infinity without a pass of their own if they are added only once
-        # they are known to be finite; to hold them back is worth while for a state of modest size.
+        # The sums tell of NaN and infinity without a pass of their own if they are held back until
+        # they are known to be finite, which is worth while for a state of modest size.
         n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
         state = 8 * n_seconds * self._new_second(X.shape[1]).n_entries
         held_back = X.size >= _UNCHECKED_SIZE and state <= _HELD_BYTES
@@ -312,18 +312,18 @@ class ClassStatistics:
                 for slot, rows in tasks
             ]
 
-        # Enough tasks for some threads; how many there are decides on none of the sums.
+        # Enough for some threads, whose number decides on none of the sums.
         size = min(max(second.block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
-        tasks = [(slot, part) for slot, rows in groups for part in _parts(rows, size)]
-        tasks += [(-1, part) for part in _parts(mixed, size)]
+        tasks = [(slot, part) for slot, rows in groups for part in parts(rows, size)]
+        tasks += [(-1, part) for part in parts(mixed, size)]
         narrow = X.dtype == np.float32 and root is None and not self.exact
         self._rounded = self._rounded or (narrow and bool(tasks))
-        lots = list(_lots(tasks, size))
-        threads = _threads(X, len(lots))
+        together = list(lots(tasks, size))
+        threads = threads_for(X, len(together))
         # Own threads limit BLAS themselves.
         flops = np.inf if threads > 1 else 2.0 * second.block_rows(X) * X.shape[1] ** 2
         with blas_for(flops):
-            for found in map_in_order(moments, lots, threads):
+            for found in map_in_order(moments, together, threads):
                 yield from found
 
     def _keep_rows(
@@ -406,260 +406,7 @@ class ClassStatistics:
         merged._rounded = self._rounded or other._rounded
         return merged
 
-    # ------------------------------------------------------------------ reading
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return int(self._shifts.shape[1])
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes seen."""
-        return len(self._labels)
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """Distinct labels, sorted."""
-        return label_array(self._labels)[self._order]
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Number of rows of each class."""
-        return self._counts[self._order]
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """Sum of the sample weights of each class."""
-        return self._weights[self._order]
-
-    @property
-    def means(self) -> NDArray[np.float64]:
-        """Class means, (n_classes, n_features)."""
-        return (self._shifts + self._firsts / self._weights[:, None])[self._order] + self._origin
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of all sample weights."""
-        return float(self._weights.sum())
-
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """Mean of all rows."""
-        self._need_rows()
-        reference = self._shifts[0]
-        deviation = self._weights @ (self._shifts - reference) + self._firsts.sum(axis=0)
-        return reference + deviation / self.total_weight + self._origin
-
-    @property
-    def is_factored(self) -> bool:
-        """Whether every scatter is still kept as rows."""
-        return all(second.dense is None for second in self._seconds)
-
-    @property
-    def precision(self) -> float:
-        """Machine epsilon of the coarsest dtype that was accumulated."""
-        return self._precision
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether products of float32 rows were rounded to float32."""
-        return self._rounded
-
-    def is_ill_conditioned(self) -> bool:
-        """Whether rounded products leave fewer than some two digits of the within covariance."""
-        if not self._rounded:
-            return False
-        with blas_for(10.0 * self.n_features**3):
-            within = self.within_scatter()
-            scale = np.sqrt(np.maximum(within.diagonal(), 0))
-            used = self.varying_features() & (scale > 0)
-            correlation = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-            return bool(used.any() and np.linalg.eigvalsh(correlation)[0] < 1e-4)
-
-    @property
-    def _order(self) -> NDArray[np.intp]:
-        return np.argsort(label_array(self._labels), kind="stable")
-
-    def scatter(self, label: Any) -> NDArray[np.float64]:
-        """Scatter sum of one class."""
-        slot = self._slot(label)
-        return self._seconds[slot].scatter(self._firsts[[slot]], self._weights[[slot]])
-
-    def covariance(
-        self,
-        label: Any = None,
-        *,
-        ddof: float = 0,
-        ridge: float = 0.0,
-        shrinkage: float = 0.0,
-    ) -> NDArray[np.float64]:
-        r"""Covariance of one class, or the pooled within-class covariance.
-
-        .. math:: \Sigma = (1-g)\,S/(W - d) + (g\,\mathrm{tr}(S)/((W-d)\,p) + r) I
-
-        Parameters
-        ----------
-        label : optional
-            The class; None for the pooled within-class covariance.
-        ddof : float, default=0
-            Taken off the weight of each class in the divisor: 0 for maximum likelihood, 1 for the
-            unbiased estimate.
-        ridge : float, default=0
-            Added to the diagonal.
-        shrinkage : float in [0, 1], default=0
-            Towards the multiple of the identity with the same trace.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_features)
-        """
-        if label is None:
-            scatter, weight = self.within_scatter(), self.total_weight
-            divisor = weight - ddof * self.n_classes
-        else:
-            scatter, weight = self.scatter(label), float(self._weights[self._slot(label)])
-            divisor = weight - ddof
-        _check_divisor(divisor, weight, ddof)
-        covariance = scatter / divisor
-        level = shrinkage * np.trace(covariance) / self.n_features + ridge
-        covariance *= 1 - shrinkage
-        covariance.flat[:: self.n_features + 1] += level
-        return covariance
-
-    def sigma_dot(
-        self, B: ArrayLike, *, ddof: float = 0, ridge: float = 0.0, shrinkage: float = 0.0
-    ) -> NDArray[np.float64]:
-        """Covariance of every class times a thin matrix, without p×p where factored.
-
-        Parameters
-        ----------
-        B : array-like of shape (n_features, q)
-            The thin matrix.
-        ddof, ridge, shrinkage : float
-            As in :meth:`covariance`.
-
-        Returns
-        -------
-        ndarray of shape (n_classes, n_features, q)
-        """
-        self._need_classes()
-        thin = np.asarray(B, dtype=np.float64)
-        products = np.empty((self.n_classes, *thin.shape))
-        for k, slot in enumerate(self._order):
-            second, weight = self._seconds[slot], float(self._weights[slot])
-            _check_divisor(weight - ddof, weight, ddof)
-            first, mass = self._firsts[[slot]], self._weights[[slot]]
-            divisor = weight - ddof
-            level = shrinkage * second.trace(first, mass) / (divisor * self.n_features) + ridge
-            products[k] = second.dot(thin, first, mass) * ((1 - shrinkage) / divisor) + level * thin
-        return products
-
-    def scatter_traces(self) -> NDArray[np.float64]:
-        """Trace of the scatter sum of each class."""
-        self._need_classes()
-        return np.array(
-            [
-                self._seconds[slot].trace(self._firsts[[slot]], self._weights[[slot]])
-                for slot in self._order
-            ]
-        )
-
-    def within_scatter(self) -> NDArray[np.float64]:
-        """Sum over classes of the scatter about the class mean."""
-        self._need_rows()
-        if self.pooled:
-            return self._seconds[0].scatter(self._firsts, self._weights)
-        total = np.zeros((self.n_features, self.n_features))
-        for slot, second in enumerate(self._seconds):
-            total += second.scatter(self._firsts[[slot]], self._weights[[slot]])
-        return total
-
-    def read_within(
-        self, of_matrix: Callable[[Matrix], NDArray[Any]], of_rows: Callable[[Matrix], NDArray[Any]]
-    ) -> Matrix:
-        """A linear function of a pooled within scatter, which is not formed.
-
-        Parameters
-        ----------
-        of_matrix : callable
-            The function of a p×p matrix.
-        of_rows : callable
-            The function of ``H.T @ H``, for rows H.
-
-        Returns
-        -------
-        ndarray
-            What the function has of ``within_scatter()``.
-        """
-        self._need_rows()
-        (second,) = self._seconds
-        return second.read(of_matrix, of_rows, self._firsts, self._weights)
-
-    def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
-        """Within scatter times a thin matrix, without p×p where factored."""
-        thin = np.asarray(B, dtype=np.float64)
-        if self.pooled:
-            return self._seconds[0].dot(thin, self._firsts, self._weights)
-        product = np.zeros_like(thin)
-        for slot, second in enumerate(self._seconds):
-            product += second.dot(thin, self._firsts[[slot]], self._weights[[slot]])
-        return product
-
-    def within_factor(self) -> NDArray[np.float64]:
-        """Rows H with ``H.T @ H`` the within scatter; only while factored."""
-        if not self.is_factored:
-            raise ValueError("These statistics are dense: their rows are no longer known.")
-        means = self._firsts / self._weights[:, None]
-        return np.concatenate([second.factor(means) for second in self._seconds])
-
-    def between_factor(self) -> NDArray[np.float64]:
-        """Rows ``sqrt(W_c) (m_c - m)``; ``H.T @ H`` is the between scatter."""
-        return self._between_rows()[self._order]
-
-    def _between_rows(self) -> NDArray[np.float64]:
-        """The same in the order of the slots: there may be a hundred thousand."""
-        self._need_rows()
-        # Differences to one class's shift first: they are small and exact, the means are not.
-        deviations = self._firsts / self._weights[:, None]
-        deviations += self._shifts - self._shifts[0]
-        deviations -= self._weights @ deviations / self.total_weight
-        deviations *= np.sqrt(self._weights)[:, None]
-        return deviations
-
-    def between_scatter(self) -> NDArray[np.float64]:
-        """Scatter of the class means, weighted by class."""
-        factor = self._between_rows()
-        return factor.T @ factor
-
-    def total_scatter(self) -> NDArray[np.float64]:
-        """Scatter of all rows about their mean: within plus between."""
-        return self.within_scatter() + self.between_scatter()
-
-    def total_factor(self) -> NDArray[np.float64]:
-        """Rows H with ``H.T @ H`` the total scatter; only while factored."""
-        return np.concatenate([self.within_factor(), self.between_factor()])
-
-    def total_variances(self) -> NDArray[np.float64]:
-        """Diagonal of the total scatter over the weight: the variance of each feature."""
-        within = np.zeros(self.n_features)
-        if self.pooled:
-            within += self._seconds[0].diagonal(self._firsts, self._weights)
-        else:
-            for slot, second in enumerate(self._seconds):
-                within += second.diagonal(self._firsts[[slot]], self._weights[[slot]])
-        between = self._between_rows()
-        diagonal = np.maximum(within, 0) + np.einsum("ij,ij->j", between, between)
-        return diagonal / self.total_weight
-
-    def varying_features(self, variances: Floats | None = None) -> NDArray[np.bool_]:
-        """Which features vary by more than the rounding of their values.
-
-        ``variances`` are those of `total_variances`, where they are known.
-        """
-        deviation = np.sqrt(self.total_variances() if variances is None else variances)
-        means = self._shifts + self._firsts / self._weights[:, None] + self._origin
-        return deviation > 16 * self._precision * np.maximum(means.max(axis=0), -means.min(axis=0))
+    # ------------------------------------------------------------------ other statistics
 
     def project(self, B: ArrayLike) -> ClassStatistics:
         """The statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
@@ -707,21 +454,6 @@ class ClassStatistics:
         """Shifts in the coordinates of the rows, for what is added to them."""
         self._shifts, self._origin = self._shifts + self._origin, 0.0
 
-    def _slot(self, label: Any) -> int:
-        self._need_classes()
-        for slot, known in enumerate(self._labels):
-            if known == label:
-                return slot
-        raise KeyError(f"No class {label!r}; the classes are {self.classes.tolist()}.")
-
-    def _need_rows(self) -> None:
-        if not self._labels:
-            raise ValueError("These statistics hold no rows yet; call partial_fit first.")
-
-    def _need_classes(self) -> None:
-        if self.pooled:
-            raise ValueError("Pooled statistics hold no covariance of a single class.")
-
     def __repr__(self) -> str:
         form = "pooled" if self.pooled else "by class"
         store = "factored" if self.is_factored else "dense"
@@ -768,35 +500,3 @@ def _check_common_order(labels: list[Any]) -> None:
             f"y mixes labels of types {', '.join(kinds)}, which have no common order; "
             "make them all strings or all numbers."
         ) from error
-
-
-def _check_divisor(divisor: float, weight: float, ddof: float) -> None:
-    if divisor <= 0:
-        raise ValueError(f"ddof={ddof} leaves nothing of a weight of {weight:g}; use ddof=0.")
-
-
-def _parts(rows: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-
-
-def _lots(
-    tasks: list[tuple[int, NDArray[np.intp]]], size: int
-) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
-    """Small tasks together: to hand over one takes as long as the sums of a hundred rows."""
-    lot: list[tuple[int, NDArray[np.intp]]] = []
-    rows = 0
-    for task in tasks:
-        lot.append(task)
-        rows += len(task[1])
-        if rows >= size or len(lot) == _LOT:
-            yield lot
-            lot, rows = [], 0
-    if lot:
-        yield lot
-
-
-def _threads(X: Floats, n_tasks: int) -> int:
-    if X.shape[1] > _THREADED_FEATURES or X.size < _THREADED_SIZE:
-        return 1
-    return min(n_tasks, blas_threads())

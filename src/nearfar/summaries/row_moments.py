@@ -13,6 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices
+from nearfar.blocks import blas_threads
+
+# Own threads pay up to so many features, from so many numbers on; tasks handed over together.
+_THREADED_FEATURES, _THREADED_SIZE, _LOT = 256, 2**18, 16
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -170,3 +174,35 @@ def _in_best_dtype(
 def _sum(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
     """In float64, and without adding to zeros: a batch is often one block."""
     return term.astype(np.float64, copy=False) if total is None else np.add(total, term, out=total)
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def parts(rows: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
+    """Rows in tasks of a size."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def lots(
+    tasks: list[tuple[int, NDArray[np.intp]]], size: int
+) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
+    """Small tasks together: to hand over one takes as long as the sums of a hundred rows."""
+    lot: list[tuple[int, NDArray[np.intp]]] = []
+    rows = 0
+    for task in tasks:
+        lot.append(task)
+        rows += len(task[1])
+        if rows >= size or len(lot) == _LOT:
+            yield lot
+            lot, rows = [], 0
+    if lot:
+        yield lot
+
+
+def threads_for(X: Floats, n_tasks: int) -> int:
+    """Own threads, while the products are too small for BLAS to thread well."""
+    if X.shape[1] > _THREADED_FEATURES or X.size < _THREADED_SIZE:
+        return 1
+    return min(n_tasks, blas_threads())
