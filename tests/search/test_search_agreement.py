@@ -208,6 +208,16 @@ def test_impostors_are_searched_by_trees_only_where_blocks_of_all_threads_are_sl
     assert choice(10**6, 10) == "blocks"
 
 
+def test_faiss_is_chosen_for_many_neighbours_in_many_features_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr(exact_search, "find_spec", lambda name: name)
+    assert choose_search(200_000, 128, n_queries=10_000, n_neighbors=100) == "faiss"
+    assert choose_search(200_000, 128, n_queries=10_000, n_neighbors=10) == "blocks"
+    assert choose_search(200_000, 50, n_queries=10_000, n_neighbors=100) == "blocks"
+    assert choose_search(2000, 128, n_neighbors=100) == "blocks"
+    monkeypatch.setattr(exact_search, "find_spec", lambda name: None)
+    assert choose_search(200_000, 128, n_queries=10_000, n_neighbors=100) == "blocks"
+
+
 @pytest.mark.parametrize("choice", ["tree", "blocks"])
 def test_the_choice_is_followed(choice, monkeypatch):
     used = []

@@ -21,8 +21,8 @@ _ROWS_AT_ONCE = 1024
 _BYTES_AT_ONCE = 2**22
 # The first threshold comes from so many rows spread over all.
 _SAMPLE = 256
-# So many times what is wanted is held before the best are chosen again.
-_ROOM = 4
+# So many times what is wanted is held before the best are chosen again, and never fewer.
+_ROOM, _LEAST_ROOM = 4, 96
 
 
 class BlockProducts:
@@ -94,7 +94,7 @@ def nearest_by_blocks(
 
     # The k-th of some rows is no nearer than the k-th of all. Room for rounding: the same rows pass
     # again in their blocks.
-    n_sample = min(products.at_once, max(_SAMPLE, 2 * n_wanted))
+    n_sample = min(products.at_once, max(_SAMPLE, _ROOM * n_wanted))
     sample = products.of(slice(None, None, -(-n // n_sample)))
     start = np.partition(sample, n_wanted - 1, axis=1)[:, n_wanted - 1]
     radius = np.sqrt(np.maximum(start + norms, 0))
@@ -114,7 +114,7 @@ class _Best:
         up = np.asarray(np.inf, dtype)
         self.threshold = np.nextafter(threshold.astype(dtype), up)
         self._n_wanted = n_wanted
-        self._values = np.full((len(threshold), _ROOM * n_wanted), up)
+        self._values = np.full((len(threshold), max(_LEAST_ROOM, _ROOM * n_wanted)), up)
         self._indices = np.zeros(self._values.shape, np.intp)
         self._counts = np.zeros(len(threshold), np.intp)
 

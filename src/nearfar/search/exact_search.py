@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -41,15 +42,16 @@ _FEW_SPARE = 2
 _QUERIES_AT_ONCE = 2048
 # BlockProducts of so few terms take no longer than starting threads.
 _WORTH_THREADS = 10**8
+# And so few no longer than loading faiss.
+_WORTH_FAISS = 10**10
 # Within a radius: queries at once, pairs that are held of them, and which share of the squared
 # radius may be rounding, for which share of the queries.
 _QUERIES_WITHIN = 512
 _PAIRS_AT_ONCE = 2**19
 _ROUGH = 0.05
 # By the greatest number of features, the rows from which trees beat blocks, and the queries that
-# repay building one; see benchmarks/results/search.md. Neighbours are then found at least 3 times
-# faster on one thread, which leaves room for the blocks' use of more; from 8 features on it is a
-# toss-up at best.
+# repay building one; see benchmarks/results/search.md. Neighbours are then found 2.6 to 9 times
+# faster on one thread, which leaves room for the blocks' use of more; from 8 features on they win.
 _ROWS_FOR_A_TREE = {
     "neighbors": {3: 5_000, 5: 20_000},
     "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
@@ -110,7 +112,7 @@ def kneighbors(
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
     if search == "auto":
-        search = choose_search(len(X), X.shape[1], n_queries=len(Q))
+        search = choose_search(*X.shape, n_queries=len(Q), n_neighbors=n_neighbors)
     if search not in ("blocks", "tree", "faiss"):
         raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
     threads = blas_threads() if n_threads is None else n_threads
@@ -161,9 +163,19 @@ def radius_neighbors(
 
 
 def choose_search(
-    n: int, p: int, *, n_queries: int | None = None, work: str = "neighbors", n_threads: int = 1
+    n: int,
+    p: int,
+    *,
+    n_queries: int | None = None,
+    n_neighbors: int = 1,
+    work: str = "neighbors",
+    n_threads: int = 1,
 ) -> str:
-    """``"tree"`` or ``"blocks"``, whichever is quicker; both find the same.
+    """``"tree"``, ``"blocks"`` or ``"faiss"``, whichever is quicker; all find the same.
+
+    faiss, where it is installed, proposes when a hundred neighbours or more are asked for in many
+    features; for few neighbours blocks are as fast with 768 features and three times as fast with
+    50 (``benchmarks/results/search_peers.md``).
 
     A tree is built for one call, so it does not pay for a few queries (n by default), and uses one
     thread. The ``work`` is the k nearest rows ("neighbors"), or all pairs of different classes
@@ -176,6 +188,9 @@ def choose_search(
     ('tree', 'blocks', 'blocks')
     """
     asked = n if n_queries is None else n_queries
+    much = asked * n * p >= _WORTH_FAISS
+    if work == "neighbors" and much and n_neighbors >= 100 <= p and find_spec("faiss") is not None:
+        return "faiss"
     few = asked < _QUERIES_FOR_A_TREE
     rows = next((rows for most, rows in _ROWS_FOR_A_TREE[work].items() if p <= most), None)
     return "blocks" if few or rows is None or n < rows * n_threads else "tree"
@@ -268,8 +283,8 @@ def _query_blocks(
     size, wanted = proposal.dtype.itemsize, proposal.n_candidates
     at_once = rows_at_once(n, p, proposal.dtype, 2 * wanted)
     # The product and the comparison; the best so far and their ranking; the query itself.
-    needed = at_once * (size + 1) + 5 * wanted * (size + 8) + p * (size + 8)
-    block = next(row_blocks(len(asked), 2 * n_threads * needed, at_most=_QUERIES_AT_ONCE), None)
+    needed = at_once * (size + 1) + (96 + 5 * wanted) * (size + 8) + p * (size + 8)
+    block = next(row_blocks(len(asked), 3 * n_threads * needed, at_most=_QUERIES_AT_ONCE), None)
     if block is None:
         return []
     n_blocks = -(-len(asked) // block.stop)
