@@ -23,9 +23,10 @@ from nearfar import (
 from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import find_impostors, target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
-from nearfar.large_margin.problem import LargeMargin, shrinkage_of
+from nearfar.large_margin.problem import LargeMargin
 from nearfar.large_margin.projected_subgradient import WorkingSet
 from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot, listed_distances
+from nearfar.large_margin.working_set import shrinkage_of
 from nearfar.mahalanobis.lmnn_run import first_map
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import unscaled, whitened

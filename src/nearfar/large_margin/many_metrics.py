@@ -10,13 +10,7 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.problem import (
-    SLACK,
-    LargeMargin,
-    Progress,
-    least_ratio,
-    shrinkage_of,
-)
+from nearfar.large_margin.problem import LargeMargin, Progress, least_ratio
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     PairList,
@@ -25,6 +19,7 @@ from nearfar.large_margin.triplet_loss import (
     pair_list,
     weigh_hinges,
 )
+from nearfar.large_margin.working_set import SLACK, shrinkage_of
 
 
 class ManyMetrics(LargeMargin):
@@ -91,7 +86,7 @@ class ManyMetrics(LargeMargin):
             parts.append(sparse.csr_array((W.data[mine], (rows, columns)), W.shape))
         return parts
 
-    def gradient(self, laplacian_z: Any) -> Matrix:
+    def gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
         """As it is."""
         return np.asarray(laplacian_z)
 
@@ -99,8 +94,11 @@ class ManyMetrics(LargeMargin):
         """As it is: the single map has its scale."""
         return L
 
-    def _stages(self) -> list[int | None]:
+    def _stages(self, L: Matrix) -> list[int | None]:
         return [None]  # it starts from a good map
+
+    def _is_sampled(self, L: Matrix) -> bool:
+        return False
 
     def search(
         self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
@@ -129,7 +127,7 @@ class ManyMetrics(LargeMargin):
         if keep and self.pairs is not None:
             lists.append((self.pairs.centers, self.pairs.indices))
         self.pairs: PairList | None = pair_list(lists, len(self.points))
-        self._listed_at = (L, radius)
+        self._listed_at = (L, radius, radius)
         after = self.evaluate(L).loss
         return (after - before) / after if after > 0 else 0.0
 
@@ -137,7 +135,7 @@ class ManyMetrics(LargeMargin):
         """Whether the list surely holds every active pair under L, without a search."""
         if self._listed_at is None:
             return False
-        before, radius = self._listed_at
+        before, radius, _ = self._listed_at
         if np.array_equal(L, before):
             return True
         alpha = min(shrinkage_of(a, b) for a, b in zip(before, L, strict=True))

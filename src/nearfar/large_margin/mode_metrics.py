@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
-from nearfar.large_margin.problem import LargeMargin, Progress, shrinkage_of
+from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.triplet_loss import Evaluation
+from nearfar.large_margin.working_set import shrinkage_of
 from nearfar.solvers.descent import escape
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
@@ -54,6 +55,13 @@ class ModeMetrics(LargeMargin):
         stack = self._stack(points)
         return project_stack(stack, [W.T for W in self.parts(L)]).reshape(len(stack), -1)
 
+    def exact(self, L: Vector) -> Floats:
+        """Flat tensors under the map in full precision."""
+        return self.mapped(L, self.points.astype(np.float64, copy=False))
+
+    def _is_sampled(self, L: Matrix) -> bool:
+        return False
+
     def evaluate(
         self,
         L: Vector,
@@ -74,7 +82,7 @@ class ModeMetrics(LargeMargin):
         ]
         return found._replace(laplacian_v=np.concatenate(gradient))
 
-    def gradient(self, laplacian_z: Any) -> Matrix:
+    def gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
         """As it is."""
         return np.asarray(laplacian_z)
 

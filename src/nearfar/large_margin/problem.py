@@ -2,311 +2,89 @@
 
 The convex loss in M = L'L is minimised over L. Its hinges are rounded at first and sharpened on
 the way, because quasi-Newton steps stall at kinks; the slopes of rounded hinges then are the
-fractional multipliers of a good dual bound. Impostors are listed by a full search, the loss is
-evaluated on the list, and nothing is called converged before a search, or a bound on how far
-distances can have moved, shows that none is missing.
+fractional multipliers of a good dual bound. Nothing is called converged before no impostor is
+missing from the working set. Square maps of many columns begin with few rows, and get more where
+the gradient in M asks for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Literal
+from contextlib import nullcontext
 
 import numpy as np
 from scipy import linalg, optimize
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import squared_distances
-from nearfar.large_margin.impostors import find_impostors, nearest_impostors
+from nearfar.blocks import one_blas_thread
+from nearfar.large_margin.descent_progress import Progress
+from nearfar.large_margin.sampled_descent import sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
-    PairList,
-    full_loss,
     listed_distances,
-    listed_loss,
-    measure,
-    order_of_nearness,
-    pair_list,
     pull_laplacian,
-    target_distances,
     triplet_loss,
 )
+from nearfar.large_margin.working_set import WIDE, ListedMargin, Structure
 from nearfar.solvers.eigen import least_eigenvalue, some_eigh
 
-Structure = Literal["full", "diagonal"]
-
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
-SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 MANY_PAIRS = 10**7  # listed at most before it has settled
 FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
 FEW_CENTERS = 2000  # centres of the first stage
-PAIRS_PER_CENTER = 40  # listed at most while the map is still coarse
-SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as many are listed
-FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
+# Square maps of twice as many columns begin with so many rows, and get as many more at once where
+# the problem asks for them; rows shorter than that share of the longest are left out then.
+FEW_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
+FEW_SAMPLED = 2000  # centres from which wide maps begin with samples: they would fit a single one
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
 
-@dataclass
-class Progress:
-    """Where the solver is, kept up to date so that an interrupted fit leaves it behind."""
-
-    L: Matrix
-    history: dict[str, list[float]] = field(
-        default_factory=lambda: {"objective": [], "step": [], "active": [], "seconds": []}
-    )
-    began: float = field(default_factory=perf_counter)
-    #: Called after each iteration with what the history notes of it.
-    report: Callable[[dict[str, float]], None] | None = None
-    #: Called with L after each iteration; returns True to stop (early stopping).
-    watch: Callable[[Matrix], bool] | None = None
-    stopped: bool = False
-
-    @property
-    def n_iter(self) -> int:
-        """Iterations so far."""
-        return len(self.history["objective"])
-
-
-class LargeMargin:
-    """The loss over the impostor pairs listed so far, or over all when these are too many.
-
-    Points are in coordinates that suit the solver; a target of -1 is none; ``push_weight`` is μ.
-    With the structure "diagonal" L is a vector of factors, one a coordinate. Of the impostors of a
-    point so many count, the ``nearest``; None is all.
-    """
-
-    def __init__(
-        self,
-        points: Floats,
-        codes: Indices,
-        targets: Indices,
-        push_weight: float,
-        *,
-        n_threads: int = 1,
-        structure: Structure = "full",
-        nearest: int | None = None,
-    ) -> None:
-        self.points, self.codes, self.all_targets = points, codes, targets
-        self.push_weight, self.n_threads, self.structure = push_weight, n_threads, structure
-        self.nearest = nearest
-        n = len(points)
-        # Beyond about n²/4 pairs the dense blocks are faster than the list, and smaller.
-        self.max_pairs = int(np.clip(n * n // 4, 10**5, 3 * 10**7))
-        # Float32 is enough while iterations gain more than a millionth, and twice as fast.
-        self.working = points.astype(np.float32) if points.size > 10**5 else points
-        self.smoothing = 0.0
-        self.bound = 0.0
-        self.use_centers(None)
-
-    def use_centers(self, n_centers: int | None) -> None:
-        """Sum over all centres, or over so many, evenly drawn: a cheaper, similar loss."""
-        self.targets = self.all_targets
-        if n_centers is not None and n_centers < len(self.points):
-            # In the order of classes, so that each gives its share.
-            order = np.argsort(self.codes, kind="stable")
-            drawn = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
-            self.targets = np.full_like(self.all_targets, -1)
-            self.targets[drawn] = self.all_targets[drawn]
-        self.pairs: PairList | None = pair_list([], len(self.points))
-        self._listed_at: tuple[Matrix, Matrix] | None = None
-
-    # Maps
-
-    def mapped(self, L: Matrix, points: Floats | None = None) -> Floats:
-        """Points under the map."""
-        X = self.working if points is None else points
-        narrow = L.astype(X.dtype)
-        return X * narrow if self.structure == "diagonal" else X @ narrow.T
-
-    def gradient(self, laplacian_z: Floats) -> Matrix:
-        """Of the loss in L, from Lap(W) Z."""
-        if self.structure == "diagonal":
-            parts = np.einsum("ij,ij->j", laplacian_z, self.working, dtype=np.float64)
-        else:
-            parts = (laplacian_z.T @ self.working).astype(np.float64)
-        return 2 * parts
-
-    def evaluate(
-        self,
-        L: Matrix,
-        smoothing: float | None = None,
-        V: Floats | None = None,
-        points: Floats | None = None,
-        measured: Measured | None = None,
-    ) -> Evaluation:
-        """The loss with hinges of the present roundness, or another."""
-        width = self.smoothing if smoothing is None else smoothing
-        Z = self.mapped(L, points)
-        if self.pairs is None:
-            return full_loss(Z, self.codes, self.targets, self.push_weight, width, V)
-        return listed_loss(
-            Z,
-            self.targets,
-            self.pairs,
-            self.push_weight,
-            width,
-            V,
-            self.nearest,
-            self.n_threads,
-            measured,
-        )
-
-    def measured(self, L: Matrix) -> Measured | None:
-        """Distances under L in full precision, to be evaluated more than once; None for all."""
-        if self.pairs is None:
-            return None
-        return measure(self.mapped(L, self.points), self.targets, self.pairs, self.n_threads)
-
-    def objective(self, L: Matrix) -> Evaluation:
-        """The objective itself, with sharp hinges and in full precision."""
-        return self.evaluate(L, smoothing=0.0, points=self.points)
-
-    def loss_of_nothing(self) -> float:
-        """That of the zero map, under which every hinge is 1."""
-        sizes = np.bincount(self.codes)
-        others = len(self.codes) - sizes[self.codes]
-        counted = others if self.nearest is None else np.minimum(others, self.nearest)
-        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * counted).sum())
-
-    # The working set
-
-    def rescaled(self, L: Matrix) -> Matrix:
-        """L times the number that is best for it.
-
-        Far above it the pull drives L down past the margin, where every hinge is active at once.
-        """
-        return np.asarray(L * self.best_scale(L))
-
-    def best_scale(self, L: Matrix) -> float:
-        """The best factor for the mapped points, judged by a sample of centres."""
-        pulled, gaps = self._gaps(self.mapped(L, self.points))
-        # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
-        # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
-        pull = (1 - self.push_weight) * float(pulled.sum())
-        pull += self.push_weight * float(gaps[gaps > 0].sum())
-        closing = np.sort(gaps[gaps < 0])[::-1]
-        slopes = pull + self.push_weight * np.cumsum(closing)
-        turning = int(np.searchsorted(-slopes, 0.0, side="right"))
-        if turning >= len(closing) or pull <= 0:
-            mean = float(pulled.mean())
-            return float(1 / np.sqrt(mean)) if mean > 0 else 1.0
-        return float(1 / np.sqrt(-closing[turning]))
-
-    def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
-        sample = self._sample(10**6)
-        reach = target_distances(Z, self.targets)[sample]
-        others = self._distances(Z, sample)
-        if self.nearest is not None and self.nearest < others.shape[1]:
-            others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
-        gaps = reach[:, :, None] - others[:, None, :]
-        return reach[np.isfinite(reach)], gaps[np.isfinite(gaps)]
-
-    def _sample(self, n_distances: int) -> Indices:
-        """Some centres, evenly chosen, with about so many distances to all points."""
-        centers = np.flatnonzero((self.targets >= 0).any(axis=1))
-        wanted = max(30, n_distances // self.targets.size)
-        return centers[
-            np.unique(np.linspace(0, len(centers) - 1, min(len(centers), wanted)).astype(np.intp))
-        ]
-
-    def _distances(self, Z: Floats, rows: Indices) -> Matrix:
-        """Squared distances of some rows to all of other classes; infinite to their own."""
-        centered = Z.astype(np.float64) - Z.mean(axis=0)
-        distances = squared_distances(centered[rows], centered)
-        distances[self.codes[rows, None] == self.codes] = np.inf
-        return np.asarray(distances, dtype=np.float64)
-
-    def _affordable(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
-        """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
-        sample = self._sample(3 * 10**6)
-        shares = (self._distances(Z, sample) / radius[sample, None]).ravel()
-        n_centers = int((self.targets >= 0).any(axis=1).sum())
-        allowed = int(n_pairs * len(sample) / n_centers)
-        if np.count_nonzero(shares < 1.0) <= allowed:
-            return 1.0
-        return float(np.partition(shares, allowed)[allowed])
-
-    def search(
-        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
-    ) -> float:
-        """List every pair with an active hinge under L; the share of the loss that was missing.
-
-        ``keep`` retains the pairs listed before, which makes the rounds end; without it the list
-        stays as short as the map is good. ``coarse`` lists the nearest pairs only, where they are
-        too many; so does ``at_most``, a number of pairs.
-        """
-        Z = self.mapped(L, self.points)
-        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
-        # Pairs a little outside come along: they are the next to become active.
-        radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        before = self.evaluate(L).loss
-        pairs: PairList | None
-        complete = True
-        if self.nearest is not None:
-            pairs, radius = nearest_impostors(
-                Z, self.codes, radius, SPARE_IMPOSTORS * self.nearest, n_threads=self.n_threads
-            )
-        else:
-            if coarse:
-                n_centers = int(np.isfinite(reach).sum())
-                at_most = max(PAIRS_PER_CENTER * n_centers, FEW_NUMBERS // Z.shape[1])
-            if at_most is not None:
-                factor = self._affordable(Z, radius, at_most)
-                complete = factor == 1.0
-                radius = radius * factor
-            pairs = find_impostors(
-                Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
-            )
-        self.pairs = self._joined(self.pairs, pairs) if keep else pairs
-        self._listed_at = (L, radius) if complete else None
-        after = self.evaluate(L).loss
-        return (after - before) / after if after > 0 else 0.0
-
-    def is_complete(self, L: Matrix) -> bool:
-        """Whether the list surely holds every active pair under L, without a search.
-
-        With M ⪰ αM₀, M₀ being the metric of the last search, unlisted pairs are at least α times
-        their radius then.
-        """
-        if self.pairs is None:
-            return True
-        if self._listed_at is None:
-            return False
-        before, radius = self._listed_at
-        if L is before or np.array_equal(L, before):
-            return True
-        alpha = self.shrinkage(before, L)
-        Z = self.mapped(L, self.points)
-        needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
-        centers = np.isfinite(needed)
-        if self.nearest is not None:
-            # Beyond the last that counts nothing does.
-            listed = self.pairs.centers
-            distances = listed_distances(Z, listed, self.pairs.indices, self.n_threads)
-            last = order_of_nearness(listed, distances) == self.nearest - 1
-            needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
-        return bool(np.all(alpha * radius[centers] >= needed[centers]))
-
-    def shrinkage(self, before: Matrix, now: Matrix) -> float:
-        """At least so many times the squared distances before are those now."""
-        return shrinkage_of(before, now)
+class LargeMargin(ListedMargin):
+    """The loss over the impostor pairs listed so far, and how it is minimised."""
 
     # Descent
 
     def solve(self, progress: Progress, *, max_iter: int, tol: float) -> bool:
         """Minimise; False when ``max_iter`` came first."""
-        for few in self._stages():
+        shape = progress.L.shape
+        if self._may_be_thin(progress.L):
+            # Its optimum is as a rule of much lower rank: rows are added where it is not.
+            _, singular, axes = np.linalg.svd(progress.L)
+            rank = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
+            begun = progress.n_iter > 0 or 2 * rank < len(singular)
+            progress.L = (singular[:, None] * axes)[: max(FEW_ROWS, rank * begun)]
+        self.max_rows = shape[0]
+        try:
+            # Our own threads take the rows in parts; those of BLAS would wait beside them.
+            with one_blas_thread() if self.n_threads > 1 else nullcontext():
+                return self._solve(progress, max_iter, tol)
+        finally:
+            progress.pad(shape[0])
+
+    def _may_be_thin(self, L: Matrix) -> bool:
+        """Whether a few rows of a square map will do for a beginning."""
+        return (
+            self._is_sampled(L)
+            and self.structure == "full"
+            and L.shape[0] == L.shape[1] >= 2 * FEW_ROWS
+        )
+
+    def _solve(self, progress: Progress, max_iter: int, tol: float) -> bool:
+        self.smoothing = WIDTHS[0]
+        if progress.n_iter == 0 and self._is_sampled(progress.L):
+            sampled_descent(self, progress, max_iter)
+            if progress.stopped or progress.n_iter >= max_iter:
+                return progress.stopped
+        for few in self._stages(progress.L):
             self.use_centers(few)
-            self.smoothing = WIDTHS[0]
             final = few is None
-            if progress.n_iter == 0:
-                progress.L = self.rescaled(progress.L)
+            progress.L = self.rescaled(progress.L)
+            thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
+            for rough in (1e-3, 1e-4, 1e-5) if thin else ():  # rows are added early
+                if rough > tol and not self._settle(progress, max_iter, rough, False):
+                    return False
             if not self._settle(progress, max_iter, tol if final else 1e-3, not final):
                 return False
             if progress.stopped:
@@ -314,8 +92,9 @@ class LargeMargin:
         for width in WIDTHS[1:]:
             if progress.stopped or self._rounding(progress.L) <= 100 * tol:
                 break
-            # Where each width settles its slopes are nearly feasible multipliers.
-            self.bound = max(self.bound, self.dual_bound(progress.L))
+            if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:  # convex
+                # Where each width settles its slopes are nearly feasible multipliers.
+                self.bound = max(self.bound, self.dual_bound(progress.L))
             self.smoothing = width
             if not self._settle(progress, max_iter, tol, False):
                 return False
@@ -323,8 +102,15 @@ class LargeMargin:
             self.search(progress.L)
         return True
 
-    def _stages(self) -> list[int | None]:
+    def _is_sampled(self, L: Matrix) -> bool:
+        """Whether the map has so many entries that it would fit a single sample."""
+        n_centers = int((self.all_targets >= 0).any(axis=1).sum())
+        return L.size >= WIDE and n_centers >= FEW_SAMPLED
+
+    def _stages(self, L: Matrix) -> list[int | None]:
         """How many centres to sum over, one stage after the other; None for all."""
+        if self._is_sampled(L):
+            return [None]
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
         few = max(FEW_CENTERS, n_centers // 8)
         return [few, None] if 2 * few <= n_centers else [None]
@@ -370,14 +156,6 @@ class LargeMargin:
                 self.pairs = self._joined(listed, self.pairs)
                 keep, check = True, max(2, check // 4)
 
-    def _joined(self, one: PairList | None, other: PairList | None) -> PairList | None:
-        """Two lists in one; None, for all pairs, where it would be too long."""
-        if one is None or other is None:
-            return None
-        lists = [(pairs.centers, pairs.indices) for pairs in (one, other)]
-        joined = pair_list(lists, len(self.points))
-        return joined if len(joined.indices) <= self.max_pairs else None
-
     def _descend(
         self, progress: Progress, max_iter: int, tol: float, check: int, keep: bool, coarse: bool
     ) -> float | None:
@@ -393,19 +171,10 @@ class LargeMargin:
             return last.loss, self.gradient(last.laplacian_v).ravel()
 
         def record(flat: Matrix) -> None:
-            nonlocal checked, missing
+            nonlocal checked, missing, check
             assert last is not None
             new = flat.reshape(shape).copy()
-            history = progress.history
-            history["objective"].append(last.loss)
-            history["step"].append(float(np.linalg.norm(new - progress.L)))
-            history["active"].append(last.n_active)
-            history["seconds"].append(perf_counter() - progress.began)
-            progress.L = new
-            if progress.report is not None:
-                progress.report({name: values[-1] for name, values in history.items()})
-            if progress.watch is not None and progress.watch(new):
-                progress.stopped = True
+            if progress.note(new, last.loss, last.n_active):
                 raise StopIteration
             listed = self.pairs is not None  # if not, they may have become few enough
             if progress.n_iter - checked < check or (listed and self.is_complete(new)):
@@ -416,6 +185,7 @@ class LargeMargin:
             if share > 10 * tol:
                 missing = share
                 raise StopIteration
+            check = min(2 * check, LAST_CHECK)
 
         optimize.minimize(
             objective,
@@ -435,25 +205,38 @@ class LargeMargin:
     def _escape(self, progress: Progress, tol: float) -> bool:
         """Leave a stationary point of L that is no optimum of M = L'L; False if there is no way.
 
-        Where L has lost rank its gradient 2LG vanishes although G, the gradient in M, may have a
-        negative eigenvalue; along that eigenvector the convex problem still descends.
+        Where L has lost rank its gradient 2LG vanishes although G, the gradient in M, may have
+        negative eigenvalues; along their eigenvectors the convex problem still descends.
         """
         L = progress.L
-        if self.structure == "diagonal" or L.shape[0] < L.shape[1]:
+        if self.structure == "diagonal":
             return False
-        here = self.evaluate(L).loss
-        values, vectors = some_eigh(self._slope(L, self.smoothing)[0], 0, 0)
-        if values[0] >= 0:
-            return False
-        # Rotated so that the last row carries the weakest direction, which the new one replaces.
+        # Turned so that the last rows carry the weakest directions, which new ones replace.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         rows = singular[:, None] * axes
-        for length in singular[0] * np.array([0.3, 0.1, 0.03, 0.01]):
-            rows[-1] = length * vectors[:, 0]
-            if self.evaluate(rows).loss < here * (1 - 10 * tol):
-                progress.L = rows
-                return True
-        return False
+        kept = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
+        if self.max_rows < L.shape[1] and kept == self.max_rows:
+            return False
+        kept = min(kept, self.max_rows - 1)
+        here = self.evaluate(L).loss
+        slope, _ = self._slope(L, self.smoothing)
+        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - kept) - 1)
+        values = values[values < 0]
+        if not len(values):
+            return False
+        new = np.sqrt(values / values[0])[:, None] * vectors.T[: len(values)]
+        trials = [
+            np.vstack([rows[:kept], length * singular[0] * new])
+            for length in (0.3, 0.1, 0.03, 0.01)
+        ]
+        losses = [self.evaluate(trial).loss for trial in trials]
+        best = int(np.argmin(losses))
+        # A descent gains more by new rows than they do at first.
+        enough = 3 * tol if len(L) < self.max_rows else 10 * tol
+        if losses[best] >= here * (1 - enough):
+            return False
+        progress.L = trials[best]
+        return True
 
     # The bound
 
@@ -468,20 +251,29 @@ class LargeMargin:
         G = np.empty(d if self.structure == "diagonal" else (d, d))
         for start in range(0, d, 256):
             part = slice(start, start + 256)
-            V = np.ascontiguousarray(X[:, part])
+            V = X[:, part].astype(np.float64)
             found = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
             if self.structure == "diagonal":
                 G[part] = np.einsum("ij,ij->j", found.laplacian_v, V)
-            else:
-                G[:, part] = X.T @ found.laplacian_v
+                continue
+            for first in range(0, start + 1, 256):
+                other = slice(first, first + 256)
+                G[other, part] = X[:, other].astype(np.float64).T @ found.laplacian_v
+                G[part, other] = G[other, part].T
         return (G + G.T) / 2, found.slopes
 
     def _pull(self) -> Matrix:
         """The pull term's gradient in M, which no hinge changes."""
-        laplacian_x = pull_laplacian(self.targets, self.push_weight, self.points)
-        if self.structure == "diagonal":
-            return np.asarray(np.einsum("ij,ij->j", laplacian_x, self.points))
-        P = self.points.T @ laplacian_x
+        d = self.points.shape[1]
+        P = np.empty(d if self.structure == "diagonal" else (d, d))
+        for start in range(0, d, 256):
+            part = slice(start, start + 256)
+            V = self.points[:, part].astype(np.float64)
+            laplacian_v = pull_laplacian(self.targets, self.push_weight, V)
+            if self.structure == "diagonal":
+                P[part] = np.einsum("ij,ij->j", laplacian_v, V)
+            else:
+                P[:, part] = self.points.T @ laplacian_v
         return np.asarray((P + P.T) / 2)
 
     def dual_bound(self, L: Matrix) -> float:
@@ -543,8 +335,11 @@ class GivenTriplets(LargeMargin):
         """Always."""
         return True
 
-    def _stages(self) -> list[int | None]:
+    def _stages(self, L: Matrix) -> list[int | None]:
         return [None]
+
+    def _is_sampled(self, L: Matrix) -> bool:
+        return False
 
     def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
         near = listed_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
@@ -558,17 +353,6 @@ class GivenTriplets(LargeMargin):
         if self.structure == "diagonal":
             return np.asarray((1 - self.push_weight) * (difference**2).sum(axis=0))
         return np.asarray((1 - self.push_weight) * difference.T @ difference)
-
-
-def shrinkage_of(before: Matrix, now: Matrix) -> float:
-    """The largest α with M ⪰ αM₀ for two maps, as far as it is easily known; 0 is always right."""
-    if before.ndim == 1:
-        return float(np.min((now / before) ** 2)) if before.all() else 0.0
-    first = before.T @ before
-    values = linalg.eigvalsh(first)
-    if values[0] <= 1e-10 * values[-1]:
-        return 0.0  # too near to singular for the ratio to be trusted
-    return least_eigenvalue(now.T @ now, first)
 
 
 def least_ratio(Q: Matrix, P: Matrix) -> float:

@@ -211,41 +211,78 @@ def full_loss(
     push_weight: float,
     smoothing: float = 0.0,
     V: Floats | None = None,
+    *,
+    among: Integers | None = None,
+    weight: float = 1.0,
+    nearest: int | None = None,
+    n_threads: int = 1,
 ) -> Evaluation:
-    """The loss with hinges over all points of other classes, in blocks of centres."""
+    """The loss with hinges over all points of other classes, in blocks of centres.
+
+    With ``among`` only these rows are impostors, each of them for ``weight`` of them.
+    """
     n, k = targets.shape
     V = Z if V is None else V
     reach = 1.0 + target_distances(Z, targets)
+    furthest = (reach.max(axis=1) + smoothing / 2).astype(Z.dtype)
     # Centring keeps digits in the expanded squared distance.
     centered = Z - Z.mean(axis=0)
-    squares = np.einsum("ij,ij->i", centered, centered)
-    pushed, n_active, slope_sum = 0.0, 0, 0.0
-    pushes = np.zeros((n, k))
-    laplacian_v = np.zeros_like(V)
+    facing = slice(None) if among is None else among
+    others, other_codes, other_v = centered[facing], codes[facing], V[facing]
+    squares = np.einsum("ij,ij->i", others, others)
     centers = np.flatnonzero(np.isfinite(reach).any(axis=1))
-    # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
-    for part in row_blocks(len(centers), 8 * 12 * n):
+
+    def pushed(part: slice) -> tuple[float, int, float, Floats, Floats, Floats]:
         block = centers[part]
-        distances = squared_distances(centered[block], centered, squares)
-        distances[codes[block, None] == codes] = np.inf
+        distances = squared_distances(centered[block], others, squares)
+        distances[codes[block, None] == other_codes] = np.inf
+        edge = furthest[block]
+        if nearest is not None and nearest < len(others):
+            last = np.partition(distances, nearest - 1, axis=1)[:, nearest - 1]
+            edge = np.minimum(edge, np.nextafter(last, np.inf))
         # Even here most pairs are far apart: the hinges are those of the near ones.
-        rows, columns = np.nonzero(distances < reach[block].max(axis=1)[:, None] + smoothing / 2)
-        near = distances[rows, columns]
-        total = np.zeros_like(near)
+        flat = np.flatnonzero(distances < edge[:, None])
+        rows, columns = np.divmod(flat, len(others))
+        near = distances.ravel()[flat]
+        loss, n_active = 0.0, 0
+        total, pushes = np.zeros_like(near), np.empty((len(block), k))
         for slot in range(k):
-            losses, slopes = _hinge(reach[block, slot][rows] - near, smoothing)
-            pushed += float(losses.sum(dtype=np.float64))
+            losses, slopes = _hinge(reach[block, slot].astype(Z.dtype)[rows] - near, smoothing)
+            loss += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
-            pushes[block, slot] = np.bincount(rows, slopes, len(block))
+            pushes[:, slot] = np.bincount(rows, slopes, len(block))
             total += slopes
-        slope_sum += float(total.sum(dtype=np.float64))
-        weights = np.zeros_like(distances)
-        weights[rows, columns] = -push_weight * total
-        laplacian_v[block] += weights.sum(axis=1)[:, None] * V[block] - weights @ V
-        laplacian_v += weights.sum(axis=0)[:, None] * V - weights.T @ V[block]
-    laplacian_v += laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
+        ends = np.cumsum(np.bincount(rows, minlength=len(block)))
+        W: Any = sparse.csr_array(
+            (-push_weight * weight * total, columns, np.concatenate([[0], ends])), distances.shape
+        )
+        if 8 * len(near) > distances.size:  # products of dense blocks are faster
+            W = W.toarray()
+        ones = np.ones(max(W.shape), dtype=V.dtype)
+        mine = (W @ ones[: W.shape[1]])[:, None] * V[block] - W @ other_v
+        theirs = (W.T @ ones[: W.shape[0]])[:, None] * other_v - W.T @ V[block]
+        return loss, n_active, float(total.sum(dtype=np.float64)), pushes, mine, theirs
+
+    # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
+    size = max(16, 2**19 // len(others))
+    blocks = list(row_blocks(len(centers), 8 * 12 * len(others), at_most=size))
+    loss, n_active, slope_sum = 0.0, 0, 0.0
+    all_pushes, laplacian_v = np.zeros((n, k)), np.zeros_like(V)
+    laplacian_others = np.zeros_like(other_v)
+    for part, found in zip(blocks, map_in_order(pushed, blocks, n_threads), strict=True):
+        loss += found[0]
+        n_active += found[1]
+        slope_sum += found[2]
+        all_pushes[centers[part]] = found[3]
+        laplacian_v[centers[part]] += found[4]
+        laplacian_others += found[5]
+    laplacian_v[facing] += laplacian_others
+    pull = _target_weights(targets, weight * all_pushes, push_weight, V.dtype)
+    laplacian_v += laplacian_dot(pull, V)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
-    return Evaluation(pulled + push_weight * pushed, laplacian_v, n_active, slope_sum)
+    return Evaluation(
+        pulled + push_weight * weight * loss, laplacian_v, n_active, weight * slope_sum
+    )
 
 
 def order_of_nearness(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:

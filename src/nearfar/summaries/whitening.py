@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
+from nearfar.blocks import row_blocks
 from nearfar.solvers.eigen import descending_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
@@ -231,14 +232,24 @@ def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     white = basis @ whitener(
         image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
     )
-    centered = (rows - statistics.mean).astype(np.float64)
-    points = centered @ white
+    points = moved(rows, statistics.mean, white)
     if white.shape[1] < np.count_nonzero(white.any(axis=1)):
         # What a new point has outside the span of the rows, nothing was learned about: the map
         # must not see it. The columns of X'Y span the rows.
-        span, _ = np.linalg.qr(centered.T @ points)
+        products = np.zeros(white.shape)
+        for block in row_blocks(len(rows), 16 * rows.shape[1]):
+            products += (rows[block] - statistics.mean).T @ points[block]
+        span, _ = np.linalg.qr(products)
         white = span @ (span.T @ white)
     return white, points
+
+
+def moved(rows: Floats, mean: Floats, into: Matrix) -> Matrix:
+    """``(rows - mean) @ into`` in double precision, without a copy of all rows."""
+    points = np.empty((len(rows), into.shape[1]))
+    for block in row_blocks(len(rows), 16 * rows.shape[1]):
+        points[block] = (rows[block] - mean).astype(np.float64) @ into
+    return points
 
 
 def standardized(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
@@ -248,7 +259,7 @@ def standardized(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Mat
     objective that is not convex is led to fit the noise there.
     """
     into, _ = total_range(statistics, standardize=True)
-    return into, (rows - statistics.mean).astype(np.float64) @ into
+    return into, moved(rows, statistics.mean, into)
 
 
 def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
@@ -259,4 +270,4 @@ def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     """
     basis, image = total_range(statistics, standardize=False)
     into = basis / np.sqrt(image.total_variances().mean())
-    return into, (rows - statistics.mean).astype(np.float64) @ into
+    return into, moved(rows, statistics.mean, into)

@@ -1,0 +1,59 @@
+"""Where a descent over maps is, kept so that an interrupted fit leaves it behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from nearfar.arrays import Matrix
+
+
+@dataclass
+class Progress:
+    """Where the solver is, kept up to date so that an interrupted fit leaves it behind."""
+
+    L: Matrix
+    history: dict[str, list[float]] = field(
+        default_factory=lambda: {"objective": [], "step": [], "active": [], "seconds": []}
+    )
+    began: float = field(default_factory=perf_counter)
+    #: Called after each iteration with what the history notes of it.
+    report: Callable[[dict[str, float]], None] | None = None
+    #: Called with L after each iteration; returns True to stop (early stopping).
+    watch: Callable[[Matrix], bool] | None = None
+    stopped: bool = False
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations so far."""
+        return len(self.history["objective"])
+
+    def note(self, L: Matrix, loss: float, n_active: int) -> bool:
+        """Take the next map; True when it is time to stop."""
+        history = self.history
+        history["objective"].append(loss)
+        history["step"].append(float(np.linalg.norm(L - self.L)))
+        history["active"].append(n_active)
+        history["seconds"].append(perf_counter() - self.began)
+        self.L = L
+        if self.report is not None:
+            self.report({name: values[-1] for name, values in history.items()})
+        self.stopped = self.watch is not None and self.watch(L)
+        return self.stopped
+
+    def pad(self, n_rows: int) -> None:
+        """Give the map so many rows, and the best that was watched: more are zero."""
+        self.L = padded(self.L, n_rows)
+        best = getattr(self.watch, "best", None)
+        if best is not None:
+            self.watch.best = padded(best, n_rows)  # type: ignore[union-attr]
+
+
+def padded(L: Matrix, n_rows: int) -> Matrix:
+    """A map with rows of zeros below, so that there are ``n_rows``."""
+    if len(L) >= n_rows:
+        return L
+    return np.concatenate([L, np.zeros((n_rows - len(L), *L.shape[1:]))])

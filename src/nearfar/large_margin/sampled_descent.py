@@ -1,0 +1,142 @@
+"""The first part of a descent over wide maps: steps along gradients of samples, each drawn anew.
+
+A descent that is led by one sample fits its impostors and lets all others in: the wider the map,
+the worse. A new sample for each step is an honest estimate of the whole loss each time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.large_margin.descent_progress import Progress
+from nearfar.large_margin.triplet_loss import Evaluation, full_loss
+from nearfar.large_margin.working_set import ListedMargin
+
+# Centres and impostors of a sample, and steps. Tuned on generated embeddings.
+CENTERS, IMPOSTORS, STEPS = 1000, 1000, 160
+# A step over the root mean square of the first map, and how much of the past it remembers: of the
+# direction, and of its length.
+RATE, DIRECTION, LENGTH = 0.2, 0.9, 0.98
+# A start with a loss of less than this share of that of no map at all is near enough.
+GOOD = 0.01
+# Factors tried for the rows of a start that tell least.
+TAILS = (1.0, 0.3, 0.1)
+
+
+class Sample(NamedTuple):
+    """Some centres with their targets, and some impostors, each for ``weight`` of them."""
+
+    points: Floats
+    codes: Indices
+    targets: Indices
+    among: Indices
+    weight: float
+    nearest: int | None
+    n_centers: int
+
+
+def drawn(problem: ListedMargin, seed: int) -> Sample:
+    """A sample of a problem; every seed has its own."""
+    rng = np.random.default_rng(seed)
+    n = len(problem.points)
+    wanted = problem.all_targets
+    have = np.flatnonzero((wanted >= 0).any(axis=1))
+    centers = np.sort(rng.choice(have, min(CENTERS, len(have)), replace=False))
+    impostors = np.sort(rng.choice(n, min(IMPOSTORS, n), replace=False))
+    near = wanted[centers]
+    rows = np.unique(np.concatenate([centers, impostors, near[near >= 0]]))
+    place = np.full(n + 1, -1, dtype=np.intp)  # the last is that of no target
+    place[rows] = np.arange(len(rows))
+    targets = np.full((len(rows), wanted.shape[1]), -1, dtype=np.intp)
+    targets[place[centers]] = place[near]
+    nearest, weight = None, n / len(impostors)
+    if problem.nearest is not None:
+        nearest = max(1, round(problem.nearest / weight))
+        weight = problem.nearest / nearest
+    return Sample(
+        problem.working[rows],
+        problem.codes[rows],
+        targets,
+        place[impostors],
+        weight,
+        nearest,
+        len(centers),
+    )
+
+
+def sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation:
+    """The loss over a sample."""
+    return full_loss(
+        problem.mapped(L, sample.points),
+        sample.codes,
+        sample.targets,
+        problem.push_weight,
+        problem.smoothing,
+        among=sample.among,
+        weight=sample.weight,
+        nearest=sample.nearest,
+        n_threads=problem.n_threads,
+    )
+
+
+def sampled_share(problem: ListedMargin, L: Matrix) -> float:
+    """The loss of a sample over that of the zero map, under which every hinge is 1."""
+    sample = drawn(problem, 0)
+    here = sampled_loss(problem, sample, L).loss
+    return here / max(sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
+
+
+def damped_tail(problem: ListedMargin, L: Matrix) -> Matrix:
+    """A start whose rows beyond one less than there are classes are scaled as suits the loss.
+
+    Means of classes differ along no more; what else a start has is as large as noise may be.
+    """
+    n_told = int(problem.codes.max())
+    if L.ndim == 1 or len(L) <= n_told:
+        return problem.rescaled(L)
+    _, singular, axes = np.linalg.svd(L, full_matrices=False)
+    rows = singular[:, None] * axes
+    sample = drawn(problem, 0)
+    best, lowest = L, np.inf
+    for tail in TAILS:
+        factors = np.where(np.arange(len(rows)) < n_told, 1.0, tail)
+        trial = problem.rescaled(factors[:, None] * rows)
+        loss = sampled_loss(problem, sample, trial).loss
+        if loss < lowest:
+            best, lowest = trial, loss
+    return best
+
+
+def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
+    """Bring ``progress`` near to where the whole loss is least.
+
+    Steps have the length of a mean of past gradients over a mean of their lengths, one for all
+    entries: the map may be turned without turning the steps. They shorten in the second half.
+    """
+    start = problem.rescaled(progress.L)
+    if sampled_share(problem, start) < GOOD:
+        return
+    progress.L = damped_tail(problem, progress.L)
+    n_centers = int((problem.all_targets >= 0).any(axis=1).sum())
+    rate = RATE * float(np.sqrt(np.mean(progress.L**2)))
+    direction, length = np.zeros_like(progress.L), 0.0
+    for step in range(1, STEPS + 1):
+        if progress.n_iter >= max_iter:
+            return
+        L = progress.L
+        sample = drawn(problem, step)
+        found = sampled_loss(problem, sample, L)
+        slope = problem.gradient(found.laplacian_v, sample.points)
+        direction = DIRECTION * direction + (1 - DIRECTION) * slope
+        length = LENGTH * length + (1 - LENGTH) * float(np.mean(slope**2))
+        mean = direction / (1 - DIRECTION**step)
+        size = np.sqrt(length / (1 - LENGTH**step))
+        if size == 0:  # no hinge and no pull is left
+            return
+        shorter = min(1.0, 2 * (1 - (step - 1) / STEPS))
+        whole = found.loss * n_centers / sample.n_centers
+        if progress.note(L - rate * shorter * mean / size, whole, found.n_active):
+            return

@@ -1,0 +1,117 @@
+"""Descents over maps of many columns: samples, rows that are added, threads."""
+
+import numpy as np
+import pytest
+
+from nearfar import LMNN
+from nearfar.large_margin import problem as solver
+from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.problem import LargeMargin, Progress
+from nearfar.large_margin.sampled_descent import drawn, sampled_loss
+from nearfar.large_margin.triplet_loss import full_loss
+
+
+def noisy(n, d, n_classes=4, seed=0):
+    """Classes that differ along three directions, the rest is noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    X = rng.normal(size=(n, d))
+    X[:, :3] += 2.5 * rng.normal(size=(n_classes, 3))[y]
+    return X, y
+
+
+@pytest.fixture
+def all_wide(monkeypatch):
+    """Every map counts as wide, so that a small one shows what wide ones do."""
+    monkeypatch.setattr(solver, "WIDE", 1)
+    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
+    monkeypatch.setattr(solver, "FEW_ROWS", 4)
+    monkeypatch.setattr(solver, "MORE_ROWS", 3)
+
+
+def test_a_map_that_begins_with_few_rows_ends_at_the_same_optimum(all_wide, monkeypatch):
+    X, y = noisy(300, 12)
+    settings = {"n_impostors": None, "n_passes": 1, "tol": 1e-8, "max_iter": 4000}
+    thin = LMNN(**settings).fit(X, y)
+    assert thin.components_.shape == (12, 12)
+    monkeypatch.setattr(solver, "WIDE", 10**9)
+    whole = LMNN(**settings).fit(X, y)
+    assert len(whole.history_["objective"]) != len(thin.history_["objective"])
+    assert thin.objective_ == pytest.approx(whole.objective_, rel=1e-5)
+    M, wanted = (found.get_mahalanobis_matrix() for found in (thin, whole))
+    assert np.abs(M - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def test_the_sampled_loss_is_an_estimate_of_the_whole():
+    X, y = noisy(2000, 8)
+    targets = target_neighbors(X, y, 3)
+    task = LargeMargin(X, y, targets, 0.5)
+    L = np.diag(np.linspace(0.2, 0.6, 8))
+    whole = full_loss(X @ L.T, y, targets, 0.5).loss / len(X)
+    samples = [drawn(task, seed) for seed in range(12)]
+    losses = [sampled_loss(task, sample, L).loss / sample.n_centers for sample in samples]
+    error = np.std(losses) / np.sqrt(len(losses))
+    assert abs(np.mean(losses) - whole) < 4 * error
+    assert error < 0.05 * whole
+
+
+def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monkeypatch):
+    monkeypatch.setattr(solver, "WIDE", 1)
+    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
+    # The optimum of a single sample of centres lets in the impostors of all others: from there the
+    # whole loss was tens of times that of the sample.
+    X, y = noisy(500, 40)
+    targets = target_neighbors(X, y, 3)
+    task = LargeMargin(X, y, targets, 0.5)
+    progress = Progress(np.eye(40))
+    maps = []
+    progress.watch = lambda L: maps.append(L) or False
+    task.solve(progress, max_iter=240, tol=1e-3)
+    looked = [*maps[9:160:50], *maps[160::20]]
+    losses = [full_loss(X @ L.T, y, targets, 0.5).loss for L in looked]
+    assert np.all(np.diff(losses) < 0.02 * np.array(losses[:-1]))
+    assert losses[-1] < losses[3] < losses[0]
+
+
+def test_threads_agree(all_wide, monkeypatch):
+    monkeypatch.setattr("nearfar.large_margin.working_set.THREADED_ROWS", 1)
+    monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
+    X, y = noisy(200, 10)
+    one, two, again = (
+        LMNN(n_impostors=None, n_passes=1, tol=1e-8, max_iter=3000, n_jobs=jobs).fit(X, y)
+        for jobs in (1, 2, 2)
+    )
+    assert one.objective_ == pytest.approx(two.objective_, rel=1e-6)
+    assert np.array_equal(two.components_, again.components_)
+
+
+def test_impostors_among_some_rows_count_for_all_of_them():
+    X, y = noisy(60, 4)
+    targets = target_neighbors(X, y, 2)
+    among = np.arange(0, 60, 2)
+    found = full_loss(X, y, targets, 0.4, among=among, weight=2.0)
+    loss, gradient = 0.0, np.zeros((4, 4))
+    for i, near in enumerate(targets):
+        for j in near:
+            pull = X[i] - X[j]
+            loss += 0.6 * pull @ pull
+            gradient += 0.6 * np.outer(pull, pull)
+            for other in among[y[among] != y[i]]:
+                push = X[i] - X[other]
+                if 1 + pull @ pull - push @ push > 0:
+                    loss += 0.8 * (1 + pull @ pull - push @ push)
+                    gradient += 0.8 * (np.outer(pull, pull) - np.outer(push, push))
+    assert found.loss == pytest.approx(loss)
+    assert np.allclose(X.T @ found.laplacian_v, gradient)
+
+
+def test_start_from_class_means_alone_gets_the_rows_that_are_missing():
+    # Four clusters, of which opposite ones are alike: the means differ along a third axis only.
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], size=(300, 2))
+    y = (signs.prod(axis=1) > 0).astype(int)
+    X = np.hstack([3 * signs, 0.5 * y[:, None], np.zeros((300, 2))]) + rng.normal(size=(300, 5))
+    learner = LMNN(n_components=3, init="lda", n_impostors=None, n_passes=1).fit(X, y)
+    other = LMNN(n_components=3, init="within", n_impostors=None, n_passes=1).fit(X, y)
+    assert np.linalg.matrix_rank(learner.components_, tol=1e-6) > 1
+    assert learner.objective_ == pytest.approx(other.objective_, rel=1e-3)
