@@ -224,6 +224,8 @@ def tried(results: Results, sets: list[str], methods: list[str]) -> list[str]:
 
 def summary(results: Results, sets: list[str], methods: list[str]) -> list[str]:
     """Mean error, mean rank and the test against our default."""
+    if not sets or OURS not in methods:
+        return []
     ranked = tried(results, sets, methods)
     errors = dict(zip(methods, errors_of(results, sets, methods).T, strict=True))
     ranks = ranks_of(errors_of(results, sets, ranked)).mean(axis=0)
@@ -326,7 +328,8 @@ def page(results: Results, limit: float, figure: Path) -> list[str]:
         kind: sorted({row["set"] for row in results.select(part=kind)})
         for kind in ("judged", "chosen on")
     }
-    picture(results, groups["judged"], methods, figure)
+    if groups["judged"]:
+        picture(results, groups["judged"], methods, figure)
     calls = sorted(
         {
             f"* {row['method']}: {row['version']}, ``{row['settings']}``"
@@ -397,7 +400,7 @@ def main() -> None:
     parser.add_argument("--peers", help="folder of the environments, see peers/README.md")
     parser.add_argument("--sets", help="some of the sets, with commas")
     parser.add_argument("--methods", help="some of the methods, with semicolons")
-    parser.add_argument("--limit", type=float, default=60, help="CPU seconds for all folds")
+    parser.add_argument("--limit", type=float, default=40, help="CPU seconds for all folds")
     options = arguments(parser, "learners-table.rst", data=True)
     results = Results(options.out.with_suffix(".jsonl"))
     if not options.page_only:
