@@ -15,7 +15,7 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.search.faiss_search import faiss_threads
 from nearfar.search.placed_rows import PlacedRows, placed
 
-KINDS = ("ivf", "hnsw")
+INDEXES = ("ivf", "hnsw")
 _FLOAT32 = np.dtype(np.float32)
 # Effort is doubled until this share of the neighbours of some rows is found; as many others say
 # which share it is in the end.

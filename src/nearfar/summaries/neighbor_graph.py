@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 
 from nearfar.blocks import check_finite_samples
 from nearfar.notices import warn
-from nearfar.search.approximate_search import KINDS, approximate_kneighbors
+from nearfar.search.approximate_search import INDEXES, approximate_kneighbors
 from nearfar.search.candidates import row_bytes
 from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbors
 from nearfar.state import Sizes, State
@@ -171,7 +171,7 @@ class NeighborGraph:
                 "Sparse data was passed for X, but neighbours are sought in dense data; reduce "
                 "it first with sklearn.decomposition.TruncatedSVD."
             )
-        if approximate not in (False, True, *KINDS):
+        if approximate not in (False, True, *INDEXES):
             raise ValueError(
                 f'approximate must be True, False, "ivf" or "hnsw"; got {approximate!r}.'
             )
