@@ -164,6 +164,8 @@ def tables(results, versions_said):
                 for key in ("IndexFlatL2", "scikit_learn", "product")
             ]
             lines.append("| " + " | ".join([*cells, f"{row['beyond_MB']:.0f}"]) + " |")
+    if not IMPOSTORS.keys() & results.keys():
+        return "\n".join(lines) + "\n"
     lines += [
         "",
         f"Impostors: all pairs of different classes of the 60,000 digits of MNIST, {N_COMPONENTS} "

@@ -406,7 +406,7 @@ def test_history_has_an_entry_for_each_iteration():
 
 
 def test_interrupted_fit_leaves_the_best_state(monkeypatch):
-    from nearfar.large_margin import problem as module
+    from nearfar.large_margin import working_set as module
 
     calls = 0
     original = module.listed_loss

@@ -348,15 +348,18 @@ class LMNN(LinearLearner):
         """
         alone = len(runs) == 1
         limits: list[int] = []
+        cut_off = False
         for _ in range(n_passes):
             watches, before = [], [(run.L, run.problem) for run in runs]
             for run, rows in zip(runs, unseen, strict=True):
                 run.begin()
                 watches.append(run.watch(rows, self.patience if alone else LOOKS + 1))
                 limit = self.max_iter if alone else min(self.max_iter, LOOKS * WATCH_EVERY)
-                self._descend(run, limit, self.tol, watches[-1])
+                ended = self._descend(run, limit, self.tol, watches[-1])
+                cut_off |= limit == self.max_iter and not ended
             errors = mean_errors(watches)
             best = int(np.argmin(errors))
+            cut_off &= best == len(errors) - 1  # errors that had risen again ended it in time
             self.validation_errors_ += errors
             if best == 0 and limits:
                 for run, (L, problem) in zip(runs, before, strict=True):
@@ -367,6 +370,8 @@ class LMNN(LinearLearner):
                 run.progress.L = watch.maps[min(best, len(watch.maps) - 1)]
             if best == 0 or errors[best] == 0:
                 break  # the same targets again, or nothing to gain
+        if cut_off:
+            warn_of_limit("LMNN", self.max_iter)
         self._keep(runs[0])
         return limits
 

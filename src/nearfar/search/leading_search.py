@@ -37,7 +37,7 @@ def leading_neighbors(
     >>> X = np.array([[0.0, 0.0], [1.0, 5.0], [2.0, 0.0]])
     >>> one, both = leading_neighbors(X, [1, 2], n_neighbors=1)
     >>> one.ravel(), both.ravel()
-    (array([1, 0, 1]), array([2, 2, 0]))
+    (array([1, 0, 1]), array([2, 0, 0]))
     """
     check_n_neighbors(n_neighbors, len(X), without_self=True)
     Z = np.asarray(centered(X, center_of(X), np.dtype(np.float64)), np.float64)
