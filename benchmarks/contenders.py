@@ -25,6 +25,7 @@ SCRIPTS: dict[str, tuple[str, str | None]] = {
     "mlpack": ("run_mlpack.py", "mlpack"),
     "pyDML": ("run_pydml.py", "pydml"),
     "PyLMNN": ("run_pylmnn.py", "pylmnn"),
+    "MKLpy": ("run_mklpy.py", "mklpy"),
 }
 
 
