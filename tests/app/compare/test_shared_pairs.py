@@ -197,9 +197,13 @@ def test_what_is_wrong_is_said_as_ever(sets):
 def test_a_codebook_is_found_once_for_all_classifiers_behind_it(sets, monkeypatch):
     fits = []
     fit = BagOfWords.fit
-    monkeypatch.setattr(
-        BagOfWords, "fit", lambda self, X, y=None: (fits.append(self.n_words), fit(self, X))[1]
-    )
+
+    def slow_fit(self, X, y=None):
+        fits.append(self.n_words)
+        time.sleep(0.05)
+        return fit(self, X)
+
+    monkeypatch.setattr(BagOfWords, "fit", slow_fit)
     method = set_learners("bag-of-words")[0]
     found, alone = (
         run_fold(problem_of(sets, shared), method, TRAIN, TEST, "full") for shared in (True, False)
@@ -207,7 +211,8 @@ def test_a_codebook_is_found_once_for_all_classifiers_behind_it(sets, monkeypatc
     assert len(fits) == (3 * 3 + 1) + (3 * 4 + 1)
     same = ("error", "inner_error", "setting")
     assert [found[key] for key in same] == [alone[key] for key in same]
-    assert found["fit_seconds"] > 0.5 * alone["fit_seconds"]
+    # Who reads a codebook that was found before is charged for it.
+    assert min(found["fit_seconds"], alone["fit_seconds"]) >= 0.05
 
 
 def test_only_what_a_named_method_needs_is_computed(sets):
