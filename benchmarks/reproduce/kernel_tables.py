@@ -2,7 +2,8 @@
 
 ``python benchmarks/reproduce/kernel_tables.py --data DIR`` runs what is missing and writes the page
 of the documentation; ``--parts``, ``--sets`` and ``--methods`` some of it. Each result is one line
-of a file beside the page, so that a run can be broken off and goes on later.
+of a file beside the page, so that a run can be broken off and goes on later. A line has a word of
+what the method answers on a small problem: ``--renew`` runs those anew whose word has changed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from frame import Results, arguments, section, table, write_page
+from frame import Renewal, Results, arguments, section, table, word, write_page
 from local_problems import LETTERS, Split, scaled, sets, splits, stored
 from local_tables import cell, difference
 from sklearn.model_selection import (
@@ -84,13 +85,13 @@ HALF = ("5-NN", REFERENCE, "mean", "margin", "alignment", "EasyMKL")
 
 
 def run(split: Split, method: Method) -> dict[str, Any]:
-    """Error in %, seconds to fit, and of a learner of a kernel the C chosen, weights and gap."""
-    X, y, Q, q = split
+    """Labels found, seconds to fit, and of a learner of a kernel the C chosen, weights and gap."""
+    X, y, Q, _ = split
     began = time.process_time()
     if not method.kernel:
         classifier = method.make(1.0).fit(X, y)
         spent = time.process_time() - began
-        return {"error": 100 * float(np.mean(classifier.predict(Q) != q)), "fit": spent}
+        return {"found": classifier.predict(Q), "fit": spent}
     folds = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=0)
     best: tuple[float, float, Any, Any] | None = None
     learner = None
@@ -104,9 +105,8 @@ def run(split: Split, method: Method) -> dict[str, Any]:
     assert best is not None
     _, C, learner, machine = best
     spent = time.process_time() - began
-    wrong = float(np.mean(machine.predict(learner.kernel(Q, X)) != q))
     return {
-        "error": 100 * wrong,
+        "found": machine.predict(learner.kernel(Q, X)),
         "fit": spent,
         "C": C,
         "shares": [round(float(share), 3) for share in learner.shares_],
@@ -116,7 +116,7 @@ def run(split: Split, method: Method) -> dict[str, Any]:
 
 def run_half(split: Split, method: Method, with_rows: bool) -> dict[str, Any]:
     """The same where the rows to be tested are at hand without labels; C is 1."""
-    X, y, Q, q = split
+    X, y, Q, _ = split
     if not method.kernel:
         return run(split, method)
     began = time.process_time()
@@ -127,7 +127,18 @@ def run_half(split: Split, method: Method, with_rows: bool) -> dict[str, Any]:
         learner.fit(X, y)
         machine = SVC(kernel="precomputed").fit(learner.kernel(X), y)
         found = machine.predict(learner.kernel(Q, X))
-    return {"error": 100 * float(np.mean(found != q)), "fit": time.process_time() - began}
+    return {"found": found, "fit": time.process_time() - began}
+
+
+def run_of(split: Split, part: str, method: str) -> dict[str, Any]:
+    """A method in a part."""
+    of = METHODS[method.removesuffix(" + rows")]
+    return run(split, of) if part == "labels" else run_half(split, of, "rows" in method)
+
+
+def word_of(part: str, method: str) -> str:
+    """The word of what a method answers."""
+    return word(lambda X, y, Q: run_of((X, y, Q, y), part, method)["found"])
 
 
 def halves(data: Path, name: str) -> Iterator[Split]:
@@ -141,15 +152,12 @@ def run_all(results: Results, data: Path, part: str, name: str, method: str) -> 
     """All splits of a set by a method, one line."""
     found: list[dict[str, Any]] = []
     n, p, classes, shares = 0, 0, 0, []
-    of = method.removesuffix(" + rows")
     every = halves(data, name) if part == "half" else splits(data, "plain", name, "tuned")
     for split in every:
         if method.startswith("idealised") and split[0].shape[1] > FEW_FEATURES:
             return
-        one = METHODS[of]
-        found.append(
-            run(split, one) if part == "labels" else run_half(split, one, "rows" in method)
-        )
+        one = run_of(split, part, method)
+        found.append(one | {"error": 100 * float(np.mean(one["found"] != split[3]))})
         n, p = len(split[0]) + len(split[2]), split[0].shape[1]
         classes = len(np.unique(np.r_[split[1], split[3]]))
         shares.append(len(split[2]) / len(split[0]))
@@ -161,7 +169,7 @@ def run_all(results: Results, data: Path, part: str, name: str, method: str) -> 
         row["C"] = [one["C"] for one in found]
         row["shares"] = np.mean([one["shares"] for one in found], axis=0).round(3).tolist()
         row["gap"] = round(max(one["gap"] for one in found), 6)
-    results.add(row)
+    results.add(row | {"word": word_of(part, method)})
 
 
 def names_of(part: str) -> list[str]:
@@ -182,6 +190,7 @@ class Latest:
     """Lines of results by what they are of."""
 
     def __init__(self, results: Results) -> None:
+        # Of several of one thing the last stands.
         self.rows = {(row["part"], row["set"], row["method"]): row for row in results.rows}
         sizes = {row["set"]: row["n"] for row in results.rows}
         self.sets = sorted(sizes, key=lambda name: (sizes[name], name))
@@ -314,21 +323,24 @@ def main() -> None:
     known: Mapping[str, Any] = {"parts": PARTS, "methods": METHODS, "sets": ()}
     for name in known:
         parser.add_argument(f"--{name}", help="some, divided by ;")
-    options = arguments(parser, "kernel-tables.rst", data=True)
+    options = arguments(parser, "kernel-tables.rst", data=True, renew=True)
     results = Results(options.out.with_suffix(".jsonl"))
 
     def asked(name: str, every: Any) -> list[str]:
         given = getattr(options, name)
         return given.split(";") if given else list(every)
 
+    renewal = Renewal(options.renew, word_of)
     if not options.page_only:
         data = Path(options.data)
         for name in asked("sets", sets(data)):
             for part in asked("parts", PARTS):
                 for method in names_of(part):
                     wanted = asked("methods", METHODS)
-                    done = Latest(results).get(part, name, method)
-                    if method.removesuffix(" + rows") in wanted and not done:
+                    row = Latest(results).get(part, name, method)
+                    if method.removesuffix(" + rows") not in wanted:
+                        continue
+                    if not renewal.stands(row, part, method):
                         run_all(results, data, part, name, method)
     write_page(options.out, "Learned kernels, beside single ones", page(results))
 

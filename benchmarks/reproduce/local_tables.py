@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from frame import Results, arguments, section, table, write_page
+from frame import Renewal, Results, arguments, section, table, word, write_page
 from local_problems import (
     LETTERS,
     N_FOLDS,
@@ -123,14 +122,10 @@ def with_window(rule: str) -> Method:
     return Method(Windowed, fixed())
 
 
-def word(method: Method) -> str:
-    """What it answers on a small problem, in eight letters: other answers, another word."""
-    random = np.random.default_rng(19)
-    y = random.integers(3, size=200)
-    X = random.normal(size=(200, 6)) + 1.2 * np.eye(6)[y]
-    X[:, 5] = np.round(X[:, 5])
-    found = method.make().fit(X[:120], y[:120]).predict(X[120:])
-    return f"{zlib.crc32(found.astype(np.int8).tobytes()):08x}"
+def word_of(part: str, method: str) -> str:
+    """The word of what a method answers."""
+    make = made(part, method).make
+    return word(lambda X, y, Q: make().fit(X, y).predict(Q))
 
 
 # ---------------------------------------------------------------------- runs
@@ -191,7 +186,7 @@ def run_all(results: Results, data: Path, part: str, name: str, protocol: str, m
     row |= {"s_fit": round(float(np.mean([one["fit"] for one in found])), 4)}
     if protocol == "tuned":
         row["chosen"] = [plain(one["chosen"]) for one in found]
-    results.add(row | {"word": word(of)})
+    results.add(row | {"word": word_of(part, method)})
 
 
 def plain(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -480,8 +475,7 @@ def main() -> None:
     known = {"parts": PARTS, "protocols": PROTOCOLS, "methods": (*methods(), *WINDOWS), "sets": ()}
     for name, values in known.items():
         parser.add_argument(f"--{name}", help=f"some of: {'; '.join(values)}")
-    parser.add_argument("--renew", action="store_true", help="run anew what answers otherwise now")
-    options = arguments(parser, "local-tables.rst", data=True)
+    options = arguments(parser, "local-tables.rst", data=True, renew=True)
     if not options.page_only:
         known["sets"] = (*SIMULATIONS, *sets(Path(options.data)))
     wanted = {
@@ -492,13 +486,10 @@ def main() -> None:
         if unknown := set(wanted[name]) - set(values):
             parser.error(f"--{name}: no {sorted(unknown)}; there are {list(values)}")
     results = Results(options.out.with_suffix(".jsonl"))
-    words: dict[tuple[str, str], str] = {}
+    renewal = Renewal(options.renew, word_of)
     for part, name, protocol, method in [] if options.page_only else work(wanted):
         row = Latest(results).get(part, name, protocol, method)
-        if row and options.renew:
-            words.setdefault((part, method), word(made(part, method)))
-            row = row if row["word"] == words[part, method] else None
-        if row is None:
+        if not renewal.stands(row, part, method):
             run_all(results, Path(options.data), part, name, protocol, method)
     write_page(options.out, "A metric for each query, beside k-NN", page(results))
 

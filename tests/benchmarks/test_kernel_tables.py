@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_a_tiny_set_in_both_parts(run, tmp_path):
+def test_a_tiny_set_in_both_parts(run, tmp_path, monkeypatch):
     (tmp_path / "uci").mkdir()
     random = np.random.default_rng(0)
     y = np.arange(60) % 2
@@ -53,6 +53,14 @@ def test_a_tiny_set_in_both_parts(run, tmp_path):
     assert len(found["half", "mean"]["errors"]) == 5
     assert "small (60 × 21, 2)" in text and "alignment + rows" in text
     assert len(run(*chosen)[1]) == len(rows)  # nothing is run again
+    assert len(run(*chosen, "--renew")[1]) == len(rows)  # nor is anything that answers alike
+    script = sys.modules["kernel_tables"]
+    other = script.Method(lambda C: script.AverageKernelLearner(["linear"]))
+    monkeypatch.setitem(script.METHODS, "mean", other)
+    text, renewed = run("--methods", "mean;alignment", "--renew")
+    new = renewed[len(rows) :]
+    assert renewed[: len(rows)] == rows and {row["method"] for row in new} == {"mean", "mean + rows"}
+    assert f"{np.mean(new[0]['errors']):.1f}" in text
 
 
 def test_the_committed_page_is_that_of_the_committed_results(run, tmp_path):

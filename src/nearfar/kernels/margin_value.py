@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
@@ -155,27 +156,38 @@ def primal_value(
         inner, outer = f[y > 0].min(), f[y < 0].max()
         margin = float(inner - outer) / 2
         return (norm / margin**2 if margin > 0 else np.inf), -float(inner + outer) / 2
-    # The sum of losses bends at y - f: with hinges it falls until as many have been passed as there
-    # are rows of class 1.
-    bends = np.sort(y - f)
-    positives = int((y > 0).sum())
     if tau == 0:
+        # The sum of hinges bends at y - f, and falls until as many bends have been passed as there
+        # are rows of class 1.
+        bends = np.sort(y - f)
+        positives = int((y > 0).sum())
         b = float(bends[positives - 1] + bends[positives]) / 2
-    else:
-        most = np.inf if C is None else C
-        low, high = float(bends[0]), float(bends[-1])
-        for _ in range(100):
-            b = (low + high) / 2
-            pull = float(y @ np.clip((1 - y * (f + b)) / tau, 0, most))
-            low, high = (b, high) if pull > 0 else (low, b)
-            if not low < b < high and not high - low > 1e-15 * max(abs(low), abs(high)):
-                break
-        b = (low + high) / 2
-    slack = 1 - y * (f + b)
-    if tau == 0:
+        slack = 1 - y * (f + b)
         return norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
-    a = np.clip(slack / tau, 0, np.inf if C is None else C)
+    b = _balanced(f, y, C, tau)
+    slack = 1 - y * (f + b)
+    a = np.clip(slack / tau, 0, C)
     return norm + float(a @ (2 * slack - tau * a)), b
+
+
+def _balanced(f: Vector, y: Vector, C: float | None, tau: float) -> float:
+    """The intercept at which the multipliers of both classes have one sum.
+
+    Their difference falls with the intercept, and is straight between the bends.
+    """
+
+    def pull(b: float) -> float:
+        return float(y @ np.clip((1 - y * (f + b)) / tau, 0, C))
+
+    ends = y - f
+    bends = np.sort(ends if C is None else np.concatenate([ends, ends - y * (tau * C)]))
+    low, high = 0, len(bends) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if pull(bends[middle]) > 0 else (low, middle)
+    at, to = pull(bends[low]), pull(bends[high])
+    share = at / (at - to) if at > to else 0.5
+    return float(bends[low] + share * (bends[high] - bends[low]))
 
 
 def one_against_rest(y: ArrayLike) -> Matrix:
@@ -214,7 +226,9 @@ def _machine(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
     try:
         if tau:
             K.flat[:: n + 1] += tau
-        with warnings.catch_warnings():
+        # Kernels have been checked; to check again takes longer than a small machine.
+        unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
+        with warnings.catch_warnings(), unchecked:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the bound tells
             machine.fit(K, y)
     finally:

@@ -11,6 +11,8 @@ from nearfar.arrays import Mask, Matrix, Vector
 
 # Steps that a start near the solution takes are two or three; from nowhere, about ten.
 _MAX_STEPS = 100
+# From nowhere, every so many-th row is solved first, while that leaves so many rows.
+_THIN, _FEW = 4, 100
 
 
 class SquaredHinge(NamedTuple):
@@ -30,7 +32,8 @@ def squared_hinge(
     the active ones, stay the same, the problem is a linear system,
     :math:`(K_{aa} + \tau I)\beta_a + b = y_a,\; e^T\beta_a = 0`: each Newton step solves it and
     goes along as far as pays, exactly. It ends when the active rows stay. O(a³) a step for a active
-    rows; one matrix of a×a beside K.
+    rows; one matrix of a×a beside K. Without a start it begins at the solution for a quarter of the
+    rows, which costs little and knows most of the active ones.
 
     Parameters
     ----------
@@ -47,13 +50,13 @@ def squared_hinge(
     -------
     SquaredHinge
     """
-    beta, b = (np.zeros(len(y)), float(np.mean(y))) if start is None else start
+    beta, b = _start(K, y, tau) if start is None else start
     Kb = K @ beta if beta.any() else np.zeros(len(y))
     active = 1 - y * (Kb + b) > 0
     for _ in range(_MAX_STEPS):
         # Without a loss, less of all coefficients is better.
         goal, goal_b = _on_active(K, y, tau, active) if active.any() else (np.zeros(len(y)), b)
-        K_goal = K[:, active] @ goal[active]
+        K_goal = K @ goal
         move, K_move, move_b = goal - beta, K_goal - Kb, goal_b - b
         slack, fall = 1 - y * (Kb + b), -y * (K_move + move_b)
         t = _best_length(float(beta @ K_move), float(move @ K_move), slack, fall, tau)
@@ -65,6 +68,16 @@ def squared_hinge(
             break
         active = now
     return SquaredHinge(beta, b)
+
+
+def _start(K: Matrix, y: Vector, tau: float) -> tuple[Vector, float]:
+    """The solution for some of the rows, whose losses count for all; or nothing, of a few rows."""
+    beta, few = np.zeros(len(y)), y[::_THIN]
+    if len(few) < _FEW or abs(few.sum()) == len(few):
+        return beta, float(np.mean(y))
+    some = squared_hinge(K[::_THIN, ::_THIN], few, tau / _THIN)
+    beta[::_THIN] = some.beta
+    return beta, some.intercept
 
 
 def _on_active(K: Matrix, y: Vector, tau: float, active: Mask) -> tuple[Vector, float]:
