@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base import LearnerTags, LinearLearner
+from nearfar.base import LearnerTags
+from nearfar.base.on_axes import N_PRINCIPAL, OnAxes
 from nearfar.large_margin.held_out import WATCH_EVERY, Watch, mean_errors
 from nearfar.large_margin.impostors import check_class_sizes, check_targets, target_neighbors
 from nearfar.large_margin.problem import GivenTriplets, LargeMargin, duality_gap
@@ -27,7 +28,7 @@ from nearfar.summaries.supervision import Triplets
 _ROUGH = 1e-4
 
 
-class LMNN(LinearLearner):
+class LMNN(OnAxes):
     r"""Large margin nearest neighbours: pull a point's neighbours in, push other classes out.
 
     For each point i the k nearest points j of its class are its targets. LMNN minimises over the
@@ -79,6 +80,11 @@ class LMNN(LinearLearner):
         does not count and is the last.
     n_components : int or None, default=None
         Dimension of the output: the rows of L; None learns a square map.
+    n_principal : int, "auto" or None, default=None
+        Principal components that are kept before anything is whitened: the map is learned along
+        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
+        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
+        depend on the units of the features.
     reduction : {"learned", "pca", "truncate"}, default="learned"
         How to come to ``n_components`` rows: optimise the rectangle itself, which is no longer a
         convex problem; or learn a square map and keep the principal axes of the mapped data, or
@@ -146,6 +152,8 @@ class LMNN(LinearLearner):
         Share of the rows held out to stop early; 0 where it went to the end.
     n_active_ : int
         Hinges that are positive at the solution.
+    n_principal_ : int or None
+        What "auto" was, or what was given.
     n_iter_ : int
         Iterations, of all passes.
     history_ : dict of lists
@@ -197,6 +205,7 @@ class LMNN(LinearLearner):
         "n_impostors": [none, integer(1), one_of("auto")],
         "n_passes": [integer(1), one_of("auto")],
         "n_components": [none, integer(1)],
+        "n_principal": N_PRINCIPAL,
         "reduction": [one_of("learned", "pca", "truncate")],
         "structure": [one_of("full", "diagonal")],
         "init": STARTS,
@@ -220,6 +229,7 @@ class LMNN(LinearLearner):
         n_impostors: int | Literal["auto"] | None = "auto",
         n_passes: int | Literal["auto"] = "auto",
         n_components: int | None = None,
+        n_principal: int | Literal["auto"] | None = None,
         reduction: Literal["learned", "pca", "truncate"] = "learned",
         structure: Literal["full", "diagonal"] = "full",
         init: str | ArrayLike = "auto",
@@ -239,6 +249,7 @@ class LMNN(LinearLearner):
         self.n_impostors = n_impostors
         self.n_passes = n_passes
         self.n_components = n_components
+        self.n_principal = n_principal
         self.reduction = reduction
         self.structure = structure
         self.init = init
@@ -286,6 +297,10 @@ class LMNN(LinearLearner):
         rows = self._check_X(X, reset=True, min_samples=2)
         self.validation_errors_: list[float] = []
         self._check_combination(supervision, target_neighbors)
+        if self._fitted_on_axes(
+            rows, start_from, y, target_neighbors=target_neighbors, supervision=supervision
+        ):
+            return self
         if supervision is not None:
             return self._fit_triplets(rows, supervision, start_from)
         self.classes_, codes = self._check_labels(y, len(rows))
@@ -376,8 +391,10 @@ class LMNN(LinearLearner):
         return limits
 
     def _check_combination(self, supervision: Any, target_neighbors: Any) -> None:
-        if self.structure == "diagonal" and self.n_components is not None:
-            raise ValueError('structure="diagonal" keeps every feature; leave n_components out.')
+        if self.structure == "diagonal":
+            for name in ("n_components", "n_principal"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f'structure="diagonal" keeps every feature; leave {name} out.')
         if self.solver == "projected_subgradient":
             learned = self.n_components is not None and self.reduction == "learned"
             for unfit, what in (

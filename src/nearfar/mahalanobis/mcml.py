@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
+from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
@@ -44,6 +45,11 @@ class MCML(_SoftLearner):
     n_components : int or None, default=None
         Dimension of the output: M is learned in full, and its leading eigenvectors in white
         coordinates are kept, along which mapped points vary most; None keeps all.
+    n_principal : int, "auto" or None, default=None
+        Principal components that are kept before anything is whitened: the map is learned along
+        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
+        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
+        depend on the units of the features.
     init : str or array of shape (n_features, n_features), default="auto"
         Where to start: the names are those of :class:`NCA`. None moves the optimum.
     max_iter : int, default=1000
@@ -72,6 +78,8 @@ class MCML(_SoftLearner):
         :math:`\langle G, M \rangle` and the most negative eigenvalue of G, for each row. Zero is
         proof of the optimum: no :math:`M'` has an objective lower by more than
         :math:`n\,(1 + \mathrm{tr}\,M')` times it.
+    n_principal_ : int or None
+        What "auto" was, or what was given.
     n_iter_ : int
         Iterations.
     history_ : dict of lists
@@ -106,6 +114,7 @@ class MCML(_SoftLearner):
     learner_tags = LearnerTags(reads="supervision")
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
+        "n_principal": N_PRINCIPAL,
         "init": STARTS,
         "max_iter": [integer(1)],
         "tol": [real(0)],
@@ -119,6 +128,7 @@ class MCML(_SoftLearner):
         self,
         n_components: int | None = None,
         *,
+        n_principal: int | Literal["auto"] | None = None,
         init: str | ArrayLike = "auto",
         max_iter: int = 1000,
         tol: float = 1e-8,
@@ -128,6 +138,7 @@ class MCML(_SoftLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
+        self.n_principal = n_principal
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -154,6 +165,8 @@ class MCML(_SoftLearner):
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
+        if self._fitted_on_axes(rows, start_from, y):
+            return self
         classes, codes = self._check_labels(y, len(rows))
         self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")

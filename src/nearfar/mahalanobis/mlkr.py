@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,7 @@ from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags
+from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import _SoftLearner, best_of
 from nearfar.mahalanobis.starts import STARTS
 from nearfar.notices import warn_of_limit
@@ -37,6 +38,11 @@ class MLKR(_SoftLearner):
     ----------
     n_components : int or None, default=None
         Dimension of the output: the rows of L; None learns a square map.
+    n_principal : int, "auto" or None, default=None
+        Principal components that are kept before anything is whitened: the map is learned along
+        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
+        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
+        depend on the units of the features.
     init : str or array of shape (n_components, n_features), default="auto"
         Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
         "random" random numbers; each of them scaled down where the mean squared distance would be
@@ -65,6 +71,8 @@ class MLKR(_SoftLearner):
         Mean of the training points.
     objective_ : float
         The sum of squared errors, each point foretold by the others.
+    n_principal_ : int or None
+        What "auto" was, or what was given.
     n_iter_ : int
         Iterations from the start that was best.
     history_ : dict of lists
@@ -93,6 +101,7 @@ class MLKR(_SoftLearner):
     learner_tags = LearnerTags(reads="supervision", learns_from=("values",))
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
+        "n_principal": N_PRINCIPAL,
         "init": STARTS,
         "n_restarts": [integer(1)],
         "max_iter": [integer(1)],
@@ -107,6 +116,7 @@ class MLKR(_SoftLearner):
         self,
         n_components: int | None = None,
         *,
+        n_principal: int | Literal["auto"] | None = None,
         init: str | ArrayLike = "auto",
         n_restarts: int = 1,
         max_iter: int = 200,
@@ -117,6 +127,7 @@ class MLKR(_SoftLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
+        self.n_principal = n_principal
         self.init = init
         self.n_restarts = n_restarts
         self.max_iter = max_iter
@@ -144,6 +155,8 @@ class MLKR(_SoftLearner):
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
+        if self._fitted_on_axes(rows, start_from, y):
+            return self
         self._learn(rows, self._check_values(y, len(rows)), start_from)
         return self
 

@@ -180,6 +180,11 @@ class MultiMetricLMNN(NeighborVoter):
         lmnn = lmnn_of_the_work(self.estimator, self)
         if lmnn.structure != "full" or lmnn.solver != "lbfgs":
             raise ValueError('MultiMetricLMNN needs structure="full" and solver="lbfgs".')
+        if lmnn.n_principal is not None:
+            raise ValueError(
+                f"MultiMetricLMNN has maps of all features; got n_principal={lmnn.n_principal!r} "
+                "inside. Put PCA before it."
+            )
         if self.rule == "energy" and lmnn.n_impostors is not None:
             raise ValueError(
                 f'rule="energy" counts all impostors; got n_impostors={lmnn.n_impostors} inside, '

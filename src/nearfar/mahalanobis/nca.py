@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
+from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner, best_of, softened
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
@@ -52,6 +53,11 @@ class NCA(_SoftLearner):
     ----------
     n_components : int or None, default=None
         Dimension of the output: the rows of L; None learns a square map.
+    n_principal : int, "auto" or None, default=None
+        Principal components that are kept before anything is whitened: the map is learned along
+        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
+        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
+        depend on the units of the features.
     objective : {"sum", "log"}, default="sum"
         What is maximised: f or g. Points that are alone in their class count 0 in f and are left
         out of g.
@@ -93,6 +99,8 @@ class NCA(_SoftLearner):
         Mean of the training points.
     objective_ : float
         f or g at the solution over all neighbours, less the penalty; f is at most n.
+    n_principal_ : int or None
+        What "auto" was, or what was given.
     n_iter_ : int
         Iterations from the start that was best.
     history_ : dict of lists
@@ -129,6 +137,7 @@ class NCA(_SoftLearner):
     settings = ({"l2": 1e-3}, {"l2": 1e-2})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
+        "n_principal": N_PRINCIPAL,
         "objective": [one_of("sum", "log")],
         "init": STARTS,
         "n_neighbors": [one_of("auto"), none, integer(1)],
@@ -148,6 +157,7 @@ class NCA(_SoftLearner):
         self,
         n_components: int | None = None,
         *,
+        n_principal: int | Literal["auto"] | None = None,
         objective: Literal["sum", "log"] = "sum",
         init: str | ArrayLike = "auto",
         n_neighbors: int | Literal["auto"] | None = "auto",
@@ -161,6 +171,7 @@ class NCA(_SoftLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
+        self.n_principal = n_principal
         self.objective = objective
         self.init = init
         self.n_neighbors = n_neighbors
@@ -191,6 +202,8 @@ class NCA(_SoftLearner):
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
+        if self._fitted_on_axes(rows, start_from, y):
+            return self
         classes, codes = self._check_labels(y, len(rows))
         self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")

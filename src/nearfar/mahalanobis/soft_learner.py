@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base import LinearLearner
+from nearfar.base.on_axes import OnAxes
 from nearfar.base.progress import report_of
 from nearfar.blocks import blas_for, effective_threads
 from nearfar.mahalanobis.starts import Spread, in_coordinates, spread_of, start_map
@@ -34,7 +34,7 @@ class SolverFrame(NamedTuple):
     statistics: ClassStatistics
 
 
-class _SoftLearner(LinearLearner):
+class _SoftLearner(OnAxes):
     """A learner whose objective is one of `SoftNeighbors`.
 
     ``_sign`` is -1 where it is maximised.
