@@ -336,3 +336,26 @@ def test_wide_data_are_reduced_inside_each_fold_for_what_iterates():
     assert rows["lmnn"]["error"] is not None
     weights = result.document["weights"]["lmnn"]["folds"][0]
     assert len(weights) == 140 and sum(weights[:3]) > sum(weights[3:6])
+
+
+def test_learners_that_have_the_option_take_principal_axes_themselves():
+    from nearfar import HDA, LMNN, NCA
+    from nearfar.app.compare.methods import learners, reduced
+    from nearfar.app.compare.use import with_parameters
+
+    given = [LMNN(), NCA(n_components=80), LMNN(n_principal=100), LMNN(structure="diagonal"), HDA()]
+    found = [one.settings[0] for one in reduced(learners(given), 768, 5000)]
+    assert [one.estimator.get_params().get("n_principal") for one in found] == [
+        64,
+        80,
+        100,
+        None,
+        None,
+    ]
+    assert [isinstance(one.reduce, str) for one in found] == [True, True, True, False, False]
+    assert found[0].label == "standardised, 64 principal axes"
+    lmnn = reduced(learners("lmnn"), 768, 5000)[0]
+    labels = [
+        with_parameters(lmnn, some).settings[0].label for some in ({"tol": 0.1}, {"n_principal": 9})
+    ]
+    assert labels == ["standardised, tol=0.1, 64 principal axes", "standardised, n_principal=9"]

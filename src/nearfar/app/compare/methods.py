@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.base import Estimator, NearestObjects, NeighborVoter, all_estimators
 from nearfar.base.local_voter import LocalVoter
+from nearfar.base.on_axes import OnAxes
 from nearfar.base.tags import Guide
 from nearfar.base.tags import Role as EstimatorRole
 from nearfar.notices import warn
@@ -32,6 +33,7 @@ Then = Literal["auto", "lda", "none"]
 MAX_SETTINGS = 4
 #: Of more columns than this, what iterates sees the leading principal axes only: so many at most.
 WIDE, REDUCED = 128, 64
+AXES = "principal axes"
 # Rows enough for anything, where their number is not known.
 LARGE = 10**9
 #: Of a method that shares, what is left to do when all that is shared is done.
@@ -132,7 +134,9 @@ def takes_tensors(estimator: Any) -> bool:
 
 
 def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Method]:
-    """The methods; on wide data what iterates comes behind a PCA, fitted in each fold.
+    """The methods; on wide data what iterates goes along principal axes, found in each fold.
+
+    Learners that have the option take them themselves, others come behind a PCA.
 
     >>> from nearfar import LDA, LMNN
     >>> [method.settings[0].label for method in reduced(learners([LDA(), LMNN()]), 768, 5000)]
@@ -141,22 +145,36 @@ def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Meth
     # Half the rows: inside a training fold fewer than that are never fitted.
     axes = min(REDUCED, max(1, n_rows // 2 - 1))
     return [
-        replace(m, settings=tuple(_behind_pca(one, axes) for one in m.settings))
+        replace(m, settings=tuple(_along_axes(one, axes) for one in m.settings))
         if n_columns > WIDE and m.role in ("learner", "context")
         else m
         for m in methods
     ]
 
 
-def _behind_pca(setting: Setting, axes: int) -> Setting:
+def _along_axes(setting: Setting, axes: int) -> Setting:
     from nearfar.discriminant.pca import PCA
 
-    if isinstance(setting.estimator, str | Pipeline) or not _dear(setting.estimator):
+    learner = setting.estimator
+    if isinstance(learner, str | Pipeline) or not _dear(learner):
         return setting
-    if takes_tensors(setting.estimator):  # principal axes have no rows and columns
+    if takes_tensors(learner):  # principal axes have no rows and columns
         return setting
-    label = ", ".join(filter(None, [setting.label, f"{axes} principal axes"]))
+    takes_axes = isinstance(learner, OnAxes) and getattr(learner, "structure", "full") == "full"
+    if takes_axes and learner.n_principal is not None:
+        return setting
+    axes = max(axes, getattr(learner, "n_components", None) or 1) if takes_axes else axes
+    label = ", ".join(filter(None, [setting.label, f"{axes} {AXES}"]))
+    if takes_axes:
+        return replace(setting, label=label, estimator=clone(learner).set_params(n_principal=axes))
     return replace(setting, label=label, reduce=PCA(axes))
+
+
+def without_axes(estimator: Any) -> Any:
+    """The same on all columns: how many axes there are stands beside its other parameters."""
+    if not isinstance(estimator, OnAxes):
+        return estimator
+    return clone(estimator).set_params(n_principal=None)
 
 
 def _dear(estimator: Any) -> bool:

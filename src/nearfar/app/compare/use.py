@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.chain import Chosen
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.kinds.rows import RowKind
-from nearfar.app.compare.methods import Method, parameters_of
+from nearfar.app.compare.methods import AXES, Method, parameters_of, without_axes
 from nearfar.words import did_you_mean, hyphened, listed
 
 #: Characters of what a model file may say of itself.
@@ -80,14 +80,17 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
     if hasattr(made, "_check_parameters"):
         made._check_parameters()
     scalings = [one for one in method.settings if repr(one.estimator) == repr(first)]
-    inside = parameters_of(made)
+    axes_given = "n_principal" in given
+    inside = parameters_of(made if axes_given else without_axes(made))
     settings = []
     for one in scalings:
         first_word, _, last_word = one.label.partition(", ")
         # Before the parameters stands the scaling, after them what the columns are reduced to, or
         # what follows.
+        last = last_word.rpartition(", ")[2]
+        along = last.endswith(AXES) and not axes_given
         plain = isinstance(one.reduce, str) and isinstance(one.after, str)
-        reduced = "" if plain else last_word.rpartition(", ")[2]
+        reduced = last if along or not plain else ""
         label = ", ".join(filter(None, [first_word, inside, reduced]))
         settings.append(replace(one, label=label, estimator=made))
     return replace(method, settings=tuple(settings))
