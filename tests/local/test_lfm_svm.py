@@ -6,6 +6,7 @@ from scipy.optimize import brentq
 from sklearn.svm import SVC
 
 from nearfar import KNNClassifier, LFMSVMClassifier
+from nearfar.solvers.kernel_machine import Kernel, KernelMachine
 
 
 def draw(n=90, p=3, classes=2, seed=0):
@@ -132,6 +133,28 @@ def test_boundary_points_lie_on_it_and_gradients_are_slopes():
             step = np.eye(3)[i] * 1e-6
             rise = rule.svc_.decision_function(Z + step) - rule.svc_.decision_function(Z - step)
             np.testing.assert_allclose(slopes[:, i], rise / 2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("few", [12, 300])
+def test_who_does_not_arrive_looks_towards_the_nearest_on_the_other_side(few):
+    """However many of the nearest lie on its own side."""
+    random = np.random.default_rng(few)
+    rows = random.normal(size=(600, 2))
+    positive = np.arange(600) < few
+    rows[positive, 0] += 4
+    machine = KernelMachine.fit(rows, positive, 1.0, Kernel("rbf", 0.5, 3, 1.0))
+    far = 60 * random.normal(size=(40, 2))  # no slope reaches there
+    far = far[np.abs(machine.gradients(far)[1]).max(axis=1) == 0]
+    points, found = machine.boundary(far, rows)
+    sides = np.array([np.sign(machine.decision_function(x[None])[0]) for x in rows])
+    beyond = rows[sides == -np.sign(machine.intercept)]
+    assert found.all() and len(far) > 20
+    for x, point in zip(far, points, strict=True):
+        end = beyond[np.linalg.norm(beyond - x, axis=1).argmin()]
+        share = np.linalg.norm(point - x) / np.linalg.norm(end - x)
+        assert 0 < share < 1
+        np.testing.assert_allclose(point, x + share * (end - x), atol=1e-9)
+    np.testing.assert_allclose(machine.decision_function(points), 0, atol=1e-10)
 
 
 def test_the_normal_of_a_linear_machine_is_its_own():

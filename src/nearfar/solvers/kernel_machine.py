@@ -20,6 +20,8 @@ _STEPS = 40
 # Where a bracket has shrunk to this share of its length the crossing is found.
 _NARROW = 1e-13
 _HALVINGS = 100
+# So many of the nearest points are asked first for one on the other side.
+_FIRST = 64
 
 
 class Kernel(NamedTuple):
@@ -119,16 +121,13 @@ class KernelMachine:
         (starts, ends), (f_starts, f_ends), crossed = _walk(f, X)
         rest = np.flatnonzero(~crossed)
         if rest.size:
-            values = f.values(others)
-            f_starts[rest] = f.values(X[rest])
-            for sign in (-1.0, 1.0):
-                beyond = np.flatnonzero(np.sign(values) == sign)
-                asking = rest[np.sign(f_starts[rest]) == -sign]
-                if len(beyond) and len(asking):
-                    nearest = beyond[_nearest(X[asking], others[beyond])]
-                    starts[asking], ends[asking] = X[asking], others[nearest]
-                    f_ends[asking] = values[nearest]
-                    crossed[asking] = True
+            values = f.values(X[rest])
+            nearest, beyond = _nearest_beyond(f, X[rest], values, others)
+            there = nearest >= 0
+            crossed[rest] = there
+            rest, nearest = rest[there], nearest[there]
+            starts[rest], ends[rest] = X[rest], others[nearest]
+            f_starts[rest], f_ends[rest] = values[there], beyond[there]
         points = X.copy()
         points[crossed] = _crossings(
             f, starts[crossed], ends[crossed], f_starts[crossed], f_ends[crossed]
@@ -136,9 +135,12 @@ class KernelMachine:
         return points, crossed
 
     def has_two_sides(self, X: Matrix) -> bool:
-        """Whether f has both signs among points."""
-        values = self.decision_function(X)
-        return bool(values.min() < 0 < values.max())
+        """Whether f has both signs among points, which include its support vectors."""
+        for some in (self.vectors, X):  # few, and as a rule enough
+            values = self.decision_function(some)
+            if values.min() < 0 < values.max():
+                return True
+        return False
 
 
 class _Function:
@@ -149,9 +151,9 @@ class _Function:
         self.rbf, V = machine.kernel == "rbf", machine.vectors
         scale = {"rbf": 2 * machine.gamma, "linear": 1.0, "poly": machine.gamma}[machine.kernel]
         self.scaled = np.ascontiguousarray(scale * V.T)
-        self.offset = -machine.gamma * np.square(V).sum(axis=1) if self.rbf else machine.coef0
-        if machine.kernel == "linear":
-            self.offset = 0.0
+        if self.rbf:  # squared distances as one product: 2 x.v - |v|^2 - |x|^2
+            lengths = -machine.gamma * np.square(V).sum(axis=1)
+            self.scaled = np.vstack([self.scaled, lengths, np.ones(len(V))])
 
     def values(self, X: Matrix) -> Vector:
         """f at points, in blocks."""
@@ -176,20 +178,20 @@ class _Function:
             slopes -= sums[:, None] * X
             slopes *= 2 * machine.gamma
             return sums + machine.intercept, slopes
-        inner = X @ self.scaled + self.offset
+        inner = X @ self.scaled + machine.coef0
         power = inner ** (machine.degree - 1)
         values = (power * inner) @ machine.coefficients + machine.intercept
         power *= machine.degree * machine.gamma * machine.coefficients
         return values, power @ machine.vectors
 
     def _kernel(self, X: Matrix) -> Matrix:
-        K = X @ self.scaled
-        K += self.offset
         if self.rbf:
-            K -= (self.machine.gamma * np.square(X).sum(axis=1))[:, None]
-            np.minimum(K, 0, out=K)  # a squared distance that rounding made negative
-            np.exp(K, out=K)
-        elif self.machine.kernel == "poly":
+            lengths = -self.machine.gamma * np.square(X).sum(axis=1)
+            K = np.column_stack([X, np.ones(len(X)), lengths]) @ self.scaled
+            return np.asarray(np.exp(K, out=K))
+        K = X @ self.scaled
+        if self.machine.kernel == "poly":
+            K += self.machine.coef0
             K **= self.machine.degree
         return np.asarray(K)
 
@@ -229,8 +231,8 @@ def _walk(f: _Function, X: Matrix) -> tuple[tuple[Matrix, Matrix], tuple[Vector,
 def _crossings(f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high: Vector) -> Matrix:
     """Where f is zero between starts and ends, at which it has different signs.
 
-    By the Illinois method for all at once: false position, with the value halved of an end that
-    stays twice.
+    By the method of Anderson and Bjorck for all at once: false position, with the value made less
+    of an end that stays twice, by as much as a parabola through all three would have it.
     """
     way = ends - starts
     low, high, side = np.zeros(len(starts)), np.ones(len(starts)), np.zeros(len(starts))
@@ -245,8 +247,10 @@ def _crossings(f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high
         value = f.values(starts[open_] + t[:, None] * way[open_])
         best[open_] = t
         right = np.sign(value) == np.sign(fb)
-        f_low[open_] = np.where(right, np.where(last > 0, fa / 2, fa), value)
-        f_high[open_] = np.where(right, value, np.where(last < 0, fb / 2, fb))
+        left = 1 - value / np.where(right, fb, fa)
+        left = np.where(left > 0, left, 0.5)
+        f_low[open_] = np.where(right, np.where(last > 0, fa * left, fa), value)
+        f_high[open_] = np.where(right, value, np.where(last < 0, fb * left, fb))
         low[open_], high[open_] = np.where(right, a, t), np.where(right, t, b)
         side[open_] = np.where(right, 1.0, -1.0)
         done = (np.abs(value) <= least[open_]) | ((high - low)[open_] <= _NARROW)
@@ -254,7 +258,23 @@ def _crossings(f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high
     return np.asarray(starts + best[:, None] * way)
 
 
-def _nearest(X: Matrix, others: Matrix) -> Indices:
-    """Which of other points is nearest to each, from differences."""
-    blocks = row_blocks(len(X), 8 * len(others))
-    return np.concatenate([cdist(X[block], others).argmin(axis=1) for block in blocks])
+def _nearest_beyond(
+    f: _Function, X: Matrix, values: Vector, others: Matrix
+) -> tuple[Indices, Vector]:
+    """The nearest of other points at which f has the other sign, or -1; and f there.
+
+    From differences. f is asked of more and more of the nearest, as it takes longer than distances.
+    """
+    n = len(others)
+    found, f_others = np.full(len(X), -1), np.full(n, np.nan)
+    for block in row_blocks(len(X), 24 * n):
+        distances, size = cdist(X[block], others), 0
+        while size < n and (found[block] < 0).any():
+            size = min(n, 8 * size or _FIRST)
+            near = distances <= np.partition(distances, size - 1, axis=1)[:, size - 1 : size]
+            new = np.flatnonzero(near.any(axis=0) & np.isnan(f_others))
+            f_others[new] = f.values(others[new])
+            beyond = near & (np.sign(f_others) == -np.sign(values[block, None]))
+            nearest = np.where(beyond, distances, np.inf).argmin(axis=1)
+            found[block] = np.where(beyond.any(axis=1), nearest, -1)
+    return found, f_others[found]
