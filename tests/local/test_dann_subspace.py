@@ -64,6 +64,23 @@ def test_auto_has_the_least_error_of_five_neighbors():
     assert numbers_to_try(7) == [1, 2, 3, 5]
 
 
+def test_auto_asks_some_of_many_rows(monkeypatch):
+    """The same ones always, for their neighbours among all rows."""
+    monkeypatch.setattr("nearfar.local.dann_subspace._ASKED", 12)
+    X, y = THREE
+    some, again = DANNSubspace().fit(X, y), DANNSubspace().fit(X, y)
+    np.testing.assert_array_equal(some.errors_, again.errors_)
+    mapped = DANNSubspace(13).fit(X, y).transform(X)
+    asked = np.random.default_rng(0).permutation(len(X))[:12]
+    for q, error in some.errors_:
+        wrong = 0
+        for row in asked:
+            others = np.delete(np.arange(len(X)), row)
+            knn = KNNClassifier(n_neighbors=5).fit(mapped[others, : int(q)], y[others])
+            wrong += knn.predict(mapped[[row], : int(q)])[0] != y[row]
+        assert error == wrong / 12
+
+
 def test_sub_dann_survives_noise():
     X, y = THREE
     noise = np.random.default_rng(0).normal(size=(len(X), 20))

@@ -36,10 +36,11 @@ def test_as_a_search_for_each_number(make, parts, monkeypatch):
     monkeypatch.setattr(leading_search, "_PARTS", parts)
     X, numbers = make(np.random.default_rng(0)), [1, 2, 3, 5, 8]
     for n_threads in (1, 2):
-        found = leading_neighbors(X, numbers, n_neighbors=4, n_threads=n_threads)
-        for q, near in zip(numbers, found, strict=True):
-            wanted = kneighbors(np.ascontiguousarray(X[:, :q]), n_neighbors=4)[1]
-            np.testing.assert_array_equal(near, wanted)
+        for asked in (np.arange(len(X)), np.array([5, 1, 39])):
+            found = leading_neighbors(X, numbers, asked, n_neighbors=4, n_threads=n_threads)
+            for q, near in zip(numbers, found, strict=True):
+                wanted = kneighbors(np.ascontiguousarray(X[:, :q]), n_neighbors=4)[1]
+                np.testing.assert_array_equal(near, wanted[asked])
 
 
 def test_the_bound_holds_and_is_close(monkeypatch):
@@ -53,4 +54,4 @@ def test_the_bound_holds_and_is_close(monkeypatch):
 
 def test_too_many_neighbors_are_refused():
     with pytest.raises(ValueError, match="n_neighbors must be an integer from 1 to 2"):
-        leading_neighbors(np.eye(3), [1], n_neighbors=3)
+        leading_neighbors(np.eye(3), [1], np.arange(3), n_neighbors=3)

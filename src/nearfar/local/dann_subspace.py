@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.local_voter import deviations_of
-from nearfar.base.voter import vote_error
+from nearfar.base.voter import vote
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.search.leading_search import leading_neighbors
@@ -28,6 +28,8 @@ from nearfar.summaries.local_scatters import (
 
 # Neighbours that vote where the number of components is to be found.
 _VOTERS = 5
+# So many rows are asked there, at most: on five sets of 5,000 rows they chose what all would have.
+_ASKED = 1_000
 
 
 class DANNSubspace(LinearLearner):
@@ -44,13 +46,14 @@ class DANNSubspace(LinearLearner):
     ``DANNClassifier(DANNSubspace())`` is sub-DANN.
 
     Cost: :math:`O(n^2 p)`, as matrix products over blocks of rows; ``sphere="local"``
-    :math:`O(n^2 p^2)`. "auto" adds one pass over all pairs of rows.
+    :math:`O(n^2 p^2)`. "auto" adds the distances of at most 1,000 rows from all.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
         Dimension of the output; "auto" takes that of 1, 2, 3, 5, 8, 13 and so on of which 5
-        neighbours err least, each row being left out.
+        neighbours err least, each row being left out. Of more than 1,000 rows so many are asked,
+        always the same ones, for their neighbours among all.
     n_metric : int or None, default=None
         How many nearest points make a metric; None is a fifth of the rows, but at least 50 and 10
         for each feature and class.
@@ -199,10 +202,12 @@ class DANNSubspace(LinearLearner):
 
     def _best(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
         """The number of leading coordinates with the fewest errors, the smallest of equal ones."""
-        numbers, k = numbers_to_try(mapped.shape[1]), min(_VOTERS, len(mapped) - 1)
-        threads = effective_threads(self.n_jobs)
-        found = leading_neighbors(mapped, numbers, n_neighbors=k, n_threads=threads)
-        errors = [vote_error(near, codes, n_classes, "shrink") for near in found]
+        n, p = mapped.shape
+        numbers, k, threads = numbers_to_try(p), min(_VOTERS, n - 1), effective_threads(self.n_jobs)
+        asked = np.sort(np.random.default_rng(0).permutation(n)[:_ASKED])
+        found = leading_neighbors(mapped, numbers, asked, n_neighbors=k, n_threads=threads)
+        votes = [vote(codes[near], n_classes, "shrink") for near in found]
+        errors = [np.mean(voted != codes[asked]) for voted in votes]
         self.errors_ = np.column_stack([numbers, errors]).astype(np.float64)
         return numbers[int(np.argmin(errors))]
 

@@ -20,22 +20,22 @@ _AT_ONCE = 128
 
 
 def leading_neighbors(
-    X: Floats, numbers: Sequence[int], *, n_neighbors: int, n_threads: int = 1
+    X: Floats, numbers: Sequence[int], asked: Indices, *, n_neighbors: int, n_threads: int = 1
 ) -> list[Indices]:
-    """For each of ascending ``numbers`` q, the nearest other rows in the first q coordinates.
+    """For each of ascending ``numbers`` q, the other rows nearest to those asked, by q coordinates.
 
-    As ``kneighbors(X[:, :q], n_neighbors=k)[1]`` for each q, but in one pass: squared distances in
-    single precision grow by the coordinates that are added, and whatever may be among the nearest
-    is measured in float64.
+    As ``kneighbors(X[:, :q], n_neighbors=k)[1][asked]`` for each q, but in one pass: squared
+    distances in single precision grow by the coordinates that are added, and whatever may be among
+    the nearest is measured in float64.
 
-    Cost O(n² (q + m)) for m numbers up to q, in matrix products. Memory beyond the result is a copy
-    of the data and blocks within scikit-learn's ``working_memory``.
+    Cost O(n (q + m)) for each row asked and m numbers up to q, in matrix products. Memory beyond
+    the result is a copy of the data and blocks within scikit-learn's ``working_memory``.
 
     Examples
     --------
     >>> import numpy as np
     >>> X = np.array([[0.0, 0.0], [1.0, 5.0], [2.0, 0.0]])
-    >>> one, both = leading_neighbors(X, [1, 2], n_neighbors=1)
+    >>> one, both = leading_neighbors(X, [1, 2], np.arange(3), n_neighbors=1)
     >>> one.ravel(), both.ravel()
     (array([1, 0, 1]), array([2, 0, 0]))
     """
@@ -46,25 +46,25 @@ def leading_neighbors(
     leading = [X[:, :q] for q in numbers]
 
     def work(block: slice) -> list[Indices]:
-        own = np.arange(block.start, block.stop)
+        own = asked[block]
         squares = np.zeros((len(own), len(X)), np.float32)
         squares[np.arange(len(own)), own] = np.inf
         found = []
         for rows, grown in zip(leading, growth, strict=True):
-            grown.add(squares, block)
+            grown.add(squares, own)
             near = kth_at_most(squares, n_neighbors)
             # Rounded up, as comparing in two precisions takes twice as long.
             reach = np.nextafter(
-                (near + 2 * grown.errors(near, block)).astype(np.float32), np.inf, dtype=np.float32
+                (near + 2 * grown.errors(near, own)).astype(np.float32), np.inf, dtype=np.float32
             )
             owner, columns = np.divmod(np.flatnonzero(squares <= reach[:, None]), len(X))
-            distances = pair_distances(rows, rows[block], columns, owner)
+            distances = pair_distances(rows, rows[own], columns, owner)
             order = np.lexsort((distances, owner))  # stable, and columns come in order
             first = np.searchsorted(owner, np.arange(len(own)))
             found.append(columns[order[first[:, None] + np.arange(n_neighbors)]])
         return found
 
-    blocks = row_blocks(len(X), 24 * len(X), at_most=_AT_ONCE)
+    blocks = row_blocks(len(asked), 24 * len(X), at_most=_AT_ONCE)
     parts = zip(*map_in_order(work, blocks, n_threads), strict=True)
     return [np.concatenate(part) for part in parts]
 
@@ -80,14 +80,14 @@ class _Growth:
         self._norms = np.sqrt(np.square(Z[:, :end]).sum(axis=1))
         self._n_terms = 3 * end + 8  # at most, of all steps
 
-    def add(self, squares: NDArray[np.float32], block: slice) -> None:
-        """Add it to those of a block of queries, in place."""
-        sgemm(1.0, self._rows.T, self._asked[block].T, 1.0, squares.T, overwrite_c=1)
+    def add(self, squares: NDArray[np.float32], own: Indices) -> None:
+        """Add it to those of a block of rows, in place."""
+        sgemm(1.0, self._rows.T, self._asked[own].T, 1.0, squares.T, overwrite_c=1)
 
-    def errors(self, squares: Vector, block: slice) -> Vector:
+    def errors(self, squares: Vector, own: Indices) -> Vector:
         """How wrong squared distances of about this size may be, by now."""
         eps = float(np.finfo(np.float32).eps)
-        reach = 2 * self._norms[block] + np.sqrt(np.maximum(squares, 0))
+        reach = 2 * self._norms[own] + np.sqrt(np.maximum(squares, 0))
         return np.asarray(8 * self._n_terms * eps * np.maximum(reach, 1e-15) ** 2)
 
 
