@@ -120,6 +120,22 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     def __sklearn_is_fitted__(self) -> bool:
         return "coefficients_" in vars(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        kept = super().__getstate__()
+        if "kernel_" in kept and kept.get("_rows") is self.kernel_._rows:
+            kept["_rows"] = None  # a file has them once
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if vars(self).get("_rows") is None and "kernel_" in vars(self):
+            self._rows = self.kernel_._rows
+
+    def _once(self, rows: Matrix) -> Matrix:
+        """The rows; where a learned kernel keeps the same ones, those."""
+        same = self._is_learned() and np.array_equal(rows, self.kernel_._rows)
+        return self.kernel_._rows if same else rows
+
     def _learn_kernel(self, X: ArrayLike, y: ArrayLike | None) -> None:
         """Fit a copy of the kernel, if it is a learner, to the rows and labels of this fit."""
         if not self._is_learned():
@@ -157,7 +173,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     def _training_kernel(self, rows: Floats) -> Matrix:
         """Keep the rows, or of given kernel values nothing, and the means of the kernel."""
         # A copy: kernels of an array with itself are computed another way.
-        self._rows = None if self._is_given() else _exact(rows).copy()
+        self._rows = None if self._is_given() else self._once(_exact(rows).copy())
         self._gamma = self._choose_gamma()
         K = self._kernel(rows if self._rows is None else self._rows)
         if K.shape[0] != K.shape[1]:
@@ -210,10 +226,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             return None
         if self.gamma is not None:
             return float(self.gamma)
-        with np.errstate(over="ignore", invalid="ignore"):
-            variances = self._rows.var(axis=0)
-        spread = float((np.sqrt(variances) if self.kernel == "laplacian" else variances).sum())
-        return 1 / spread if spread > 0 else 1.0
+        return natural_gamma(self._rows, self.kernel)
 
     def _kernel(self, rows: Floats, known: Matrix | None = None) -> Matrix:
         """Kernel values of points with the training points, or with others."""
@@ -306,6 +319,20 @@ class LandmarkCoordinates(KernelCoordinates):
         """
         check_is_fitted(self)
         return self._map_by_coefficients(self._check_X(X, reset=False))
+
+
+def natural_gamma(rows: Matrix, kernel: Any) -> float:
+    """1 over the sum of the features' variances, or deviations for "laplacian"; 1 if it is 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        variances = rows.var(axis=0)
+    return gamma_of(float((np.sqrt(variances) if kernel == "laplacian" else variances).sum()))
+
+
+def gamma_of(size: float) -> float:
+    """1 over what distances are like; 1 where there are none."""
+    if not np.isfinite(size):
+        raise ValueError("X has values too large for kernels: rescale its features.")
+    return 1 / size if size > 0 else 1.0
 
 
 def _check_symmetric(K: Matrix) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.base.kernel_coordinates import gamma_of, natural_gamma
 from nearfar.blocks import row_blocks
 from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import Allowed, integer, real
@@ -303,19 +304,15 @@ class _NaturalWidths:
 
     def gamma(self, one: _One) -> float:
         if (one.kind, one.columns) not in self.known:
-            size = self._size(one.kind, list(one.columns))
-            if not np.isfinite(size):
-                raise ValueError("X has values too large for kernels: rescale its features.")
-            self.known[one.kind, one.columns] = 1 / size if size > 0 else 1.0
+            self.known[one.kind, one.columns] = self._gamma(one.kind, list(one.columns))
         return self.known[one.kind, one.columns]
 
-    def _size(self, kind: str, columns: list[int]) -> float:
-        if kind == "rbf":
-            squares = cdist(self.some[:, columns], self.some[:, columns], "sqeuclidean")
-            apart = squares[squares > 0]
-            return float(np.median(apart)) if apart.size else 0.0
-        variances = self.rows[:, columns].var(axis=0)
-        return float((np.sqrt(variances) if kind == "laplacian" else variances).sum())
+    def _gamma(self, kind: str, columns: list[int]) -> float:
+        if kind != "rbf":
+            return natural_gamma(self.rows[:, columns], kind)
+        squares = cdist(self.some[:, columns], self.some[:, columns], "sqeuclidean")
+        apart = squares[squares > 0]
+        return gamma_of(float(np.median(apart)) if apart.size else 0.0)
 
 
 # ---------------------------------------------------------------------- values

@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
+from nearfar.base.kernel_coordinates import natural_gamma
 from nearfar.base.kernel_learner import exact
 from nearfar.kernels.base_kernels import OPTIONS, BaseKernels
 from nearfar.kernels.kernel_svm import KernelSVM, fitted_svc
@@ -165,13 +166,8 @@ class ConformalSVC(KernelSVM):
     def _options(self, rows: Matrix) -> dict[str, Any]:
         if "gamma" not in OPTIONS[self.kernel]:
             return {}
-        if self.gamma is not None:
-            return {"gamma": float(self.gamma)}
-        with np.errstate(over="ignore", invalid="ignore"):
-            spread = float(rows.var(axis=0).sum())
-            if self.kernel == "laplacian":
-                spread = float(rows.std(axis=0).sum())
-        return {"gamma": 1 / spread if 0 < spread < np.inf else 1.0}
+        gamma = natural_gamma(rows, self.kernel) if self.gamma is None else float(self.gamma)
+        return {"gamma": gamma}
 
     def _width(self) -> float:
         if self.width is not None:
