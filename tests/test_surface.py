@@ -167,6 +167,12 @@ def test_parameters_after_the_first_are_given_by_name(name):
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_labels_that_are_left_out_are_asked_for_by_the_estimator(name):
+    labels = inspect.signature(ESTIMATORS[name].fit).parameters.get("y")
+    assert labels is None or labels.default is None  # not by Python's TypeError
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_results_repeat_unless_one_asks_otherwise(name):
     seeds = [p.default for p in parameters(ESTIMATORS[name]) if p.name == "random_state"]
     assert seeds in ([], [0])

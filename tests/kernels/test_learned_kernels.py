@@ -1,5 +1,9 @@
 """Kernel methods with a kernel that is learned: as if its values had been given."""
 
+import io
+import pickle
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,6 +90,15 @@ def test_it_is_as_if_the_values_of_the_learned_kernel_were_given(name, tmp_path)
     again = load(tmp_path / "model.nf")
     np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
     np.testing.assert_array_equal(again.kernel_.kernel(NEW, X), model.kernel_.kernel(NEW, X))
+    assert tables_like(X, tmp_path / "model.nf") == 1  # the rows once, in the kernel
+
+
+def tables_like(rows, path):
+    """How many arrays of a model file are these rows."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".npy")]
+        arrays = [np.load(io.BytesIO(archive.read(name))) for name in names]
+    return sum(np.array_equal(array, rows) for array in arrays)
 
 
 def rca_by_formula(model, K, cross, learner):
@@ -108,7 +121,7 @@ def test_distances_of_pairs_in_the_learned_kernel():
     assert model.gamma_ is None
 
 
-def test_more_chunklets_keep_the_kernel_of_the_first_rows():
+def test_more_chunklets_keep_the_kernel_of_the_first_rows(tmp_path):
     parts = [
         (Chunklets(np.where(Y[:30] == 0, 0, -1)), slice(30)),
         (Chunklets(Y[30:] + 5), slice(30, 60)),
@@ -120,6 +133,8 @@ def test_more_chunklets_keep_the_kernel_of_the_first_rows():
         model.kernel_.weights_, clone(LEARNER).fit(X[:30], Y[:30]).weights_
     )
     assert np.isfinite(model.transform(NEW)).all()
+    save(model, tmp_path / "model.nf")  # whose rows are others than those of its kernel
+    np.testing.assert_array_equal(load(tmp_path / "model.nf").transform(NEW), model.transform(NEW))
 
 
 def test_gamma_is_not_read():
@@ -131,6 +146,8 @@ def test_landmarks_are_of_the_kernel_of_all_rows():
     model = KernelDA(kernel=LEARNER, n_landmarks=30).fit(X, Y)
     np.testing.assert_array_equal(model.kernel_.weights_, clone(LEARNER).fit(X, Y).weights_)
     assert model.coefficients_.shape[1] == 30
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
 
 
 def test_supervision_is_read_by_the_method_and_labels_by_the_kernel():

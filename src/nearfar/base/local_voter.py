@@ -77,7 +77,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Fit the learner, if any, and keep the mapped training points.
 
         Parameters

@@ -41,13 +41,13 @@ class ThroughLearner(Estimator):
         return hasattr(self, "_points")
 
     def _fit_learner(
-        self, X: ArrayLike, y: ArrayLike, supervision: Any
+        self, X: ArrayLike, y: ArrayLike | None, supervision: Any
     ) -> tuple[Any, Floats, NDArray[Any], NDArray[np.intp]]:
         """A fitted clone of the learner or None, the mapped points, the classes and the codes."""
         learner, points = self._fit_map(X, y, supervision)
         return learner, points, *self._check_labels(y, len(points), min_classes=1)
 
-    def _fit_map(self, X: ArrayLike, y: ArrayLike, supervision: Any) -> tuple[Any, Floats]:
+    def _fit_map(self, X: ArrayLike, y: ArrayLike | None, supervision: Any) -> tuple[Any, Floats]:
         """A fitted clone of the learner or None, and the mapped points."""
         self._forget()
         self.__dict__.pop("_points", None)

@@ -109,7 +109,7 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Keep the Gaussians of the training sets.
 
         Parameters

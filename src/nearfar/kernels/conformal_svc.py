@@ -120,7 +120,7 @@ class ConformalSVC(KernelSVM):
         self.width = width
         self.n_rounds = n_rounds
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the machines, one after the other.
 
         Parameters

@@ -49,7 +49,9 @@ class KernelCombination(KernelLearner):
     transduction_: NDArray[Any]
     _base: BaseKernels
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, unlabeled: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, unlabeled: ArrayLike | None = None
+    ) -> Self:
         """Learn the weights.
 
         Parameters

@@ -95,7 +95,7 @@ class MKLClassifier(KernelSVM):
         self.learner = learner
         self.C = C
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the kernel, then the machine.
 
         Parameters

@@ -164,7 +164,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self.n_impostors = n_impostors
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Fit the learner; keep the mapped training points and how far their targets reach.
 
         Parameters

@@ -128,7 +128,7 @@ class DANNSubspace(LinearLearner):
         self.standardize = standardize
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
         Parameters

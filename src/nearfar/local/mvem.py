@@ -130,7 +130,7 @@ class MVEMClassifier(NeighborVoter):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Keep the training points, and find what is to be found.
 
         Parameters

@@ -147,7 +147,7 @@ class MCML(_SoftLearner):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map from labelled points.
 
         Parameters

@@ -137,7 +137,7 @@ class MLKR(_SoftLearner):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map from points and their numbers.
 
         Parameters

@@ -161,7 +161,7 @@ class MultiMetricLMNN(NeighborVoter):
         self.refit = refit
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the single map, then all maps together.
 
         Parameters

@@ -96,7 +96,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         self.n_neighbors = n_neighbors
         self.ties = ties
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Fit the learner and keep the mapped training points.
 
         Parameters

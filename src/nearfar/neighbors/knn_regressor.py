@@ -67,7 +67,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
         self.estimator = estimator
         self.n_neighbors = n_neighbors
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Fit the learner and keep the mapped training points.
 
         Parameters

@@ -142,7 +142,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "means_")
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, supervision: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Fit the learner, then the moments of the mapped classes.
 
         Parameters

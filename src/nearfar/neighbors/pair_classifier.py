@@ -145,7 +145,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         """-1 for different and +1 for alike."""
         return np.array([-1, 1])
 
-    def fit(self, pairs: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the learner, and find the threshold.
 
         Parameters

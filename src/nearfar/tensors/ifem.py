@@ -109,7 +109,7 @@ class IFEM(RankOneLearner):
         self.tensor_shape = tensor_shape
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the classifier to what is left, for each feature.
 
         Parameters

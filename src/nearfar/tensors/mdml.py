@@ -183,7 +183,7 @@ class MDML(MultilinearLearner):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute 'metrics_'")
         return [U @ U.T for U in self.factors_]
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the metrics.
 
         Parameters

@@ -156,7 +156,9 @@ class TensorClassifier(TensorInput, LinearClassifier):
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
         """The learner of one mode; ``weight`` is that of each sample."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Learn the hyperplanes.
 
         Parameters
@@ -186,7 +188,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return self
 
     def _fit_checked(
-        self, T: Any, y: ArrayLike, sample_weight: ArrayLike | None
+        self, T: Any, y: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> KeyboardInterrupt | None:
         classes, codes = self._check_labels(y, len(T))
         T = np.ascontiguousarray(T, dtype=np.float64)

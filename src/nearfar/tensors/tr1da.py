@@ -187,7 +187,7 @@ class TR1DA(RankOneLearner):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Find the atoms.
 
         Parameters

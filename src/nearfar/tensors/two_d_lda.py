@@ -157,7 +157,7 @@ class TwoDLDA(MultilinearLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from matrices and labels.
 
         Parameters

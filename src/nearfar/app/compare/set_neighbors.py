@@ -66,7 +66,7 @@ class VectorDistanceNeighbors(NeighborVoter):
     def __sklearn_tags__(self) -> Tags:
         return without_tables(super().__sklearn_tags__())
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Keep the training sets.
 
         Parameters
