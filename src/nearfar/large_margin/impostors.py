@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.impostor_trees import find_impostors_tree
 from nearfar.large_margin.triplet_loss import (
     PairList,
@@ -23,6 +23,8 @@ from nearfar.search.exact_search import choose_search, kneighbors
 
 # Products of so many terms take longer than starting threads and limiting those of BLAS.
 _WORTH_THREADS = 2 * 10**9
+# So many points are all held against all at once.
+_FEW_POINTS = 1000
 
 
 def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
@@ -189,6 +191,8 @@ def nearest_impostors(
     the last.
     """
     centers = np.flatnonzero(np.isfinite(reach))
+    if len(Z) <= _FEW_POINTS:
+        return _nearest_of_few(Z, codes, reach, n_nearest)
     # All below the reach are found faster than the nearest, if they are not too many.
     found = find_impostors(
         Z, codes, reach, max_pairs=10 * n_nearest * len(centers), n_threads=n_threads
@@ -210,6 +214,27 @@ def nearest_impostors(
     radius = reach.copy()
     radius[owners[last]] = distances[last]
     return pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
+
+
+def _nearest_of_few(
+    Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, n_nearest: int
+) -> tuple[PairList, Matrix]:
+    """`nearest_impostors` where the distances of all points to all are few numbers."""
+    points = (Z - Z.mean(axis=0)).astype(np.float64)
+    distances = squared_distances(points, points)
+    distances[codes[:, None] == codes] = np.inf
+    n, wanted = len(Z), min(n_nearest, len(Z))
+    # One more than wanted, as what was rounded is measured again.
+    others = np.argpartition(distances, min(wanted, n - 1), axis=1)[:, : wanted + 1]
+    centers = np.repeat(np.arange(n), others.shape[1])
+    apart = listed_distances(Z, centers, others.ravel()).reshape(others.shape)
+    apart[codes[others] == codes[:, None]] = np.inf
+    order = apart.argsort(axis=1, kind="stable")[:, :wanted]
+    apart, others = np.take_along_axis(apart, order, 1), np.take_along_axis(others, order, 1)
+    rows, slots = np.nonzero(apart < reach[:, None])
+    pairs = rows.astype(np.int32), others[rows, slots].astype(np.int32)
+    radius = np.minimum(reach, apart[:, -1]) if wanted == n_nearest else reach.copy()
+    return pair_list([pairs], n), radius
 
 
 # Rows, and a slice of those that they are held against.

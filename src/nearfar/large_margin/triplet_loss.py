@@ -190,7 +190,7 @@ def weigh_hinges(
     weights = np.zeros(len(near))
     for slot in range(k):
         hinges = reach[centers, slot] - distances
-        losses, slopes = _hinge(hinges, smoothing)
+        losses, slopes = hinge(hinges, smoothing)
         pushed += float(losses.sum())
         n_active += int(np.count_nonzero(slopes))
         sums = np.concatenate([[0.0], np.cumsum(slopes)])
@@ -247,7 +247,7 @@ def full_loss(
         loss, n_active = 0.0, 0
         total, pushes = np.zeros_like(near), np.empty((len(block), k))
         for slot in range(k):
-            losses, slopes = _hinge(reach[block, slot].astype(Z.dtype)[rows] - near, smoothing)
+            losses, slopes = hinge(reach[block, slot].astype(Z.dtype)[rows] - near, smoothing)
             loss += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
             pushes[:, slot] = np.bincount(rows, slopes, len(block))
@@ -320,7 +320,7 @@ def triplet_loss(
     near, pulls = _distinct_pairs(triplets[:, 0], triplets[:, 1], n)
     distances = listed_distances(Z, *near)
     hinges = 1.0 + distances[pulls] - listed_distances(Z, triplets[:, 0], triplets[:, 2])
-    losses, slopes = _hinge(hinges, smoothing)
+    losses, slopes = hinge(hinges, smoothing)
     weights = (1 - push_weight) + push_weight * np.bincount(pulls, slopes, minlength=len(distances))
     W = sparse.csr_array(
         (
@@ -351,7 +351,7 @@ def pull_laplacian(targets: Integers, push_weight: float, V: Floats) -> Floats:
     return laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
 
 
-def _hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
+def hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
     """[z]_+ and its slope, rounded by a parabola within ``smoothing`` / 2 of the kink."""
     if smoothing == 0:
         return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)

@@ -15,6 +15,7 @@ from scipy import linalg
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.impostors import find_impostors, nearest_impostors
+from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
@@ -38,6 +39,8 @@ SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as 
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Maps of so many entries begin near to the optimum, and more pairs times dimensions are listed.
 WIDE, COARSE_NUMBERS = 10**4, 2 * 10**8
+# A table of impostors may have so many places, or so many for each that is listed.
+SMALL_TABLE, MOST_EMPTY = 10**5, 4
 THREADED_ROWS, PARTS = 10**6, 2  # numbers of rows from which threads pay, and parts for each
 
 
@@ -71,6 +74,7 @@ class ListedMargin:
         self.smoothing = 0.0
         self.bound = 0.0
         self.max_rows = points.shape[1]
+        self._made: NearestTable | None = None
         self.use_centers(None)
 
     def use_centers(self, n_centers: int | None) -> None:
@@ -156,6 +160,11 @@ class ListedMargin:
                 nearest=self.nearest,
                 n_threads=self.n_threads,
             )
+        if (table := self._table()) is not None:
+            measured = table.measure(Z, self.n_threads) if measured is None else measured
+            return table.loss(
+                measured, Z if V is None else V, self.push_weight, width, self.n_threads
+            )
         return listed_loss(
             Z,
             self.targets,
@@ -167,6 +176,18 @@ class ListedMargin:
             self.n_threads,
             measured,
         )
+
+    def _table(self) -> NearestTable | None:
+        """Of the listed pairs, where the nearest count and no centre has many more than others."""
+        pairs, made = self.pairs, self._made
+        if made is not None and made.impostors is pairs and made.targets is self.targets:
+            return made
+        self._made = None
+        if self.nearest is not None and pairs is not None:
+            width = int(np.diff(pairs.indptr).max(initial=0))
+            if width * len(self.points) <= max(SMALL_TABLE, MOST_EMPTY * len(pairs.indices)):
+                self._made = NearestTable(pairs, self.targets, self.nearest)
+        return self._made
 
     def measured(self, L: Matrix) -> Measured | None:
         """Distances under L in full precision, to be evaluated more than once; None for all."""
@@ -303,10 +324,15 @@ class ListedMargin:
         if L is before or np.array_equal(L, before):
             return True
         Z = self.exact(L)
-        needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
-        centers = np.isfinite(needed)
-        if self.nearest is not None:
+        if (table := self._table()) is not None:
+            reach, distances = table.measure(Z, self.n_threads)
+            needed = reach.max(axis=1) + self.smoothing / 2
             # Beyond the last that counts nothing does.
+            needed = np.minimum(needed, table.furthest(distances))
+        else:
+            needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
+        centers = np.isfinite(needed)
+        if self.nearest is not None and table is None:
             listed = self.pairs.centers
             distances = listed_distances(Z, listed, self.pairs.indices, self.n_threads)
             last = order_of_nearness(listed, distances) == self.nearest - 1
