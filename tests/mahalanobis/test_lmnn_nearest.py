@@ -10,8 +10,14 @@ from test_lmnn import all_pairs, problem, published
 
 from nearfar import LMNN, MultiMetricLMNN
 from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
+from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.problem import LargeMargin
-from nearfar.large_margin.triplet_loss import listed_loss, order_of_nearness
+from nearfar.large_margin.triplet_loss import (
+    listed_distances,
+    listed_loss,
+    order_of_nearness,
+    pair_list,
+)
 
 
 def brute_loss(M, X, y, targets, nearest, mu=0.5):
@@ -46,19 +52,63 @@ def optimum(X, y, targets, nearest, mu=0.5):
 
 @pytest.mark.parametrize("nearest", [1, 3, 100])
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_the_loss_and_its_gradient(nearest, smoothing):
+@pytest.mark.parametrize("form", ["list", "table"])
+def test_the_loss_and_its_gradient(nearest, smoothing, form):
     X, y = problem(0)
     targets = target_neighbors(X, y, 2)
+    targets[3:5, 1] = targets[9] = -1
     L = 0.3 * np.random.default_rng(1).normal(size=(4, 4))
+    table = NearestTable(all_pairs(y), targets, nearest)
 
     def loss(L):
-        return listed_loss(X @ L.T, targets, all_pairs(y), 0.4, smoothing, nearest=nearest)
+        Z = X @ L.T
+        if form == "table":
+            return table.loss(table.measure(Z), Z, 0.4, smoothing)
+        return listed_loss(Z, targets, all_pairs(y), 0.4, smoothing, nearest=nearest)
 
     if smoothing == 0:
         assert loss(L).loss == pytest.approx(brute_loss(L.T @ L, X, y, targets, nearest, 0.4))
     step = np.random.default_rng(2).normal(size=L.shape)
     slope = (loss(L + 1e-6 * step).loss - loss(L - 1e-6 * step).loss) / 2e-6
     assert slope == pytest.approx(np.sum(step * (2 * loss(L).laplacian_v.T @ X)), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("nearest", [2, 6])
+@pytest.mark.parametrize("some", [0, 1, 40, None])
+def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
+    # Lists of different lengths, some of them shorter than the number that counts, or empty.
+    rng = np.random.default_rng(0)
+    X, y = problem(0)
+    targets = target_neighbors(X, y, 3)
+    targets[::7, 2] = -1
+    every = all_pairs(y)
+    kept = np.sort(rng.choice(len(every.indices), some or 0, replace=False))
+    if some is None:
+        kept = np.flatnonzero(rng.random(len(every.indices)) < 0.3)
+    pairs = pair_list([(every.centers[kept], every.indices[kept])], len(X))
+    table = NearestTable(pairs, targets, nearest)
+    for scale in (0.3, 0.5):  # the second use finds what the first left
+        Z, V = (scale * X).astype(dtype), rng.normal(size=(len(X), 2)).astype(dtype)
+        wanted = listed_loss(Z, targets, pairs, 0.4, 0.1, V, nearest)
+        found = table.loss(table.measure(Z), V, 0.4, 0.1)
+        assert found.laplacian_v.dtype == dtype
+        np.testing.assert_allclose(
+            found.laplacian_v,
+            wanted.laplacian_v,
+            rtol=1e-5,
+            atol=2e-4 if dtype == np.float32 else 1e-10,
+        )
+        assert found[0::2] == pytest.approx(wanted[0::2])
+        assert found.slopes == pytest.approx(wanted.slopes)
+        by_center = [
+            np.sort(ranks)
+            for ranks in np.split(
+                listed_distances(Z, pairs.centers, pairs.indices), pairs.indptr[1:-1]
+            )
+        ]
+        last = [ranks[nearest - 1] if len(ranks) >= nearest else np.inf for ranks in by_center]
+        np.testing.assert_allclose(table.furthest(table.measure(Z).distances), last)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -110,8 +160,10 @@ def test_points_deep_in_another_class_weigh_less():
     assert weight_of_x(n_impostors=5) > 1.4 * weight_of_x(n_impostors=None)
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("crowded", [False, True])
-def test_the_nearest_of_each_point_are_found(crowded):
+def test_the_nearest_of_each_point_are_found(crowded, at_once, monkeypatch):
+    monkeypatch.setattr("nearfar.large_margin.impostors._FEW_POINTS", 300 if at_once else 0)
     rng = np.random.default_rng(0)
     Z, codes = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
     Z[50:60] = Z[100:110]  # ties

@@ -23,7 +23,7 @@ from nearfar.search.exact_search import choose_search, kneighbors
 
 # Products of so many terms take longer than starting threads and limiting those of BLAS.
 _WORTH_THREADS = 2 * 10**9
-# So many points are all held against all at once.
+# So many points are all held against all at once, where a good part of them is within reach.
 _FEW_POINTS = 1000
 
 
@@ -191,12 +191,12 @@ def nearest_impostors(
     the last.
     """
     centers = np.flatnonzero(np.isfinite(reach))
-    if len(Z) <= _FEW_POINTS:
-        return _nearest_of_few(Z, codes, reach, n_nearest)
     # All below the reach are found faster than the nearest, if they are not too many.
-    found = find_impostors(
-        Z, codes, reach, max_pairs=10 * n_nearest * len(centers), n_threads=n_threads
-    )
+    few = len(Z) <= _FEW_POINTS
+    each = min(10 * n_nearest, len(Z) // 8) if few else 10 * n_nearest
+    found = find_impostors(Z, codes, reach, max_pairs=each * len(centers), n_threads=n_threads)
+    if found is None and few:
+        return _nearest_of_few(Z, codes, reach, n_nearest)
     if found is None:
         lists = []
         for label in np.unique(codes[centers]):

@@ -88,7 +88,7 @@ class NearestTable:
         n_threads: int = 1,
     ) -> Evaluation:
         """The loss, and ``Lap(W) @ V``."""
-        n, k = self.targets.shape
+        k = self.targets.shape[1]
         at, near = self._nearest(measured.distances)
         losses, slopes = hinge(measured.reach[:, :, None] - near[:, None, :], smoothing)
         pulls, pushes = slopes.sum(axis=2), slopes.sum(axis=1)

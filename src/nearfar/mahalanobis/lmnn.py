@@ -112,7 +112,7 @@ class LMNN(OnAxes):
         Share of the rows held out: by class, to stop early. Their k-NN error is looked at every 10
         iterations, and the map with the fewest is kept. "auto" is 0.2 where there are fewer than
         15 points for each row of a full map, else 0; up to 500 points each is held out once, in
-        five parts, and up to 2,500 so many parts that 500 are; iterations (50 a pass at most) then
+        five parts, and up to 2,500 so many parts that 500 are; iterations (30 a pass at most) then
         are those with the fewest errors on average.
     patience : int, default=3
         So many looks without fewer errors end the fit. Of no effect where several parts are held

@@ -28,7 +28,7 @@ HELD_OUT = 0.2
 #: so often, each time others, that there are at least so many in all (or every row once),
 ENOUGH_HELD = 500
 #: and most looks at rows held out more than once.
-LOOKS = 5
+LOOKS = 3
 # Fewer rows held out than this tell nothing.
 _LEAST_HELD = 5
 
