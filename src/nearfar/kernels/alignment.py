@@ -150,7 +150,7 @@ def target_codes(y: ArrayLike) -> tuple[int, np.ndarray]:
     """The number of classes, at least 2, and the class of each row."""
     classes, codes = encode_labels(y)
     if len(classes) < 2:
-        raise ValueError(f"y must have at least 2 classes; all labels are {classes[0]!r}.")
+        raise ValueError(f"y must have at least 2 classes; all labels are {classes.tolist()[0]!r}.")
     return len(classes), codes
 
 

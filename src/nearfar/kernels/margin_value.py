@@ -194,7 +194,7 @@ def one_against_rest(y: ArrayLike) -> Matrix:
     """Labels 1 and -1 of each class against the rest; one row for two classes."""
     classes, codes = encode_labels(y)
     if len(classes) < 2:
-        raise ValueError(f"y must have at least 2 classes; all labels are {classes[0]!r}.")
+        raise ValueError(f"y must have at least 2 classes; all labels are {classes.tolist()[0]!r}.")
     wanted = [1] if len(classes) == 2 else range(len(classes))
     return np.array([np.where(codes == k, 1.0, -1.0) for k in wanted])
 

@@ -7,11 +7,21 @@ import pandas as pd
 import pytest
 import report_documents
 from sklearn.datasets import load_wine
+from sklearn.pipeline import Pipeline
 
-from nearfar import AlignmentKernelLearner, MarginKernelLearner, MKLClassifier, compare
+from nearfar import (
+    AlignmentKernelLearner,
+    AverageKernelLearner,
+    EasyMKL,
+    KernelDA,
+    MarginKernelLearner,
+    MKLClassifier,
+    compare,
+    load,
+)
 from nearfar.app.cli import main
 from nearfar.app.compare.comparison import footnotes
-from nearfar.app.compare.kernel_shares import kernels_line, over_folds
+from nearfar.app.compare.kernel_shares import kernels_line, kernels_of, over_folds
 from nearfar.app.compare.methods import learners
 from nearfar.app.report import render
 from nearfar.app.report.comparison import Comparison
@@ -78,6 +88,14 @@ def test_what_is_no_table_of_shares_is_not_drawn(document):
         assert kernels_view(Comparison(document | {"kernels": {"aligned": wrong}})) is None
 
 
+def test_a_kernel_method_shows_the_kernel_that_it_learns():
+    rows, labels = frame()
+    chain = Pipeline([("learner", KernelDA(kernel=AlignmentKernelLearner(["linear", "rbf"])))])
+    found = kernels_of(chain.fit(rows, labels))
+    assert found["names"][0] == "linear" and sum(found["shares"]) == pytest.approx(1, abs=1e-3)
+    assert kernels_of(Pipeline([("learner", KernelDA())]).fit(rows, labels)) is None
+
+
 def test_folds_with_other_kernels_are_left_out():
     folds = [
         {"names": ["direction 0", "direction 1"], "shares": [0.5, 0.5], "gap": None},
@@ -103,3 +121,20 @@ def test_commands_take_the_room(tmp_path, monkeypatch, capsys):
     assert len(pd.read_csv("map.csv")) == len(rows)
     assert main(["neighbors", "margin-kernel-learner.nf", "new.csv", "--out", "near.csv"]) == 0
     capsys.readouterr()
+
+
+def test_a_learner_may_be_named_as_a_parameter(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows, labels = frame()
+    rows.assign(kind=labels).to_csv("t.csv", index=False)
+    fit = ["fit", "t.csv", "--target", "kind", "--force", "--save", "m.nf", "--scale", "standard"]
+    assert main([*fit, "--method", "mkl", "--set", "learner=easy-mkl"]) == 0
+    assert isinstance(load("m.nf")["learner"].learner_, EasyMKL)
+    named = ["--method", "kernel-da", "-k", "3", "--set"]
+    assert main([*fit, *named, "kernel=average-kernel-learner"]) == 0
+    assert isinstance(load("m.nf")["learner"].kernel_, AverageKernelLearner)
+    assert main([*fit, *named, "kernel=linear"]) == 0  # a text that it takes stays one
+    assert load("m.nf")["learner"].kernel == "linear"
+    for wrong in ("kernel=lda", "kernel=mars"):
+        assert main([*fit, *named, wrong]) != 0
+        assert "kernel must be" in capsys.readouterr().err

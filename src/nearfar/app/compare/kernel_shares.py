@@ -17,7 +17,8 @@ NAMED, SHOWN = 3, 40
 def kernels_of(chain: Pipeline | None) -> dict[str, Any] | None:
     """Of a fitted chain that learns a kernel: names and shares of the base kernels, and the gap."""
     learner = None if chain is None else chain.named_steps.get("learner")
-    learner = getattr(learner, "learner_", learner)
+    for part in ("learner_", "kernel_"):  # of a machine, of a method with a kernel
+        learner = getattr(learner, part, learner)
     if not isinstance(learner, KernelLearner) or not len(getattr(learner, "shares_", ())):
         return None
     gap = getattr(learner, "duality_gap_", None)

@@ -13,7 +13,13 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.chain import Chosen
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.kinds.rows import RowKind
-from nearfar.app.compare.methods import AXES, Method, parameters_of, without_axes
+from nearfar.app.compare.methods import (
+    AXES,
+    Method,
+    find_estimator,
+    parameters_of,
+    without_axes,
+)
 from nearfar.words import did_you_mean, hyphened, listed
 
 #: Characters of what a model file may say of itself.
@@ -76,6 +82,7 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
                 f"{option}: {hyphened(type(first).__name__)} has no parameter '{name}'."
                 f"{did_you_mean(name, own)} It has {listed(own)}."
             )
+    given = {name: _learner_if_named(first, name, value) for name, value in given.items()}
     made = clone(first).set_params(**given)
     if hasattr(made, "_check_parameters"):
         made._check_parameters()
@@ -94,6 +101,18 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
         label = ", ".join(filter(None, [first_word, inside, reduced]))
         settings.append(replace(one, label=label, estimator=made))
     return replace(method, settings=tuple(settings))
+
+
+def _learner_if_named(estimator: Any, name: str, value: Any) -> Any:
+    """A parameter's value; the method of this name, where the parameter takes it and no text."""
+    allowed = getattr(estimator, "parameters", {}).get(name, ())
+    if not isinstance(value, str) or any(one.accepts(value) for one in allowed):
+        return value
+    try:
+        learner = find_estimator(value)()
+    except (TypeError, ValueError):  # there is none, or it must be given something
+        return value
+    return learner if any(one.accepts(learner) for one in allowed) else value
 
 
 def fit_chain(kind: Kind, choice: Chosen) -> Pipeline:
