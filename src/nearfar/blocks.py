@@ -103,6 +103,7 @@ def one_blas_thread() -> Iterator[None]:
     takes as long as a small batch.
     """
     libraries = [(library, library.get_num_threads()) for library in _blas()]
+    libraries = [(library, before) for library, before in libraries if before != 1]
     try:
         for library, _ in libraries:
             library.set_num_threads(1)

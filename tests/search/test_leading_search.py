@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from nearfar.search import leading_search
+from nearfar.search import block_search
+from nearfar.search.block_search import kth_at_most
 from nearfar.search.exact_search import kneighbors
-from nearfar.search.leading_search import kth_at_most, leading_neighbors
+from nearfar.search.leading_search import leading_neighbors
 
 
 def gaussian(random):
@@ -31,9 +32,9 @@ def constant(random):
 
 
 @pytest.mark.parametrize("make", [gaussian, integers, far_away, outlier, constant])
-@pytest.mark.parametrize("parts", [128, 512])
+@pytest.mark.parametrize("parts", [16, 512])
 def test_as_a_search_for_each_number(make, parts, monkeypatch):
-    monkeypatch.setattr(leading_search, "_PARTS", parts)
+    monkeypatch.setattr(block_search, "_LEAST_PARTS", parts)
     X, numbers = make(np.random.default_rng(0)), [1, 2, 3, 5, 8]
     for n_threads in (1, 2):
         for asked in (np.arange(len(X)), np.array([5, 1, 39])):
@@ -43,13 +44,14 @@ def test_as_a_search_for_each_number(make, parts, monkeypatch):
                 np.testing.assert_array_equal(near, wanted[asked])
 
 
-def test_the_bound_holds_and_is_close(monkeypatch):
-    monkeypatch.setattr(leading_search, "_PARTS", 256)
-    squares = np.random.default_rng(0).random((50, 1000)).astype(np.float32)
+@pytest.mark.parametrize("n", [1, 100, 129, 1000, 3000])
+def test_the_bound_holds_and_is_close(n):
+    squares = np.random.default_rng(0).random((50, n)).astype(np.float32)
     ordered = np.sort(squares, axis=1)
-    bound = kth_at_most(squares, 5)
-    assert (bound >= ordered[:, 4]).all() and (bound < ordered[:, 20]).all()
-    assert (kth_at_most(squares, 9) == ordered[:, 8]).all()
+    for k in {1, min(5, n), min(40, n), n}:
+        bound = kth_at_most(squares, k)
+        assert (bound >= ordered[:, k - 1]).all()
+        assert (bound <= ordered[:, min(n, 2 * k + 8) - 1]).all()
 
 
 def test_too_many_neighbors_are_refused():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import map_in_order, row_blocks, squared_distances
+from nearfar.blocks import squared_distances
+from nearfar.large_margin.impostor_blocks import closer_reach, find_impostors_blocks
 from nearfar.large_margin.impostor_trees import find_impostors_tree
 from nearfar.large_margin.triplet_loss import (
     PairList,
@@ -21,10 +21,13 @@ from nearfar.large_margin.triplet_loss import (
 from nearfar.notices import warn
 from nearfar.search.exact_search import choose_search, kneighbors
 
-# Products of so many terms take longer than starting threads and limiting those of BLAS.
-_WORTH_THREADS = 2 * 10**9
 # So many points are all held against all at once, where a good part of them is within reach.
 _FEW_POINTS = 1000
+# So many times the nearest that count are listed; of more the nearest are looked for, with a
+# shorter reach, and of yet more by a search for neighbours.
+_MANY, _TOO_MANY = 10, 64
+# How many there are is judged by so many centres.
+_PILOTS = 100
 
 
 def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
@@ -105,11 +108,11 @@ def find_impostors(
 ) -> PairList | None:
     """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    Blocks of float32 products propose, float64 differences decide. Each block of two classes
-    serves both directions. None when there are more than ``max_pairs`` candidates. ``method`` is
-    "blocks", "tree" (one tree per class, see :mod:`nearfar.large_margin.impostor_trees`; it uses
-    one thread) or "auto" (see :func:`nearfar.search.exact_search.choose_search`). ``among`` names
-    the only rows that may be impostors.
+    None when there are more than ``max_pairs`` candidates. ``method`` is "blocks" (see
+    :mod:`nearfar.large_margin.impostor_blocks`), "tree" (one tree per class, see
+    :mod:`nearfar.large_margin.impostor_trees`; it uses one thread) or "auto" (see
+    :func:`nearfar.search.exact_search.choose_search`). ``among`` names the only rows that may be
+    impostors.
     """
     if method == "auto":
         chosen = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
@@ -118,63 +121,9 @@ def find_impostors(
         return find_impostors_tree(Z, codes, reach, max_pairs=max_pairs, among=among)
     if method != "blocks":
         raise ValueError(f'method must be "auto", "blocks" or "tree"; got {method!r}.')
-    order, edges = _by_class(codes, np.arange(len(codes)))
-    points = Z[order] - Z.mean(axis=0)
-    # Unit scale keeps float32 away from its limits.
-    scale = float(np.sqrt(np.einsum("ij,ij->i", points, points).max())) or 1.0
-    points = (points / scale).astype(np.float32)
-    squares = np.einsum("ij,ij->i", points, points)[:, None]
-    ones = np.ones_like(squares)
-    # One product gives the squared distances: (-2x, |x|², 1) · (x, 1, |x|²).
-    left = np.hstack([-2 * points, squares, ones])
-    right = np.hstack([points, ones, squares])
-    radius = (reach[order] / scale**2).astype(np.float32)
-    radius[~np.isfinite(radius)] = -1.0  # no target, no impostor
-    # Rounding of the expanded distance, with room to spare: survivors are decided exactly.
-    slack = np.float32(8 * np.finfo(np.float32).eps * np.sqrt(Z.shape[1]))
-    radius = np.where(radius < 0, -1.0, radius + slack * (1 + radius)).astype(np.float32)
-    centers = np.flatnonzero(radius >= 0)
-    # Where most rows are centres, each product of two classes serves both directions.
-    both = among is None and 2 * len(centers) > len(order)
-    facing, facing_edges = order, edges
-    if among is not None:
-        facing, facing_edges = _by_class(codes, among)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        right = right[place[facing]]
-
-    def impostors(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-        rows, others = task
-        distances = left[rows] @ right[others].T
-        close = distances < radius[rows, None]
-        if both:
-            close |= distances < radius[others]
-        flat = np.flatnonzero(close)
-        i, m = np.divmod(flat, close.shape[1])
-        center, other = rows[i], others.start + m
-        if both:
-            values = distances.ravel()[flat]
-            forth, back = values < radius[center], values < radius[other]
-            center, other = (
-                np.concatenate([center[forth], other[back]]),
-                np.concatenate([other[forth], center[back]]),
-            )
-        center, other = order[center], facing[other]
-        # The product rounds: what it found is measured again.
-        near = listed_distances(Z, center, other) < reach[center]
-        return len(center), center[near].astype(np.int32), other[near].astype(np.int32)
-
-    if Z.size * len(centers) < _WORTH_THREADS:
-        n_threads = 1
-    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    n_found = 0
-    tasks = _class_blocks(edges, facing_edges, None if both else centers)
-    for n_candidates, center, other in map_in_order(impostors, tasks, n_threads):
-        n_found += n_candidates
-        if n_found > max_pairs:
-            return None
-        found.append((center, other))
-    return pair_list(found, len(Z))
+    return find_impostors_blocks(
+        Z, codes, reach, max_pairs=max_pairs, n_threads=n_threads, among=among
+    )
 
 
 def nearest_impostors(
@@ -190,23 +139,21 @@ def nearest_impostors(
     Also returns the squared radii within which nothing is left out: where there were more, that of
     the last.
     """
-    centers = np.flatnonzero(np.isfinite(reach))
+    centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
+    search = partial(find_impostors, Z, codes, n_threads=n_threads)
     # All below the reach are found faster than the nearest, if they are not too many.
     few = len(Z) <= _FEW_POINTS
-    each = min(10 * n_nearest, len(Z) // 8) if few else 10 * n_nearest
-    found = find_impostors(Z, codes, reach, max_pairs=each * len(centers), n_threads=n_threads)
+    each = min(_MANY * n_nearest, len(Z) // 8) if few else _MANY * n_nearest
+    found = None
+    if few or _few_impostors(Z, codes, reach, centers, each):
+        found = search(reach, max_pairs=each * len(centers))
     if found is None and few:
         return _nearest_of_few(Z, codes, reach, n_nearest)
     if found is None:
-        lists = []
-        for label in np.unique(codes[centers]):
-            others, mine = np.flatnonzero(codes != label), centers[codes[centers] == label]
-            wanted = min(n_nearest, len(others))
-            distances, nearest = kneighbors(Z[others], Z[mine], n_neighbors=wanted)
-            rows, slots = np.nonzero(distances**2 < reach[mine, None])
-            pairs = mine[rows], others[nearest[rows, slots]]
-            lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
-        found = pair_list(lists, len(Z))
+        closer = closer_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
+        found = search(closer, max_pairs=_TOO_MANY * n_nearest * len(centers))
+    if found is None:  # nearly all are as near as each other
+        found = _nearest_of_each_class(Z, codes, reach, centers, n_nearest)
     owners = found.centers
     distances = listed_distances(Z, owners, found.indices)
     rank = order_of_nearness(owners, distances)
@@ -237,33 +184,26 @@ def _nearest_of_few(
     return pair_list([pairs], n), radius
 
 
-# Rows, and a slice of those that they are held against.
-_Task = tuple[NDArray[np.intp], slice]
+def _few_impostors(
+    Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, most: int
+) -> bool:
+    """Whether some centres, evenly drawn, have at most so many impostors on the average."""
+    pilots = centers[:: 1 + len(centers) // _PILOTS]
+    alone = np.full_like(reach, -np.inf)
+    alone[pilots] = reach[pilots]
+    return find_impostors(Z, codes, alone, max_pairs=most * len(pilots)) is not None
 
 
-def _by_class(codes: Indices, rows: Indices) -> tuple[Indices, NDArray[np.int64]]:
-    """Some rows in the order of classes, and where each class begins among them."""
-    edges = np.cumsum(np.bincount(codes[rows], minlength=int(codes.max()) + 1))
-    return rows[np.argsort(codes[rows], kind="stable")], np.concatenate([[0], edges])
-
-
-def _class_blocks(
-    edges: NDArray[np.int64], facing: NDArray[np.int64], centers: Indices | None
-) -> Iterator[_Task]:
-    """Blocks of centres of one class, or of all its rows, against rows of other classes.
-
-    Without centres only later classes face the rows: each pair of classes comes once.
-    """
-    total = int(facing[-1])
-    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
-        before, after = slice(0, int(facing[c])), slice(int(facing[c + 1]), total)
-        rows = np.arange(start, stop)
-        if centers is not None:
-            rows = centers[(centers >= start) & (centers < stop)]
-        for others in [after] if centers is None else [before, after]:
-            width = others.stop - others.start
-            if width == 0:
-                continue
-            # About 2 million distances at once stay in cache.
-            for block in row_blocks(len(rows), 16 * width, at_most=max(16, 2**21 // width)):
-                yield rows[block], others
+def _nearest_of_each_class(
+    Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, n_nearest: int
+) -> PairList:
+    """The nearest points of other classes, by a search for the centres of each class."""
+    lists = []
+    for label in np.unique(codes[centers]):
+        others, mine = np.flatnonzero(codes != label), centers[codes[centers] == label]
+        wanted = min(n_nearest, len(others))
+        distances, nearest = kneighbors(Z[others], Z[mine], n_neighbors=wanted)
+        rows, slots = np.nonzero(distances**2 < reach[mine, None])
+        pairs = mine[rows], others[nearest[rows, slots]]
+        lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
+    return pair_list(lists, len(Z))

@@ -23,13 +23,15 @@ _BYTES_AT_ONCE = 2**22
 _SAMPLE = 256
 # So many times what is wanted is held before the best are chosen again, and never fewer.
 _ROOM, _LEAST_ROOM = 4, 96
+# Minima are taken of at least so many parts of a block.
+_LEAST_PARTS = 64
 
 
 class BlockProducts:
     """Squared distances of some queries to blocks of rows, less the squared lengths of queries.
 
-    One matrix product gives them: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``. A block is
-    overwritten by the next.
+    One matrix product gives them: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``; with another
+    term, ``||q||^2 · 1``, they are ``whole``. A block is overwritten by the next.
     """
 
     def __init__(
@@ -39,32 +41,49 @@ class BlockProducts:
         where: slice | Indices,
         dtype: np.dtype[Any],
         at_least: int = 1,
+        *,
+        whole: bool = False,
     ) -> None:
         n, p = rows.X.shape
         self.norms: Vector = queries.squares[where]
         self.at_once = rows_at_once(n, p, dtype, at_least)
         self._rows = rows
-        self._left = np.empty((len(self.norms), p + 1), dtype)
+        self._left = np.empty((len(self.norms), p + 1 + whole), dtype)
         queries.fill(where, self._left[:, :p])
         self._left[:, :p] *= -2
         self._left[:, p] = 1
-        self._right = np.empty((self.at_once, p + 1), dtype)
+        if whole:
+            self._left[:, p + 1] = self.norms
+        self._right: NDArray[Any] | None = None
         self._room = np.empty(len(self._left) * self.at_once, dtype)
 
-    def of(self, block: slice) -> NDArray[Any]:
+    def of(self, block: slice | Indices) -> NDArray[Any]:
         """All queries against one block of rows, of at most ``at_once``."""
-        n, p = self._rows.X.shape
-        facing = self._right[: len(range(n)[block])]
-        self._rows.fill(block, facing[:, :p])
-        facing[:, p] = self._rows.squares[block]
-        shape = len(self._left), len(facing)
-        return np.matmul(self._left, facing.T, out=self._room[: shape[0] * shape[1]].reshape(shape))
+        if self._right is None:
+            self._right = np.empty((self.at_once, self._left.shape[1]), self._left.dtype)
+        return self.against(facing(self._rows, block, self._right))
+
+    def against(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The same of rows that are :func:`facing` already."""
+        shape = len(self._left), len(rows)
+        return np.matmul(self._left, rows.T, out=self._room[: shape[0] * shape[1]].reshape(shape))
 
     def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """The first row of each block, and the block."""
         n = len(self._rows.X)
         for begin in range(0, n, self.at_once):
             yield begin, self.of(slice(begin, min(begin + self.at_once, n)))
+
+
+def facing(rows: PlacedRows, block: slice | Indices, out: NDArray[Any]) -> NDArray[Any]:
+    """The right factor of :class:`BlockProducts`: rows, squared lengths and ones, into ``out``."""
+    squares = rows.squares[block]
+    p = rows.X.shape[1]
+    out = out[: len(squares)]
+    rows.fill(block, out[:, :p])
+    out[:, p] = squares
+    out[:, p + 1 :] = 1
+    return out
 
 
 def rows_at_once(n: int, p: int, dtype: np.dtype[Any], at_least: int = 1) -> int:
@@ -105,6 +124,23 @@ def nearest_by_blocks(
         best.take(values, np.flatnonzero(below), begin)
     values, candidates = best.chosen()
     return values.max(axis=1) + norms, candidates
+
+
+def kth_at_most(values: NDArray[Any], k: int) -> NDArray[Any]:
+    """A bound of the k-th smallest value of each row, that few others are below.
+
+    Any k parts of a row hold k values no larger than the largest of their minima. Minima of so many
+    parts side by side are quick, of four together quicker than of fewer parts.
+    """
+    b, n = values.shape
+    parts = max(_LEAST_PARTS, 1 << (4 * k - 1).bit_length())
+    together = 4 if n >= 8 * parts else 1
+    size = n // (together * parts)
+    if size > 1:
+        # What is beyond the last part cannot make the bound wrong.
+        least = values[:, : size * together * parts].reshape(b, size, together * parts)
+        values = least.min(axis=1).reshape(b, together, parts).min(axis=1)
+    return np.asarray(np.partition(values, k - 1, axis=1)[:, k - 1])
 
 
 class _Best:

@@ -15,6 +15,7 @@ from nearfar.blocks import row_blocks
 SPARE = 8
 # Differences are taken for so many numbers at once, which stay in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
+_ROWS_FOR_A_CENTER = 250
 
 
 def check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
@@ -93,8 +94,14 @@ def center_of(X: Floats) -> Matrix:
     A median, as one far row would carry the mean away from all others; of some rows, as any point
     near the data serves.
     """
-    with np.errstate(over="ignore"):  # reported where rows are placed about it
-        return np.median(X[:: 1 + len(X) // 1000].astype(np.float64), axis=0)
+    some = X[:: 1 + len(X) // _ROWS_FOR_A_CENTER].T.astype(np.float64, order="C")
+    return middle(some)
+
+
+def middle(values: Matrix) -> Matrix:
+    """A median along the last axis, the upper one; far quicker than NumPy's for few numbers."""
+    place = values.shape[-1] // 2
+    return np.asarray(np.partition(values, place, axis=-1)[..., place])
 
 
 def centered(X: Floats, center: Matrix, dtype: np.dtype[Any]) -> Floats:

@@ -10,11 +10,9 @@ from scipy.linalg.blas import sgemm
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.blocks import map_in_order, row_blocks
+from nearfar.search.block_search import kth_at_most
 from nearfar.search.candidates import center_of, centered, check_n_neighbors, pair_distances
 
-# Minima are taken of so many parts of the rows (in the end of four together, which is quicker than
-# of fewer parts), of which the k-th bounds the k-th distance.
-_PARTS = 512
 # Queries at once.
 _AT_ONCE = 128
 
@@ -52,7 +50,7 @@ def leading_neighbors(
         found = []
         for rows, grown in zip(leading, growth, strict=True):
             grown.add(squares, own)
-            near = kth_at_most(squares, n_neighbors)
+            near = kth_at_most(squares, n_neighbors).astype(np.float64)
             # Rounded up, as comparing in two precisions takes twice as long.
             reach = np.nextafter(
                 (near + 2 * grown.errors(near, own)).astype(np.float32), np.inf, dtype=np.float32
@@ -89,16 +87,3 @@ class _Growth:
         eps = float(np.finfo(np.float32).eps)
         reach = 2 * self._norms[own] + np.sqrt(np.maximum(squares, 0))
         return np.asarray(8 * self._n_terms * eps * np.maximum(reach, 1e-15) ** 2)
-
-
-def kth_at_most(squares: NDArray[np.float32], k: int) -> Vector:
-    """A bound of the k-th smallest of each row, that few others are below."""
-    b, n = squares.shape
-    size = n // _PARTS
-    if size < 2 or k > _PARTS // 32:
-        least = squares
-    else:
-        # Any k parts hold k values; those beyond the last part cannot make the bound wrong.
-        least = squares[:, : size * _PARTS].reshape(b, size, _PARTS).min(axis=1)
-        least = least.reshape(b, 4, -1).min(axis=1)
-    return np.partition(least, k - 1, axis=1)[:, k - 1].astype(np.float64)

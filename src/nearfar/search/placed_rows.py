@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.search.candidates import center_of, squared_norms
+from nearfar.search.candidates import center_of, middle, squared_norms
 
 # Lengths are summed for so many numbers at once, which stay in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
@@ -93,7 +93,7 @@ def _center(X: Floats) -> Vector | None:
         center = center.astype(np.float32).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         some = X[:: 1 + len(X) // 100].astype(np.float64)
-        near = center @ center <= np.median(squared_norms(some - center))
+        near = center @ center <= middle(squared_norms(some - center))
     return None if near else center
 
 
@@ -106,4 +106,6 @@ def _squares(X: Floats, center: Vector | None, n_threads: int) -> Vector:
 
     size = max(1, _NUMBERS_AT_ONCE // max(1, X.shape[1]))
     blocks = row_blocks(len(X), 8 * X.shape[1], at_most=size)
-    return np.concatenate([np.empty(0), *map_in_order(of, blocks, n_threads)])
+    if len(X) <= size:
+        return of(slice(None))
+    return np.concatenate([*map_in_order(of, blocks, n_threads)])
