@@ -105,15 +105,31 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.fixture(params=["one block of rows", "small blocks of rows", "faiss", "faiss in parts"])
+@pytest.fixture(
+    params=[
+        "all rows at once",
+        "some queries at once",
+        "one block of rows",
+        "small blocks of rows",
+        "faiss",
+        "faiss in parts",
+    ]
+)
 def blocks(request, monkeypatch):
-    """Few rows are one block; in small ones they meet the running threshold. Or faiss proposes."""
+    """Few rows are measured at once, where few may be nearest. More of them are one block, or meet
+    the running threshold in small ones. Or faiss proposes."""
+    if request.param == "some queries at once":
+        monkeypatch.setattr(exact_search, "_CROWD", 12)
+        monkeypatch.setattr(exact_search, "_CROWD_PER_NEIGHBOR", 1)
+        monkeypatch.setattr(exact_search, "_DISTANCES_AT_ONCE", 400 * 7)
+    elif request.param.endswith("of rows"):
+        monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
     if request.param.startswith("faiss"):
         pytest.importorskip("faiss")
         monkeypatch.setattr(exact_search, "choose_search", lambda *args, **kwargs: "faiss")
         if request.param == "faiss in parts":
             monkeypatch.setattr(faiss_search, "_BYTES_AT_ONCE", 1)
-    elif request.param == "small blocks of rows":
+    if request.param == "small blocks of rows":
         monkeypatch.setattr(block_search, "_ROWS_AT_ONCE", 24)
         monkeypatch.setattr(block_search, "_SAMPLE", 16)
 
@@ -221,7 +237,7 @@ def test_a_thousand_copies_of_one_row():
 
 
 def test_identical_rows_and_queries_are_searched_again_only_once(monkeypatch):
-    X = np.repeat(random_rows("integers", 40), 100, axis=0)
+    X = np.repeat(random_rows("integers", 20), 300, axis=0)
     measured = []
 
     def counting(X, Q, columns, rows, original=exact_search.pair_distances):
@@ -259,8 +275,17 @@ def test_ordinary_data_are_searched_once(monkeypatch):
 
 
 def test_without_the_second_search_ties_would_come_out_wrong(monkeypatch):
+    monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
     X = random_rows("bits")
     monkeypatch.setattr(exact_search, "reach_of", lambda norms, *args: np.full(len(norms), -1.0))
+    found = kneighbors(X, n_neighbors=5)[1]
+    assert (found != brute_kneighbors(X, n_neighbors=5)[1]).any()
+
+
+def test_at_once_without_room_for_rounding_neighbours_would_be_missed(monkeypatch):
+    X = random_rows("tight clusters")
+    assert_same(kneighbors(X, n_neighbors=5), brute_kneighbors(X, n_neighbors=5))
+    monkeypatch.setattr(exact_search, "reach_of_nearest", lambda norms, squared, *args: squared)
     found = kneighbors(X, n_neighbors=5)[1]
     assert (found != brute_kneighbors(X, n_neighbors=5)[1]).any()
 
@@ -324,6 +349,7 @@ def test_a_query_is_searched_again_only_if_rounding_leaves_a_doubt(monkeypatch):
         return original(X, Q, *args)
 
     monkeypatch.setattr(exact_search, "_nearest_within", counting)
+    monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
     rng = np.random.default_rng(0)
     kneighbors(rng.normal(size=(3000, 200)), n_neighbors=10)
     # Clusters that float32 cannot resolve are left to float64 products.
@@ -332,6 +358,23 @@ def test_a_query_is_searched_again_only_if_rounding_leaves_a_doubt(monkeypatch):
     assert again == []
     kneighbors(random_rows("bits"), n_neighbors=5)
     assert again != []
+
+
+def test_of_few_rows_what_may_be_nearest_is_measured_and_nothing_searched_again(monkeypatch):
+    measured = []
+
+    def counting(X, Q, columns, rows, original=exact_search.pair_distances):
+        measured.append(len(rows))
+        return original(X, Q, columns, rows)
+
+    monkeypatch.setattr(exact_search, "pair_distances", counting)
+    monkeypatch.setattr(exact_search, "_proposals", lambda *args: iter([]))
+    for kind in ("normal", "float32", "offset", "bits", "tenths"):
+        X = random_rows(kind)
+        assert_same(kneighbors(X, n_neighbors=5), brute_kneighbors(X, n_neighbors=5))
+    measured.clear()
+    kneighbors(random_rows("normal", 3000), n_neighbors=5)
+    assert 6 * 3000 <= sum(measured) < 9 * 3000
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])

@@ -12,7 +12,7 @@ from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
 from nearfar.large_margin.triplet_loss import PairList, listed_distances, pair_list
 from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
-from nearfar.search.candidates import reach_of, rounding_of
+from nearfar.search.candidates import reach_of, reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, placed
 
 # Products of so many terms take longer than starting threads and limiting those of BLAS.
@@ -109,7 +109,7 @@ def find_impostors_blocks(
         n_threads = 1
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
-    needed = n_threads * (6 * rows_at_once(*Z.shape, _FLOAT32) + 12 * Z.shape[1])
+    needed = n_threads * (6 * rows_at_once(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1])
     tasks = _tasks(asked, faced, later=both, needed=needed)
     for n_candidates, center, other in map_in_order(impostors, tasks, n_threads):
         n_found += n_candidates
@@ -141,9 +141,8 @@ def closer_reach(
         products = BlockProducts(rows, rows, centers, _FLOAT32, at_least=len(few), whole=True)
         squared = products.against(held)
         squared[codes[centers, None] == codes[few]] = np.inf
-        near = np.maximum(kth_at_most(squared, n_nearest), 0).astype(np.float64)
-        # What products say is as near may be farther, and what is as near may seem so.
-        near += 5 * rounding_of(products.norms, np.sqrt(near), p, _FLOAT32)
+        near = kth_at_most(squared, n_nearest).astype(np.float64)
+        near = reach_of_nearest(products.norms, near, p, _FLOAT32)
         closer[centers] = np.minimum(closer[centers], near * rows.scale**2)
 
     if n_nearest <= len(few):

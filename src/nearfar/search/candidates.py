@@ -58,6 +58,25 @@ def pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Mat
     return distances
 
 
+def first_of_pairs(
+    rows: Indices, columns: Indices, distances: Matrix, counts: Indices, k: int
+) -> tuple[Matrix, Indices]:
+    """The first ``k`` pairs of each query by distance, then column.
+
+    Pairs come in the order of ``rows``, then columns; query ``i`` has ``counts[i]``, at least k.
+    """
+    starts = np.cumsum(counts) - counts
+    width = int(counts.max(initial=0))
+    if width * len(counts) <= 4 * len(rows):
+        # A line for each query: many short sorts are faster than a long one.
+        table = np.full((len(counts), width), np.inf)
+        table[rows, np.arange(len(rows)) - starts[rows]] = distances
+        order = np.argsort(table, axis=1, kind="stable")[:, :k] + starts[:, None]
+    else:
+        order = np.lexsort((distances, rows))[starts[:, None] + np.arange(k)]
+    return distances[order], columns[order]
+
+
 def _lengths(difference: Matrix) -> Matrix:
     difference *= difference
     # A plain sum adds each row in the same order wherever it stands; einsum does not.
@@ -86,6 +105,17 @@ def rounding_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> 
     with np.errstate(over="ignore"):
         share = 1.1 * (p + 8) * (float(limits.eps) / 2 + float(exact.eps))
         return share * (2 * np.sqrt(norms) + radius) ** 2 + 4 * p * float(limits.tiny)
+
+
+def reach_of_nearest(norms: Matrix, squared: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+    r"""What the expanded form may give for the k nearest rows, if it gives k ``squared`` or less.
+
+    With e the :func:`rounding_of` a row at the root of
+    ``squared``, which is at most a twentieth of :math:`(2\|q\| + r)^2`, k rows lie within
+    :math:`r^2 \le squared + 2.3 e`, and what lies there is given at most 2.3 e more.
+    """
+    squared = np.maximum(squared, 0)
+    return squared + 5 * rounding_of(norms, np.sqrt(squared), p, dtype)
 
 
 def center_of(X: Floats) -> Matrix:

@@ -22,14 +22,22 @@ from sklearn.neighbors import KDTree
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import blas_threads, map_in_order, one_blas_thread, row_blocks
-from nearfar.search.block_search import BlockProducts, nearest_by_blocks, rows_at_once
+from nearfar.search.block_search import (
+    BlockProducts,
+    facing,
+    kth_at_most,
+    nearest_by_blocks,
+    rows_at_once,
+)
 from nearfar.search.candidates import (
     SPARE,
     check_n_neighbors,
+    first_of_pairs,
     identical_rows,
     pair_distances,
     ranked,
     reach_of,
+    reach_of_nearest,
     rounding_of,
     without_self,
 )
@@ -44,6 +52,10 @@ _QUERIES_AT_ONCE = 2048
 _WORTH_THREADS = 10**8
 # And so few no longer than loading faiss.
 _WORTH_FAISS = 10**10
+# So few rows, of so few numbers, meet queries all at once, so many distances. A query for which
+# more rows than these may be the nearest is searched again.
+_FEW_ROWS, _FEW_NUMBERS, _DISTANCES_AT_ONCE = 8192, 2**22, 2**20
+_CROWD, _CROWD_PER_NEIGHBOR = 256, 8
 # Within a radius: queries at once, pairs that are held of them, and which share of the squared
 # radius may be rounding, for which share of the queries.
 _QUERIES_WITHIN = 512
@@ -85,7 +97,8 @@ def kneighbors(
     are measured anew in float64. A query whose k-th and last candidates lie closer together than
     the search rounds is searched again: by products in float64 and, in the end, by measuring all
     rows that may lie within the k-th distance. Ties and duplicates are what causes this; identical
-    rows and queries are then searched once.
+    rows and queries are then searched once. Of a few thousand rows all are measured at once that
+    the rounded products cannot tell from the nearest.
 
     Blocks of queries go to ``n_threads`` threads, by default as many as BLAS would use. Their
     number changes nothing in the result.
@@ -209,6 +222,9 @@ def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
     unsure, tied = np.arange(len(Q)), [np.zeros(0, np.intp)]
+    if search == "blocks" and n <= _FEW_ROWS and n * p <= _FEW_NUMBERS:
+        search = "at once"
+        unsure = _nearest_of_few(rows, queries, distances, indices, n_threads)
     for proposal in _proposals(rows, queries, k, search):
 
         def settle(asked: Indices, proposal: _Proposal = proposal) -> tuple[Indices, Indices]:
@@ -225,6 +241,8 @@ def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple
             ties = doubt & (measured[:, k - 1] == measured[:, -1])
             return asked[doubt & ~ties], asked[ties]
 
+        if not unsure.size:
+            break
         blocks = _query_blocks(unsure, n, p, proposal, n_threads)
         with _threads_for(len(unsure) * n * p, n_threads) as threads:
             settled = list(map_in_order(settle, blocks, threads))
@@ -232,12 +250,48 @@ def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple
             return distances, indices
         unsure = np.concatenate([unsure[:0], *(doubt for doubt, _ in settled)])
         tied += [ties for _, ties in settled]
-        if not unsure.size:
-            break
     again = np.concatenate([unsure, *tied])
     if again.size:
         distances[again], indices[again] = _nearest_within(X, Q[again], k, distances[again, -1])
     return distances, indices
+
+
+def _nearest_of_few(
+    rows: PlacedRows, queries: PlacedRows, distances: Matrix, indices: Indices, n_threads: int
+) -> Indices:
+    """Neighbours from all products at once; returned are queries that it is not worth while for.
+
+    A bound of the k-th product, with room for rounding, leaves few rows besides the nearest. All
+    that are below are measured, so that nothing is left in doubt.
+    """
+    (n, p), k = rows.X.shape, indices.shape[1]
+    held = facing(rows, slice(None), np.empty((n, p + 1), np.float32))
+    most = max(_CROWD, _CROWD_PER_NEIGHBOR * k)
+
+    def settle(block: slice) -> Indices:
+        products = BlockProducts(rows, queries, block, _FLOAT32, at_least=n)
+        values, norms = products.against(held), products.norms
+        reach = reach_of_nearest(norms, kth_at_most(values, k) + norms, p, _FLOAT32)
+        reach += 4 * p * _TINY / rows.scale**2
+        limit = np.nextafter((reach - norms).astype(np.float32), np.float32(np.inf))
+        row, column = np.divmod(np.flatnonzero(values <= limit[:, None]), n)
+        counts = np.bincount(row, minlength=len(norms))
+        few = counts <= most
+        asked = np.arange(block.start, block.stop)
+        if not few.all():
+            kept = few[row]
+            row, column, counts = (np.cumsum(few) - 1)[row[kept]], column[kept], counts[few]
+        if few.any():
+            measured = pair_distances(rows.X, queries.X[asked[few]], column, row)
+            found = first_of_pairs(row, column, measured, counts, k)
+            distances[asked[few]], indices[asked[few]] = found
+        return asked[~few]
+
+    with _threads_for(len(indices) * n * p, n_threads) as threads:
+        size = -(-len(indices) // threads)
+        size = max(1, min(_DISTANCES_AT_ONCE // n, size))
+        blocks = row_blocks(len(indices), threads * (14 * n + 12 * p), at_most=size)
+        return np.concatenate([np.zeros(0, np.intp), *map_in_order(settle, blocks, threads)])
 
 
 class _Proposal(NamedTuple):
@@ -269,10 +323,10 @@ def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> It
             yield _Proposal(by_tree, _FLOAT64, k + spare)
     else:
         in_blocks = partial(nearest_by_blocks, rows, queries)
-        first = partial(in_blocks, dtype=_FLOAT32)
-        if search == "faiss":
-            first = partial(nearest_by_faiss, rows, queries)
-        yield _Proposal(first, _FLOAT32, k + SPARE)
+        if search == "blocks":
+            yield _Proposal(partial(in_blocks, dtype=_FLOAT32), _FLOAT32, k + SPARE)
+        elif search == "faiss":
+            yield _Proposal(partial(nearest_by_faiss, rows, queries), _FLOAT32, k + SPARE)
         yield _Proposal(partial(in_blocks, dtype=_FLOAT64), _FLOAT64, k + SPARE)
 
 

@@ -11,7 +11,13 @@ from scipy.linalg.blas import sgemm
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.blocks import map_in_order, row_blocks
 from nearfar.search.block_search import kth_at_most
-from nearfar.search.candidates import center_of, centered, check_n_neighbors, pair_distances
+from nearfar.search.candidates import (
+    center_of,
+    centered,
+    check_n_neighbors,
+    first_of_pairs,
+    pair_distances,
+)
 
 # Queries at once.
 _AT_ONCE = 128
@@ -57,9 +63,8 @@ def leading_neighbors(
             )
             owner, columns = np.divmod(np.flatnonzero(squares <= reach[:, None]), len(X))
             distances = pair_distances(rows, rows[own], columns, owner)
-            order = np.lexsort((distances, owner))  # stable, and columns come in order
-            first = np.searchsorted(owner, np.arange(len(own)))
-            found.append(columns[order[first[:, None] + np.arange(n_neighbors)]])
+            counts = np.bincount(owner, minlength=len(own))
+            found.append(first_of_pairs(owner, columns, distances, counts, n_neighbors)[1])
         return found
 
     blocks = row_blocks(len(asked), 24 * len(X), at_most=_AT_ONCE)
