@@ -406,7 +406,9 @@ def center_costs(
     is not there; the cost is inf for a class without points. So many impostors of the query count,
     the nearest; None is all.
     """
-    nearest = _nearest_of_classes(distances, edges, n_neighbors)
+    # One look at all distances serves neighbours and impostors.
+    found = _nearest_of_classes(distances, edges, max(n_neighbors, n_impostors or 1))
+    nearest = _least(found, n_neighbors)
     present = np.isfinite(nearest)
     pulls = np.where(present, nearest, 0).sum(axis=2)
     # A reach of 0 makes no hinge.
@@ -414,7 +416,7 @@ def center_costs(
     if n_impostors is None:
         pushes = _all_pushes(distances, edges, reach)
     else:
-        pushes = _nearest_pushes(_nearest_of_classes(distances, edges, n_impostors), reach)
+        pushes = _nearest_pushes(_least(found, n_impostors), reach)
     costs = (1 - push_weight) * pulls + push_weight * pushes
     return np.where(present.any(axis=2), costs, np.inf)
 
@@ -426,6 +428,13 @@ def _nearest_of_classes(distances: Matrix, edges: Indices, n_nearest: int) -> Ma
         k = min(n_nearest, stop - start)
         nearest[:, c, :k] = np.partition(distances[:, start:stop], k - 1, axis=1)[:, :k]
     return nearest
+
+
+def _least(values: Matrix, n_least: int) -> Matrix:
+    """So many of the last axis, in no order."""
+    if n_least == values.shape[-1]:
+        return values
+    return np.partition(values, n_least - 1, axis=-1)[..., :n_least]
 
 
 def _nearest_pushes(nearest: Matrix, reach: Matrix) -> Matrix:
