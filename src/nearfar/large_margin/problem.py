@@ -9,6 +9,7 @@ the gradient in M asks for them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -37,6 +38,9 @@ FEW_CENTERS = 2000  # centres of the first stage
 # the problem asks for them; rows shorter than that share of the longest are left out then.
 FEW_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
 FEW_SAMPLED = 2000  # centres from which wide maps begin with samples: they would fit a single one
+# Wide maps of fewer rows than columns, no convex problem, are content with so many times ``tol``:
+# the second half of their iterations would gain less than a thousandth.
+WIDE_TOL = 10
 # Widths over which the kink of the hinge is rounded, each solved from the one before.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
@@ -56,6 +60,8 @@ class LargeMargin(ListedMargin):
             begun = progress.n_iter > 0 or 2 * rank < len(singular)
             progress.L = (singular[:, None] * axes)[: max(FEW_ROWS, rank * begun)]
         self.max_rows = shape[0]
+        if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
+            tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
             # Our own threads take the rows in parts; those of BLAS would wait beside them.
             with one_blas_thread() if self.n_threads > 1 else nullcontext():
@@ -244,37 +250,40 @@ class LargeMargin(ListedMargin):
         self, L: Matrix, smoothing: float, measured: Measured | None = None
     ) -> tuple[Matrix, float]:
         """The gradient in M (its diagonal when L is one) and the sum of slopes."""
-        X = self.points
-        d = X.shape[1]
+        X, slopes = self.points, 0.0
         if measured is None:
             measured = self.measured(L)
-        G = np.empty(d if self.structure == "diagonal" else (d, d))
-        for start in range(0, d, 256):
-            part = slice(start, start + 256)
-            V = X[:, part].astype(np.float64)
+
+        def laplacian(V: Matrix) -> Floats:
+            nonlocal slopes
             found = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
-            if self.structure == "diagonal":
-                G[part] = np.einsum("ij,ij->j", found.laplacian_v, V)
-                continue
-            for first in range(0, start + 1, 256):
-                other = slice(first, first + 256)
-                G[other, part] = X[:, other].astype(np.float64).T @ found.laplacian_v
-                G[part, other] = G[other, part].T
-        return (G + G.T) / 2, found.slopes
+            slopes = found.slopes
+            return found.laplacian_v
+
+        return self._in_columns(laplacian), slopes
 
     def _pull(self) -> Matrix:
         """The pull term's gradient in M, which no hinge changes."""
-        d = self.points.shape[1]
-        P = np.empty(d if self.structure == "diagonal" else (d, d))
-        for start in range(0, d, 256):
-            part = slice(start, start + 256)
-            V = self.points[:, part].astype(np.float64)
-            laplacian_v = pull_laplacian(self.targets, self.push_weight, V)
+        return self._in_columns(lambda V: pull_laplacian(self.targets, self.push_weight, V))
+
+    def _in_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
+        """X' Lap(W) X (its diagonal where L is one) from Lap(W) V of some columns V at a time."""
+        X = self.points
+        n, d = X.shape
+        width = int(np.clip(2**23 // n, 32, 256))
+        G = np.empty(d if self.structure == "diagonal" else (d, d))
+        for start in range(0, d, width):
+            part = slice(start, start + width)
+            V = X[:, part].astype(np.float64)
+            laplacian_v = laplacian(V)
             if self.structure == "diagonal":
-                P[part] = np.einsum("ij,ij->j", laplacian_v, V)
-            else:
-                P[:, part] = self.points.T @ laplacian_v
-        return np.asarray((P + P.T) / 2)
+                G[part] = np.einsum("ij,ij->j", laplacian_v, V)
+                continue
+            for first in range(0, start + 1, width):
+                other = slice(first, first + width)
+                G[other, part] = X[:, other].astype(np.float64, copy=False).T @ laplacian_v
+                G[part, other] = G[other, part].T
+        return np.asarray((G + G.T) / 2)
 
     def dual_bound(self, L: Matrix) -> float:
         r"""A lower bound on the least loss over all M ⪰ 0, from the slopes of the hinges at L.

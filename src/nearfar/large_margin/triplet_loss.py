@@ -21,6 +21,7 @@ its hinges, and the sum of the m largest of convex functions is convex: the loss
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from nearfar.blocks import map_in_order, row_blocks, squared_distances
 Integers = NDArray[np.integer[Any]]
 
 # Pairs times features from which threads pay, and parts of the work that each of them gets.
-THREADED_SIZE, PARTS = 3 * 10**7, 4
+THREADED_SIZE, PARTS = 4 * 10**6, 4
 
 
 class Evaluation(NamedTuple):
@@ -74,14 +75,15 @@ def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_sample
     return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
 
 
-def target_distances(Z: Floats, targets: Integers) -> NDArray[np.float64]:
+def target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
     """Squared distances to the targets, (n, k); -inf where there is none (index -1).
 
-    With -inf every hinge of an absent target is inactive.
+    With -inf every hinge of an absent target is inactive. Targets may be those of some points, from
+    the ``first`` on.
     """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = listed_distances(Z, rows, targets[rows, slots])
+    distances[rows, slots] = listed_distances(Z, rows + first, targets[rows, slots])
     return distances
 
 
@@ -120,6 +122,45 @@ def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 
     return Measured(1.0 + target_distances(Z, targets), distances)
 
 
+class Screen:
+    """Tells which listed pairs may have an active hinge without measuring them.
+
+    No distance becomes less by more than its two points move; so most pairs that were far when all
+    were measured, under the points ``Z``, are known to be far. Once as many were measured in vain
+    as all of them are, it is ``worn``, and they are better measured again.
+    """
+
+    def __init__(self, impostors: PairList, Z: Floats) -> None:
+        self.impostors, self.Z = impostors, Z
+        self.lengths = np.empty(len(impostors.indices), dtype=np.float32)
+        self.n_near = self.in_vain = 0
+        #: How far each point has moved; None while the lengths are not known.
+        self.moved: NDArray[np.float32] | None = None
+
+    def serves(self, impostors: PairList, Z: Floats) -> bool:
+        """Whether it is one of these pairs, and of points like these."""
+        return self.impostors is impostors and self.Z.shape == Z.shape and not self.worn
+
+    @property
+    def worn(self) -> bool:
+        """Whether it pays to measure all again."""
+        return self.moved is not None and self.in_vain >= len(self.lengths) - self.n_near
+
+    def move(self, Z: Floats) -> None:
+        """Points are now here."""
+        difference = Z - self.Z
+        moved = np.sqrt(np.einsum("ij,ij->i", difference, difference))
+        # What rounding may have added to a length is small beside this share of it.
+        self.moved = (moved * (1 + 1e-5)).astype(np.float32)
+
+    def near(self, pairs: slice, centers: Integers, edge: NDArray[np.float64]) -> Integers:
+        """Those of some pairs that may be nearer than ``edge``, the length for each point."""
+        assert self.moved is not None
+        room = (edge * (1 + 1e-5)).astype(np.float32) + self.moved
+        others = self.impostors.indices[pairs]
+        return np.flatnonzero(self.lengths[pairs] < room[centers] + self.moved[others])
+
+
 def listed_loss(
     Z: Floats,
     targets: Integers,
@@ -130,26 +171,73 @@ def listed_loss(
     nearest: int | None = None,
     n_threads: int = 1,
     measured: Measured | None = None,
+    screen: Screen | None = None,
 ) -> Evaluation:
     """The loss with hinges over the listed impostor pairs only.
 
-    ``measured`` are the distances under Z, where they are known.
+    ``measured`` are the distances under Z, where they are known. A ``screen`` of these pairs saves
+    measuring most of them, and is brought up to date. Centres are shared out to threads.
     """
     V = Z if V is None else V
-    if measured is None:
-        measured = measure(Z, targets, impostors, n_threads)
-    found = weigh_hinges(
-        measured.reach,
-        targets,
-        impostors,
-        measured.distances,
-        push_weight,
-        smoothing,
-        V.dtype,
-        nearest,
-    )
-    laplacian_v = laplacian_dot(found.push, V, n_threads) + laplacian_dot(found.pull, V)
-    return Evaluation(found.loss, laplacian_v, found.n_active, found.slopes)
+    screens = screen is not None and screen.moved is not None
+    if screen is not None and screens:
+        screen.move(Z)
+    indptr = impostors.indptr
+
+    def evaluated(rows: slice) -> tuple[Weighing, int, Floats, Floats]:
+        pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
+        mine, counts = targets[rows], np.diff(indptr[rows.start : rows.stop + 1])
+        centers = np.repeat(np.arange(rows.start, rows.stop, dtype=np.int32), counts)
+        others = impostors.indices[pairs]
+        if measured is not None:
+            reach, distances = measured.reach[rows], measured.distances[pairs]
+        else:
+            reach = 1.0 + target_distances(Z, mine, rows.start)
+            edge = np.full(len(Z), -np.inf)
+            edge[rows] = reach.max(axis=1, initial=-np.inf) + smoothing / 2
+            if screen is not None and screens:
+                kept = screen.near(pairs, centers, np.sqrt(np.maximum(edge, 0.0)))
+                centers, others = centers[kept], others[kept]
+            distances = listed_distances(Z, centers, others)
+            if screen is not None and not screens:
+                screen.lengths[pairs] = np.sqrt(distances)
+        ends = np.cumsum(np.bincount(centers - rows.start, minlength=len(mine)))
+        part = PairList(np.concatenate([[0], ends]), others)
+        found = weigh_hinges(
+            reach, mine, part, distances, push_weight, smoothing, V.dtype, nearest, len(Z)
+        )
+        return found, len(centers), *_laplacian_parts(found.push + found.pull, V, rows)
+
+    few = n_threads == 1 or len(impostors.indices) * Z.shape[1] < THREADED_SIZE
+    parts = [slice(0, len(Z))] if few else _even_parts(indptr, n_threads)
+    loss, n_active, slopes, n_measured, n_near = 0.0, 0, 0.0, 0, 0
+    laplacian_v: Floats | None = None
+    for rows, (found, n, own, theirs) in zip(
+        parts, map_in_order(evaluated, parts, n_threads), strict=True
+    ):
+        loss, slopes = loss + found.loss, slopes + found.slopes
+        n_active, n_measured = n_active + found.n_active, n_measured + n
+        n_near += found.n_near
+        if laplacian_v is None:
+            laplacian_v = theirs
+        else:
+            laplacian_v += theirs
+        laplacian_v[rows] += own
+    assert laplacian_v is not None
+    if screen is not None:
+        if screens:
+            screen.in_vain += n_measured - screen.n_near
+        else:
+            screen.n_near = n_near
+            screen.move(Z)
+    return Evaluation(loss, laplacian_v, n_active, slopes)
+
+
+def _even_parts(indptr: NDArray[np.int64], n_parts: int) -> list[slice]:
+    """Rows in parts with about as many pairs each."""
+    wanted = np.linspace(0, indptr[-1], n_parts + 1)[1:-1]
+    edges = [0, *np.searchsorted(indptr, wanted).tolist(), len(indptr) - 1]
+    return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 class Weighing(NamedTuple):
@@ -160,6 +248,7 @@ class Weighing(NamedTuple):
     pull: sparse.csr_array
     n_active: int
     slopes: float
+    n_near: int
 
 
 def weigh_hinges(
@@ -171,16 +260,19 @@ def weigh_hinges(
     smoothing: float,
     dtype: Any,
     nearest: int | None = None,
+    n_points: int | None = None,
 ) -> Weighing:
     """Loss and weights from squared distances, whatever metric they are of.
 
     ``reach`` (n, k) is 1 plus the distance of each target, ``distances`` is that of each listed
-    impostor pair.
+    impostor pair. The centres may be some of ``n_points``.
     """
     n, k = targets.shape
+    n_points = n if n_points is None else n_points
     centers = impostors.centers
     # Few listed pairs are active at a good map: the rest of the work is on them alone.
     near = np.flatnonzero(reach.max(axis=1)[centers] - distances > -smoothing / 2)
+    n_near = len(near)
     if nearest is not None:
         near = near[order_of_nearness(centers[near], distances[near]) < nearest]
     distances, centers = distances[near], centers[near]
@@ -197,11 +289,12 @@ def weigh_hinges(
         pushes[:, slot] = sums[indptr[1:]] - sums[indptr[:-1]]
         weights += slopes
     push = sparse.csr_array(
-        ((-push_weight * weights).astype(dtype), impostors.indices[near], indptr), (n, n)
+        ((-push_weight * weights).astype(dtype), impostors.indices[near], indptr), (n, n_points)
     )
-    pull = _target_weights(targets, pushes, push_weight, dtype)
+    pull = _target_weights(targets, pushes, push_weight, dtype, n_points)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
-    return Weighing(pulled + push_weight * pushed, push, pull, n_active, float(weights.sum()))
+    loss, slope_sum = pulled + push_weight * pushed, float(weights.sum())
+    return Weighing(loss, push, pull, n_active, slope_sum, n_near)
 
 
 def full_loss(
@@ -361,13 +454,32 @@ def hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
 
 
 def _target_weights(
-    targets: Integers, pushes: NDArray[np.float64], push_weight: float, dtype: Any
+    targets: Integers,
+    pushes: NDArray[np.float64],
+    push_weight: float,
+    dtype: Any,
+    n_points: int | None = None,
 ) -> sparse.csr_array:
     """The weight of each target pair."""
+    n = len(targets)
     present = targets >= 0
     weights = ((1 - push_weight) + push_weight * pushes)[present].astype(dtype)
     indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-    return sparse.csr_array((weights, targets[present], indptr), (len(targets), len(targets)))
+    shape = (n, n if n_points is None else n_points)
+    return sparse.csr_array((weights, targets[present], indptr), shape)
+
+
+def _laplacian_parts(W: sparse.csr_array, V: Floats, rows: slice) -> tuple[Floats, Floats]:
+    """Lap(W) V for the weights of the pairs of some rows: what these rows get, and what all get."""
+    n = rows.stop - rows.start
+    owner = np.repeat(np.arange(n), np.diff(W.indptr))
+    degrees = np.bincount(owner, W.data, n).astype(V.dtype)
+    own = W @ V
+    np.subtract(degrees[:, None] * V[rows], own, out=own)
+    theirs = W.T @ V[rows]
+    degrees = np.bincount(W.indices, W.data, len(V)).astype(V.dtype)
+    np.subtract(degrees[:, None] * V, theirs, out=theirs)
+    return own, theirs
 
 
 def laplacian_dot(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:

@@ -20,6 +20,7 @@ from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
     PairList,
+    Screen,
     full_loss,
     listed_distances,
     listed_loss,
@@ -44,6 +45,11 @@ SMALL_TABLE, MOST_EMPTY = 10**5, 4
 THREADED_ROWS, PARTS = 10**6, 2  # numbers of rows from which threads pay, and parts for each
 
 
+def is_large(points: Floats) -> bool:
+    """Whether points are so many that single precision pays."""
+    return points.size > 10**5
+
+
 class ListedMargin:
     """The loss over the impostor pairs listed so far, or over all when these are too many.
 
@@ -64,7 +70,7 @@ class ListedMargin:
         nearest: int | None = None,
     ) -> None:
         # Float32 is enough while iterations gain more than a millionth, and twice as fast.
-        self.working = points.astype(np.float32, copy=False) if points.size > 10**5 else points
+        self.working = points.astype(np.float32, copy=False) if is_large(points) else points
         self.points, self.codes, self.all_targets = points, codes, targets
         self.push_weight, self.n_threads, self.structure = push_weight, n_threads, structure
         self.nearest = nearest
@@ -89,6 +95,7 @@ class ListedMargin:
         self.pairs: PairList | None = pair_list([], len(self.points))
         #: Where the list was made: the map, the radii, and the points under the map.
         self._listed_at: tuple[Matrix, Matrix, Floats] | None = None
+        self._screen: Screen | None = None
 
     # Maps
 
@@ -148,7 +155,10 @@ class ListedMargin:
     ) -> Evaluation:
         """The loss with hinges of the present roundness, or another."""
         width = self.smoothing if smoothing is None else smoothing
-        Z = self.mapped(L) if points is None else self.exact(L)
+        if measured is not None and V is not None:
+            Z = V  # all that is asked of the points is known
+        else:
+            Z = self.mapped(L) if points is None else self.exact(L)
         if self.pairs is None:
             return full_loss(
                 Z,
@@ -165,6 +175,12 @@ class ListedMargin:
             return table.loss(
                 measured, Z if V is None else V, self.push_weight, width, self.n_threads
             )
+        if points is not None or V is not None:
+            screen = None
+        elif self._screen is None or not self._screen.serves(self.pairs, Z):
+            screen = self._screen = Screen(self.pairs, Z)
+        else:
+            screen = self._screen
         return listed_loss(
             Z,
             self.targets,
@@ -175,6 +191,7 @@ class ListedMargin:
             self.nearest,
             self.n_threads,
             measured,
+            screen,
         )
 
     def _table(self) -> NearestTable | None:
@@ -274,7 +291,7 @@ class ListedMargin:
         stays as short as the map is good. ``coarse`` lists the nearest pairs only, where they are
         too many; so does ``at_most``, a number of pairs.
         """
-        Z = self.exact(L)
+        Z = self.mapped(L)
         reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
         # Pairs a little outside come along: they are the next to become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
@@ -298,7 +315,7 @@ class ListedMargin:
                 Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
             )
         self.pairs = self._joined(self.pairs, pairs) if keep else pairs
-        self._listed_at = (L, radius, Z.astype(self.working.dtype)) if complete else None
+        self._listed_at = (L, radius, Z) if complete else None
         after = self.evaluate(L).loss
         return (after - before) / after if after > 0 else 0.0
 
@@ -323,7 +340,7 @@ class ListedMargin:
         before, radius, there = self._listed_at
         if L is before or np.array_equal(L, before):
             return True
-        Z = self.exact(L)
+        Z = self.mapped(L)
         if (table := self._table()) is not None:
             reach, distances = table.measure(Z, self.n_threads)
             needed = reach.max(axis=1) + self.smoothing / 2
@@ -338,7 +355,8 @@ class ListedMargin:
             last = order_of_nearness(listed, distances) == self.nearest - 1
             needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
         least = self._least_distances(before, L, radius, there, Z)
-        return bool(np.all(least[centers] >= needed[centers]))
+        # A little more than needed, for what single precision rounds.
+        return bool(np.all(least[centers] >= (1 + 1e-5) * needed[centers]))
 
     def _least_distances(
         self, before: Matrix, now: Matrix, radius: Matrix, there: Floats, here: Floats

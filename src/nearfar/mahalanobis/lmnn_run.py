@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.progress import report_of
@@ -15,6 +15,7 @@ from nearfar.blocks import blas_for, effective_threads
 from nearfar.large_margin.held_out import Watch
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.problem import LargeMargin, Progress
+from nearfar.large_margin.working_set import is_large
 from nearfar.mahalanobis.starts import (
     Spread,
     check_start,
@@ -25,7 +26,7 @@ from nearfar.mahalanobis.starts import (
 )
 from nearfar.search.exact_search import kneighbors
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import unscaled, whitened
+from nearfar.summaries.whitening import moved, unscaled, whitened
 
 
 class Run:
@@ -57,19 +58,18 @@ class Run:
         start = first_map(lmnn, statistics, self.white, start_from, early=early)
         self.progress = Progress(start, report=report_of(lmnn))
 
-    def _coordinates(
-        self, statistics: ClassStatistics, plain: bool
-    ) -> tuple[Matrix, NDArray[np.float64]]:
+    def _coordinates(self, statistics: ClassStatistics, plain: bool) -> tuple[Matrix, Floats]:
         """A map to coordinates for the solver (factors, for a diagonal structure), and the points.
 
-        They are white unless they should be ``plain``.
+        They are white unless they should be ``plain``. Many in single precision stay so.
         """
+        dtype = np.float32 if self.rows.dtype == np.float32 and is_large(self.rows) else np.float64
         if self.lmnn.structure == "full":
-            return (unscaled if plain else whitened)(self.rows, statistics)
-        centered = (self.rows - self.mean).astype(np.float64)
-        spread = centered.std(axis=0)
+            return (unscaled if plain else whitened)(self.rows, statistics, dtype)
+        variances = statistics.total_variances()
+        spread = np.where(statistics.varying_features(variances), np.sqrt(variances), 0.0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        return factors, centered * factors
+        return factors, moved(self.rows, statistics.mean, factors, dtype)
 
     @property
     def L(self) -> Matrix:
@@ -99,8 +99,7 @@ class Run:
 
     def watch(self, unseen: tuple[Floats, Indices], patience: int) -> Watch:
         """By the errors of rows that are not trained on."""
-        rows = (unseen[0] - self.mean).astype(np.float64)
-        rows = rows * self.white if self.white.ndim == 1 else rows @ self.white
+        rows = moved(unseen[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
         error = partial(_knn_error, self.problem, rows, unseen[1], self.lmnn.n_neighbors)
         return Watch(error, patience, keep=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
@@ -223,8 +224,10 @@ def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[M
     return T, deviations @ T
 
 
-def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """A map (p, rank) to whitened coordinates, and the centred rows under it.
+def whitened(
+    rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
+) -> tuple[Matrix, Any]:
+    """A map (p, rank) to whitened coordinates, and the centred rows under it, in this precision.
 
     The optimum does not depend on the coordinates, the speed of the solver does.
     """
@@ -232,7 +235,7 @@ def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     white = basis @ whitener(
         image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
     )
-    points = moved(rows, statistics.mean, white)
+    points = moved(rows, statistics.mean, white, dtype)
     if white.shape[1] < np.count_nonzero(white.any(axis=1)):
         # What a new point has outside the span of the rows, nothing was learned about: the map
         # must not see it. The columns of X'Y span the rows.
@@ -244,25 +247,33 @@ def whitened(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     return white, points
 
 
-def moved(rows: Floats, mean: Floats, into: Matrix) -> Matrix:
-    """``(rows - mean) @ into`` in double precision, without a copy of all rows."""
-    points = np.empty((len(rows), into.shape[1]))
+def moved(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float64) -> Any:
+    """``(rows - mean) @ into``, computed in double precision, without a copy of all rows.
+
+    A vector ``into`` is a factor for each feature.
+    """
+    points = np.empty((len(rows), into.shape[-1]), dtype)
     for block in row_blocks(len(rows), 16 * rows.shape[1]):
-        points[block] = (rows[block] - mean).astype(np.float64) @ into
+        centered = (rows[block] - mean).astype(np.float64)
+        points[block] = centered * into if into.ndim == 1 else centered @ into
     return points
 
 
-def standardized(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def standardized(
+    rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
+) -> tuple[Matrix, Any]:
     """The same with each feature brought to unit variance, and no more.
 
     Whitened, directions in which the data hardly vary are as easy to reach as any other, and an
     objective that is not convex is led to fit the noise there.
     """
     into, _ = total_range(statistics, standardize=True)
-    return into, moved(rows, statistics.mean, into)
+    return into, moved(rows, statistics.mean, into, dtype)
 
 
-def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def unscaled(
+    rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
+) -> tuple[Matrix, Any]:
     """The same with coordinates that keep the shape of the data; their mean variance is 1.
 
     Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
@@ -270,4 +281,4 @@ def unscaled(rows: Floats, statistics: ClassStatistics) -> tuple[Matrix, Matrix]
     """
     basis, image = total_range(statistics, standardize=False)
     into = basis / np.sqrt(image.total_variances().mean())
-    return into, moved(rows, statistics.mean, into)
+    return into, moved(rows, statistics.mean, into, dtype)
