@@ -111,7 +111,7 @@ class NearestTable:
         W, transposed = self._sparse
         W.data = transposed.data = weights.ravel()
         W.indices = transposed.indices = self._second_of.ravel()
-        if weights.size * V.shape[1] >= THREADED_SIZE:
+        if n_threads > 1 and weights.size * V.shape[1] >= THREADED_SIZE:
             return laplacian_dot(W, V, n_threads)
         degrees = weights.sum(axis=1) + np.bincount(W.indices, W.data, len(V))
         result = degrees.astype(V.dtype)[:, None] * V

@@ -488,7 +488,7 @@ def laplacian_dot(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
     n = len(V)
     rows = np.repeat(np.arange(n), np.diff(W.indptr))
     degrees = (np.bincount(rows, W.data, n) + np.bincount(W.indices, W.data, n)).astype(V.dtype)
-    if W.nnz * V.shape[1] < THREADED_SIZE:
+    if n_threads == 1 or W.nnz * V.shape[1] < THREADED_SIZE:
         result = W @ V
         result += W.T @ V
         return np.asarray(degrees[:, None] * V - result)
