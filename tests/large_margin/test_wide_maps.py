@@ -5,10 +5,11 @@ import pytest
 
 from nearfar import LMNN
 from nearfar.large_margin import problem as solver
+from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.sampled_descent import drawn, sampled_loss
-from nearfar.large_margin.triplet_loss import full_loss
+from nearfar.large_margin.triplet_loss import Screen, full_loss, pair_list
 
 
 def noisy(n, d, n_classes=4, seed=0):
@@ -55,11 +56,11 @@ def test_the_sampled_loss_is_an_estimate_of_the_whole():
     assert error < 0.05 * whole
 
 
-def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monkeypatch):
-    monkeypatch.setattr(solver, "WIDE", 1)
+def whole_losses(monkeypatch, *, drawn_anew):
+    """The loss over all centres on the way of a descent that begins with samples, or with one."""
+    monkeypatch.setattr(solver, "WIDE", 1 if drawn_anew else 10**9)
     monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
-    # The optimum of a single sample of centres lets in the impostors of all others: from there the
-    # whole loss was tens of times that of the sample.
+    monkeypatch.setattr(solver, "FEW_CENTERS", 60)
     X, y = noisy(500, 40)
     targets = target_neighbors(X, y, 3)
     task = LargeMargin(X, y, targets, 0.5)
@@ -67,10 +68,19 @@ def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monk
     maps = []
     progress.watch = lambda L: maps.append(L) or False
     task.solve(progress, max_iter=240, tol=1e-3)
-    looked = [*maps[9:160:50], *maps[160::20]]
-    losses = [full_loss(X @ L.T, y, targets, 0.5).loss for L in looked]
-    assert np.all(np.diff(losses) < 0.02 * np.array(losses[:-1]))
+    looked = [*maps[9:160:50], *maps[160::20]] if drawn_anew else maps[::3]
+    return np.array([full_loss(X @ L.T, y, targets, 0.5).loss for L in looked])
+
+
+def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monkeypatch):
+    losses = whole_losses(monkeypatch, drawn_anew=True)
+    assert np.all(np.diff(losses) < 0.02 * losses[:-1])
     assert losses[-1] < losses[3] < losses[0]
+    # The optimum of a single sample of centres lets in the impostors of all others: by that way,
+    # which narrow maps still go, the whole loss rises. So the lines above would see it.
+    astray = whole_losses(monkeypatch, drawn_anew=False)
+    assert np.max(np.diff(astray) / astray[:-1]) > 0.1
+    assert astray.max() > 1.3 * astray[0] and astray.max() > 3 * losses[0]
 
 
 def test_threads_agree(all_wide, monkeypatch):
@@ -115,3 +125,50 @@ def test_start_from_class_means_alone_gets_the_rows_that_are_missing():
     other = LMNN(n_components=3, init="within", n_impostors=None, n_passes=1).fit(X, y)
     assert np.linalg.matrix_rank(learner.components_, tol=1e-6) > 1
     assert learner.objective_ == pytest.approx(other.objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("nearest", [None, 2])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_threads):
+    monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
+    X, y = noisy(300, 6)
+    targets = target_neighbors(X, y, 3)
+    L = np.diag(np.linspace(0.4, 0.9, 6))
+    pairs = pair_list([np.nonzero(y[:, None] != y)], 300)
+    screen = Screen(pairs, X @ L.T)
+    measured = []
+    original = triplet_loss.listed_distances
+    monkeypatch.setattr(
+        triplet_loss,
+        "listed_distances",
+        lambda Z, first, *more: measured.append(len(first)) or original(Z, first, *more),
+    )
+    rng = np.random.default_rng(1)
+    shares = []
+    for _ in range(6):
+        L = L + 0.003 * rng.normal(size=L.shape)
+        wanted = triplet_loss.listed_loss(X @ L.T, targets, pairs, 0.5, 0.1, nearest=nearest)
+        measured.clear()
+        found = triplet_loss.listed_loss(
+            X @ L.T,
+            targets,
+            pairs,
+            0.5,
+            0.1,
+            nearest=nearest,
+            n_threads=n_threads,
+            screen=screen,
+        )
+        shares.append(sum(measured) / len(pairs.indices))
+        assert found.loss == pytest.approx(wanted.loss, rel=1e-12)
+        assert (found.n_active, found.slopes) == (wanted.n_active, pytest.approx(wanted.slopes))
+        np.testing.assert_allclose(found.laplacian_v, wanted.laplacian_v, atol=1e-9)
+    assert shares[0] >= 1 and max(shares[1:4]) < 0.8
+    # What moves far is not relied on.
+    far = 3 * L[::-1]
+    wanted = triplet_loss.listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest)
+    found = triplet_loss.listed_loss(
+        X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen
+    )
+    assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.worn
+    assert not screen.serves(pairs, X @ far.T)

@@ -107,7 +107,7 @@ class LMNN(OnAxes):
     tol : float, default=1e-6
         Stops when an iteration lowers the objective by less than this share. Rounded hinges are
         sharpened until they count for less than 100 times it. Passes that only choose targets stop
-        at 1e-4.
+        at 1e-4; maps of 10,000 entries and more, of fewer rows than columns, at ten times it.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Share of the rows held out: by class, to stop early. Their k-NN error is looked at every 10
         iterations, and the map with the fewest is kept. "auto" is 0.2 where there are fewer than
