@@ -206,7 +206,7 @@ def listed_loss(
         found = weigh_hinges(
             reach, mine, part, distances, push_weight, smoothing, V.dtype, nearest, len(Z)
         )
-        return found, len(centers), *_laplacian_parts(found.push + found.pull, V, rows)
+        return found, len(centers), *_laplacian_parts([found.push, found.pull], V, rows)
 
     few = n_threads == 1 or len(impostors.indices) * Z.shape[1] < THREADED_SIZE
     parts = [slice(0, len(Z))] if few else _even_parts(indptr, n_threads)
@@ -469,16 +469,20 @@ def _target_weights(
     return sparse.csr_array((weights, targets[present], indptr), shape)
 
 
-def _laplacian_parts(W: sparse.csr_array, V: Floats, rows: slice) -> tuple[Floats, Floats]:
-    """Lap(W) V for the weights of the pairs of some rows: what these rows get, and what all get."""
-    n = rows.stop - rows.start
-    owner = np.repeat(np.arange(n), np.diff(W.indptr))
-    degrees = np.bincount(owner, W.data, n).astype(V.dtype)
-    own = W @ V
-    np.subtract(degrees[:, None] * V[rows], own, out=own)
-    theirs = W.T @ V[rows]
-    degrees = np.bincount(W.indices, W.data, len(V)).astype(V.dtype)
-    np.subtract(degrees[:, None] * V, theirs, out=theirs)
+def _laplacian_parts(
+    weights: list[sparse.csr_array], V: Floats, rows: slice
+) -> tuple[Floats, Floats]:
+    """Lap(W) V, W being a sum, of the pairs of some rows: what these rows get, and what all get."""
+    n, mine = rows.stop - rows.start, V[rows]
+    degrees, others = np.zeros(n), np.zeros(len(V))
+    for W in weights:
+        degrees += np.bincount(np.repeat(np.arange(n), np.diff(W.indptr)), W.data, n)
+        others += np.bincount(W.indices, W.data, len(V))
+    own = degrees.astype(V.dtype)[:, None] * mine
+    theirs = others.astype(V.dtype)[:, None] * V
+    for W in weights:
+        own -= W @ V
+        theirs -= W.T @ mine
     return own, theirs
 
 

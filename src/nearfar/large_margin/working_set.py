@@ -40,6 +40,7 @@ SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as 
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Maps of so many entries begin near to the optimum, and more pairs times dimensions are listed.
 WIDE, COARSE_NUMBERS = 10**4, 2 * 10**8
+SCREENED = 32  # dimensions from which to measure a pair takes longer than to see that it is far
 # A table of impostors may have so many places, or so many for each that is listed.
 SMALL_TABLE, MOST_EMPTY = 10**5, 4
 THREADED_ROWS, PARTS = 10**6, 2  # numbers of rows from which threads pay, and parts for each
@@ -175,7 +176,7 @@ class ListedMargin:
             return table.loss(
                 measured, Z if V is None else V, self.push_weight, width, self.n_threads
             )
-        if points is not None or V is not None:
+        if points is not None or V is not None or Z.shape[1] < SCREENED:
             screen = None
         elif self._screen is None or not self._screen.serves(self.pairs, Z):
             screen = self._screen = Screen(self.pairs, Z)
