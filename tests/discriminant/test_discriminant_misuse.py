@@ -168,7 +168,9 @@ def test_the_mahalanobis_rule_does_not_depend_on_the_unit_of_the_weights():
 
 
 def test_parda_compares_its_starts_alike_whatever_the_unit_of_the_weights():
-    fits = [PARDA(n_init=4).fit(X, y, sample_weight=np.full(len(X), w)) for w in (1e-6, 1e-2, 0.5)]
+    learner = PARDA(n_init=4, selection="error")
+    weights = (np.full(len(X), w) for w in (1e-6, 1e-2, 0.5))
+    fits = [clone(learner).fit(X, y, sample_weight=weight) for weight in weights]
     for other in fits[1:]:
         np.testing.assert_allclose(other.errors_per_init_, fits[0].errors_per_init_, atol=1e-12)
         np.testing.assert_allclose(other.components_, fits[0].components_, rtol=1e-6)

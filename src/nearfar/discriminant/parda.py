@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -18,13 +17,14 @@ from nearfar.discriminant.checks import check_classes, n_kept
 from nearfar.discriminant.pareto_objectives import (
     ClassObjectives,
     Pairing,
+    PowerMean,
     Scalarized,
     class_objectives,
     inverse_power_weights,
     n_axes_for,
 )
 from nearfar.discriminant.searching import fisher_start, given_start, random_frame
-from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples, left_out
+from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
@@ -39,11 +39,9 @@ from nearfar.solvers.subspaces import (
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.distributed import is_dask
 
-#: The ridges that "auto" tries, largest first; the last where there are no rows to try them on.
-RIDGES = (10.0, 1.0, 0.1, 0.01, 0.001)
-# Steps for each of them at most, and in a search by default.
-_TRIAL_STEPS = 50
-_STEPS = {"lbfgs": 500, "gradient": 100}
+# Starts where the Fisher subspace may lay close classes upon each other, and steps at most.
+_STARTS = 3
+_STEPS = {"lbfgs": 1000, "gradient": 100}
 # Of a weight above this the other objectives notice nothing.
 _ALL_THE_WEIGHT = 0.999
 
@@ -63,28 +61,31 @@ class PARDA(StatisticsLearner):
 
     .. math::
         \sum_{i<j} w_{ij} J_{ij}(U) \qquad \text{or} \qquad
-        \sum_{i<j} w_{ij}\,(J_{ij}(U) - t_{ij})^2 , \qquad w_{ij} \propto J_{ij}(U_0)^{-2} .
+        \sum_{i<j} w_{ij}\,(J_{ij}(U) - t_{ij})^2 , \qquad w_{ij} \propto J_{ij}(U_0)^{-s} .
 
-    The weights favour pairs that the Fisher subspace :math:`U_0` leaves close. With
-    ``pairing="one_vs_all"`` each class is paired with all others as one Gaussian, which makes c
-    objectives.
+    The weights favour pairs that are close: as published, in the Fisher subspace :math:`U_0`. By
+    default they are those of the solution itself, :math:`w_{ij} \propto J_{ij}(U)^{-s}`, so that no
+    pair is given up that was far apart in :math:`U_0`. Such a U maximises the power mean
+    :math:`(\mathrm{mean}\,J^{1-s})^{1/(1-s)}`, for s = 2 the harmonic mean of the divergences.
+    With ``pairing="one_vs_all"`` each class is paired with all others as one Gaussian, which makes
+    c objectives.
 
     *The two scalarisations.* The published target, :math:`t = (2 \max J(U_0))^2` for all pairs,
     lies so far above anything in reach that :math:`J - t \approx -t`: the squared distance then
     falls in the direction in which the weighted sum grows (the cosine of the two directions is
-    above 0.9999 on all data tried), and both give the same subspace. For one that really evens out
-    the divergences, choose ``target="full"`` or a moderate number, with ``weights="uniform"``.
+    above 0.9999 on all data tried), and both give the same subspace, with equal weights. For one
+    that really evens out the divergences, choose ``target="full"`` or a moderate number, with
+    ``weights="uniform"``.
 
     Use it when classes differ in shape, and some are close while others are far away. Divergences
-    have no upper bound, and feed on small variances that are noise: by default rows left out choose
-    the ridge, from one that leaves little but the distances of the means (nearly the Fisher
-    subspace) to a small one; the published loop (``solver="gradient"``) stops early instead. Its
-    failure: the weights follow the closest pair. With fewer than ``n_classes - 1`` components they
-    may merge another pair (a warning says when one has all the weight); see :class:`MGMKLD`.
+    have no upper bound, and feed on small variances that are noise: at the optimum for the
+    covariances as they are, errors are mostly larger than under LDA. So half of each covariance is
+    the pooled one (``shrinkage``); the published loop (``solver="gradient"``) stops early instead.
+    Classes that mask one another need pairs: with one against all, the rest is one wide Gaussian.
 
-    Cost: one pass of O(n p²), and another for the rows left in; then for each step from each start
-    O(c p² q), or O(n p q) where classes have fewer rows than features, and O(c² q² + c q³). No p×p
-    matrix is made for a pair.
+    Cost: one pass of O(n p²); then for each step O(c p² q), or O(n p q) where classes have fewer
+    rows than features, and O(c² q² + c q³); mostly 10 to 300 steps. No p×p matrix is made for a
+    pair.
 
     Parameters
     ----------
@@ -95,12 +96,14 @@ class PARDA(StatisticsLearner):
         What the objectives are: pairs of classes, or each class against the rest.
     scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
         The weighted sum, or the weighted squared distance to the target.
-    weights : {"inverse_power", "uniform"} or array, default="inverse_power"
-        :math:`J(U_0)` to the power ``-weight_power``, all alike (the weighted sum is then the
-        unimodal MODA), or your own: (n_classes, n_classes), symmetric, for pairs, or (n_classes,)
-        for each class against the rest. They are divided by their sum.
+    weights : {"auto", "adaptive", "inverse_power", "uniform"} or array, default="auto"
+        :math:`J^{-s}` of the solution ("adaptive", for a weighted sum only), that of the Fisher
+        subspace ("inverse_power", as published), all alike (the weighted sum is then the unimodal
+        MODA), or your own: (n_classes, n_classes), symmetric, for pairs, or (n_classes,) for each
+        class against the rest. They are divided by their sum. "auto" is "adaptive" for the
+        weighted sum, and "inverse_power" for the distance to a target.
     weight_power : float, default=2
-        See ``weights``.
+        s of the weights.
     target : {"thesis", "full", "ideal"}, float or array, default="thesis"
         For "l_delta": as published, see above; the largest divergence without any projection,
         which none can exceed (O(c p³)); for each pair the largest that a projection reaches (one
@@ -108,12 +111,13 @@ class PARDA(StatisticsLearner):
     include_constant : bool, default=False
         Whether weights and the published target are made of :math:`J + 2q`, as equation 4.11
         prints the divergence.
-    ridge : float or "auto", default="auto"
-        What is added to variances: those of every covariance, where the total variance is one in
-        all directions; so it depends on no units. 0 raises where a covariance is singular. A class
-        of one row has the pooled covariance. "auto" takes the one of 10, 1, 0.1, 0.01 and 0.001
-        with the least error on a quarter of the rows, left out, after a search on the others; 0.001
-        after ``partial_fit``, or from dask.
+    shrinkage : float in [0, 1], default=0.5
+        What is mixed into covariances: this share of each is the pooled within-class one; 0 is as
+        published.
+    ridge : float, default=1e-3
+        What is added to variances: those of every covariance, where the total variance is
+        one in all directions; so it depends on no units. 0 raises where a covariance is singular.
+        A class of one row has the pooled covariance.
     n_principal : int, "auto" or None, default="auto"
         Principal components that are kept before anything is whitened: None is all. "auto" is None,
         or where rows are fewer than three times the features a tenth of the number of rows (three
@@ -125,13 +129,14 @@ class PARDA(StatisticsLearner):
         always.
     init_noise : float, default=0.3
         Standard deviation of that noise for a whole column.
-    n_init : int, default=3
-        Number of starts. (The thesis has 10.)
-    selection : {"error", "objective"}, default="error"
-        Which start is kept: the one with the least error of :class:`MinimumMahalanobisClassifier`
-        on the training rows (of equal ones, the first); or with the best objective. After
-        ``partial_fit``, or from dask, there are no rows: points drawn from the class Gaussians take
-        their place.
+    n_init : int or None, default=None
+        Number of starts. None is one, or three with fewer than ``n_classes - 1`` components: then
+        close classes may lie upon each other in the Fisher subspace. (The thesis has 10.)
+    selection : {"objective", "error"}, default="objective"
+        Which start is kept: the one with the best objective; or with the least error of
+        :class:`MinimumMahalanobisClassifier` on the training rows (of equal ones, the first), as
+        published. After ``partial_fit``, or from dask, there are no rows: points drawn from the
+        class Gaussians take their place.
     solver : {"lbfgs", "gradient"}, default="lbfgs"
         L-BFGS to an optimum; or steps along the gradient, shortened by the golden ratio when one is
         for the worse, as published.
@@ -140,8 +145,8 @@ class PARDA(StatisticsLearner):
     normalize_step : bool, default=True
         Steps have the length ``step``; with False the gradient is multiplied by it, as published.
     max_iter : int or None, default=None
-        Steps at most: from each start; None is 500, or 100 along the gradient, where to stop is
-        part of the method.
+        Steps at most: from each start; None is 1000, after which a warning says that L-BFGS did not
+        converge, or 100 along the gradient, where to stop is part of the method.
     tol : float, default=1e-6
         The gradient solver stops when the weighted sum of the divergences changes by less,
         relatively; L-BFGS when the projector on the subspace moves by less than its root, which
@@ -158,7 +163,7 @@ class PARDA(StatisticsLearner):
         within-class covariance (with its ridge) is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
-    ridge_, n_principal_ : float, and int or None
+    n_principal_ : int or None
         What "auto" was, or what was given.
     selection_ : {"rows", "samples", "objective"}
         What the starts were compared by: errors on the training rows, errors on points drawn from
@@ -167,13 +172,13 @@ class PARDA(StatisticsLearner):
         J at the solution and in the Fisher subspace: (n_classes, n_classes), or (n_classes,) for
         each class against the rest.
     weights_ : ndarray of the same shape
-        Weights; those of all pairs i < j sum to one.
+        Weights, "adaptive" ones those at the solution; those of all pairs i < j sum to one.
     targets_ : ndarray of the same shape
         Targets; for "l_delta" only.
     objective_ : float
-        The scalarised objective at the solution.
+        The scalarised objective at the solution; with adaptive weights the power mean.
     objectives_per_init_, errors_per_init_ : ndarray of shape (n_init,)
-        Where each start ended; the errors unless ``selection="objective"``.
+        Where each start ended; the errors with ``selection="error"`` only.
     best_init_ : int
         Which start was kept.
     history_ : dict of lists
@@ -200,16 +205,15 @@ class PARDA(StatisticsLearner):
     >>> from nearfar import PARDA
     >>> X, y = load_iris(return_X_y=True)
     >>> parda = PARDA().fit(X, y)
-    >>> parda.transform(X).shape, parda.selection_, parda.ridge_
-    ((150, 2), 'rows', 10.0)
-    >>> bool(parda.weights_[1, 2] > 0.5)  # versicolor and virginica are the closest
+    >>> parda.transform(X).shape, parda.selection_
+    ((150, 2), 'objective')
+    >>> bool(parda.weights_[1, 2] > 0.9)  # versicolor and virginica are the closest
     True
     """
 
     learner_tags = LearnerTags(reads="statistics")
     pooled_statistics = False
     settings = ({"pairing": "one_vs_all"}, {"weights": "uniform"})
-    same_in_batches: ClassVar = {"selection": "objective", "ridge": 1e-3}
     renamed_values: ClassVar = {
         "pairing": {"one-vs-one": "one_vs_one", "one-vs-all": "one_vs_all"},
         "scalarization": {"weighted-sum": "weighted_sum", "l-delta": "l_delta"},
@@ -219,16 +223,17 @@ class PARDA(StatisticsLearner):
         "n_components": [none, integer(1)],
         "pairing": [one_of("one_vs_one", "one_vs_all")],
         "scalarization": [one_of("weighted_sum", "l_delta")],
-        "weights": [one_of("inverse_power", "uniform"), array],
+        "weights": [one_of("auto", "adaptive", "inverse_power", "uniform"), array],
         "weight_power": [real(0)],
         "target": [one_of("thesis", "full", "ideal"), real(0, open_low=True), array],
         "include_constant": [boolean],
-        "ridge": [real(0), one_of("auto")],
+        "shrinkage": [real(0, 1)],
+        "ridge": [real(0)],
         "n_principal": [none, one_of("auto"), integer(1)],
         "init": [one_of("lda", "random"), array],
         "init_noise": [real(0)],
-        "n_init": [integer(1)],
-        "selection": [one_of("error", "objective")],
+        "n_init": [none, integer(1)],
+        "selection": [one_of("objective", "error")],
         "solver": [one_of("lbfgs", "gradient")],
         "step": [real(0, open_low=True)],
         "normalize_step": [boolean],
@@ -244,16 +249,17 @@ class PARDA(StatisticsLearner):
         *,
         pairing: Pairing = "one_vs_one",
         scalarization: Literal["weighted_sum", "l_delta"] = "weighted_sum",
-        weights: Literal["inverse_power", "uniform"] | ArrayLike = "inverse_power",
+        weights: Literal["auto", "adaptive", "inverse_power", "uniform"] | ArrayLike = "auto",
         weight_power: float = 2.0,
         target: Literal["thesis", "full", "ideal"] | float | ArrayLike = "thesis",
         include_constant: bool = False,
-        ridge: float | Literal["auto"] = "auto",
+        shrinkage: float = 0.5,
+        ridge: float = 1e-3,
         n_principal: int | Literal["auto"] | None = "auto",
         init: Literal["lda", "random"] | ArrayLike = "lda",
         init_noise: float = 0.3,
-        n_init: int = 3,
-        selection: Literal["error", "objective"] = "error",
+        n_init: int | None = None,
+        selection: Literal["objective", "error"] = "objective",
         solver: Literal["lbfgs", "gradient"] = "lbfgs",
         step: float = 0.01,
         normalize_step: bool = True,
@@ -269,6 +275,7 @@ class PARDA(StatisticsLearner):
         self.weight_power = weight_power
         self.target = target
         self.include_constant = include_constant
+        self.shrinkage = shrinkage
         self.ridge = ridge
         self.n_principal = n_principal
         self.init = init
@@ -291,7 +298,7 @@ class PARDA(StatisticsLearner):
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
-            Training points. Rows in memory also choose the ridge, and among the starts.
+            Training points. With ``selection="error"``, rows in memory choose among the starts.
         y : array-like, dask array or dask series of shape (n_samples,)
             Labels.
         sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
@@ -304,7 +311,7 @@ class PARDA(StatisticsLearner):
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=True, min_samples=2)
-        if not is_dask(rows):
+        if self.selection == "error" and not is_dask(rows):
             self._rows = rows, y, sample_weight
         try:
             return self._fit_with(partial(self._accumulate, rows, y, sample_weight))
@@ -318,23 +325,24 @@ class PARDA(StatisticsLearner):
         self.n_principal_ = None if isinstance(self.n_principal, str) else self.n_principal
         if self.n_principal == "auto":
             self.n_principal_ = n_axes_for(statistics, self.n_components)
-        ridge = RIDGES[-1] if self.ridge == "auto" else self.ridge
-        axes, at_most = self.n_principal_, self.n_principal == "auto"
-        gaussians = class_objectives(statistics, self.pairing, ridge, axes, at_most=at_most)
+        gaussians = class_objectives(
+            statistics,
+            self.pairing,
+            self.ridge,
+            self.n_principal_,
+            at_most=self.n_principal == "auto",
+            shrinkage=self.shrinkage,
+        )
         rank = gaussians.basis.shape[1]
         reason = f"the {rank} directions in which X varies"
         default = min(statistics.n_classes - 1, max(rank - 1, 1))
         kept = n_kept(self.n_components, default, rank, "PARDA", reason)
         random = check_random_state(self.random_state)
         # Streams of their own: the starts do not depend on how one of them is chosen.
-        start_seed, draw_seed, split_seed = random.randint(2**31 - 1, size=3)
-        if self.ridge == "auto" and "_rows" in vars(self):
-            gaussians = replace(gaussians, ridge=self._left_out_ridge(kept, start_seed, split_seed))
-        self.ridge_ = gaussians.ridge
+        start_seed, draw_seed = random.randint(2**31 - 1, size=2)
         starts = self._starts(gaussians, kept, start_seed)
         fisher = next(starts)
         scalarized = self._scalarized(gaussians, fisher)
-        self._keep_weights(gaussians, scalarized)
         self.initial_divergences_ = gaussians.table(gaussians.divergences(fisher))
         error_of = self._error_of(gaussians, kept, draw_seed)
         ends: list[SubspaceSearch] = []
@@ -351,6 +359,9 @@ class PARDA(StatisticsLearner):
             J = gaussians.divergences(U)
             self.divergences_ = gaussians.table(J)
             self.objective_ = scalarized.value(J)
+            self.weights_ = gaussians.table(scalarized.weights_at(J))
+            if scalarized.targets is not None:
+                self.targets_ = gaussians.table(scalarized.targets)
             self.objectives_per_init_ = np.array(found.objectives)
             if errors:
                 self.errors_per_init_ = np.array(errors)
@@ -377,28 +388,6 @@ class PARDA(StatisticsLearner):
     def _max_iter(self) -> int:
         return _STEPS[self.solver] if self.max_iter is None else self.max_iter
 
-    def _left_out_ridge(self, q: int, start_seed: int, split_seed: int) -> float:
-        """The ridge with the least error on rows left out; each search begins where one ended."""
-        split = left_out(*self._rows, self.pairing, self.n_principal_, split_seed)
-        if split is None or split[0].basis.shape[1] < q:  # they vary in too few directions
-            return RIDGES[-1]
-        gaussians, error = split
-        fisher = U = next(self._starts(gaussians, q, start_seed))
-        errors = []
-        for ridge in RIDGES:
-            gaussians = replace(gaussians, ridge=ridge)
-            scalarized = self._scalarized(gaussians, fisher)
-            U = search_subspace(
-                scalarized.objective(gaussians),
-                U,
-                maximize=scalarized.sign > 0,
-                max_iter=min(self._max_iter, _TRIAL_STEPS),
-                tol=np.sqrt(self.tol),
-                polish=False,
-            ).U
-            errors.append(error(orthonormal(U)))
-        return RIDGES[int(np.argmin(errors))]
-
     def _starts(self, gaussians: ClassObjectives, q: int, seed: int) -> Iterator[Matrix]:
         """First the Fisher subspace itself, then as many starts as are asked for."""
         random = np.random.RandomState(seed)
@@ -412,42 +401,54 @@ class PARDA(StatisticsLearner):
         rows = (basis @ first).T * np.sqrt(statistics.total_variances())
         first = first * np.sign(np.sum(rows * fix_signs(rows), axis=1))
         size = self.init_noise / np.sqrt(basis.shape[1])
-        for number in range(self.n_init):
+        for number in range(self._n_starts(statistics, q)):
             noise = frame @ random.normal(size=(frame.shape[1], q))
             if isinstance(self.init, str) and self.init == "random":
                 yield orthonormal(noise)
             else:
                 yield first if number == 0 else orthonormal(first + size * noise)
 
+    def _n_starts(self, statistics: ClassStatistics, q: int) -> int:
+        if self.n_init is not None:
+            return self.n_init
+        return 1 if q >= statistics.n_classes - 1 else _STARTS
+
     def _scalarized(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarized:
-        """Weights and target, fixed for all starts: to change them would change the problem."""
+        """What is made of the divergences; weights and target of the Fisher subspace stay fixed."""
         J = gaussians.divergences(fisher)
-        shown = J + 2 * fisher.shape[1] if self.include_constant else J
-        if isinstance(self.weights, str):
-            power = self.weight_power if self.weights == "inverse_power" else 0.0
-            weights = inverse_power_weights(shown, power)
+        constant = 2.0 * fisher.shape[1] if self.include_constant else 0.0
+        summed = self.scalarization == "weighted_sum"
+        kind = self.weights
+        if isinstance(kind, str) and kind == "auto":
+            kind = "adaptive" if summed else "inverse_power"
+        if isinstance(kind, str) and kind == "adaptive":
+            if not summed:
+                raise ValueError(
+                    "weights='adaptive' needs scalarization='weighted_sum': the weights of a "
+                    "distance to targets are fixed. Use weights='inverse_power'."
+                )
+            return PowerMean(self.weight_power, len(J), constant)
+        if isinstance(kind, str):
+            power = self.weight_power if kind == "inverse_power" else 0.0
+            weights = inverse_power_weights(J + constant, power)
+            self._warn_of_one_weight(weights)
         else:
-            weights = gaussians.vector(self.weights, "weights")
+            weights = gaussians.vector(kind, "weights")
             if (weights < 0).any() or weights.sum() <= 0:
                 raise ValueError("weights must not be negative, and some must be above zero.")
             weights = weights / weights.sum()
-        if self.scalarization == "weighted_sum":
-            return Scalarized(weights, None)
-        return Scalarized(weights, self._targets(gaussians, fisher, shown))
+        targets = None if summed else self._targets(gaussians, fisher, J + constant)
+        return Scalarized(weights, targets)
 
-    def _keep_weights(self, gaussians: ClassObjectives, chosen: Scalarized) -> None:
-        """Show weights and targets; warn where one weight is all."""
-        weights = chosen.weights
-        if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT and isinstance(self.weights, str):
+    @staticmethod
+    def _warn_of_one_weight(weights: Matrix) -> None:
+        if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT:
             warn(
                 f"One of {len(weights)} objectives has {weights.max():.2%} of the weight: the "
                 "others are hardly looked at, and classes may fall onto one another. Use "
-                "weights='uniform' or a smaller weight_power.",
+                "weights='adaptive' or 'uniform', or a smaller weight_power.",
                 UserWarning,
             )
-        self.weights_ = gaussians.table(weights)
-        if chosen.targets is not None:
-            self.targets_ = gaussians.table(chosen.targets)
 
     def _targets(self, gaussians: ClassObjectives, fisher: Matrix, shown: Matrix) -> Matrix:
         if not isinstance(self.target, str):

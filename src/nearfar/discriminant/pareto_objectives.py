@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -119,10 +120,12 @@ def class_objectives(
     n_principal: int | None = None,
     *,
     at_most: bool = False,
+    shrinkage: float = 0.0,
 ) -> ClassObjectives:
     """Gaussians of the classes in coordinates of unit total covariance, divisors n_i - 1.
 
     With ``n_principal`` in those of so many principal axes only, or as many as there are.
+    ``shrinkage`` is the share of the pooled covariance of the classes in each covariance.
     """
     if n_principal is None:
         T = total_whitener(statistics)
@@ -131,15 +134,29 @@ def class_objectives(
         T = axes @ total_whitener(statistics.project(axes))
     image = statistics.project(T)
     ddof = image.weights - divisors(image.weights, image.counts)
-    dot: SigmaDot
+    # So much of each covariance, and of the products with it, makes the pooled one: of equal
+    # covariances that very one.
+    shares = np.where(without_scatter(image), 0.0, image.weights - ddof)
+    shares /= max(float(shares.sum()), np.finfo(float).tiny)
+
+    def shrunk(products: Matrix, of_classes: Matrix) -> Matrix:
+        if shrinkage == 0:
+            return products
+        pooled = np.tensordot(shares, of_classes, axes=1)
+        return np.asarray((1 - shrinkage) * products + shrinkage * pooled)
+
+    own: SigmaDot
     if is_thin(image):
-        dot = thin_dot(image, ddof=ddof)
+        own = thin_dot(image, ddof=ddof)
     else:
         covariances = class_covariances(image, ddof=ddof)
-        dot = GaussianFamily(image.means, covariances).dot
+        own = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
-        singular = 0 if is_thin(image) else first_below(covariances, _SINGULAR)
-        if singular is not None:
+        if is_thin(image):  # nothing but what is mixed in can make these regular
+            suspects = shrinkage * image.within_scatter()[None] / image.total_weight
+        else:
+            suspects = shrunk(covariances, covariances)
+        if (singular := first_below(suspects, _SINGULAR)) is not None:
             raise ValueError(
                 f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular: "
                 "the divergence from it is infinite. Use a ridge above 0."
@@ -149,8 +166,13 @@ def class_objectives(
     c = image.n_classes
     first, second = np.triu_indices(c, 1)
     if pairing == "one_vs_all":
-        means, dot = against_rest(image, means, dot)
+        means, with_rests = against_rest(image, means)
         first, second = np.arange(c), np.arange(c) + c
+
+    def dot(U: Matrix) -> Matrix:
+        products = own(U)
+        return shrunk(products if pairing == "one_vs_one" else with_rests(U, products), products)
+
     return ClassObjectives(statistics, T, image, means, dot, first, second, ridge)
 
 
@@ -162,8 +184,12 @@ def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | N
     return None if n >= _ROWS_PER_FEATURE * p or axes >= min(n - 1, p) else axes
 
 
-def against_rest(image: ClassStatistics, means: Matrix, dot: SigmaDot) -> tuple[Matrix, SigmaDot]:
+def against_rest(
+    image: ClassStatistics, means: Matrix
+) -> tuple[Matrix, Callable[[Matrix, Matrix], Matrix]]:
     r"""Means and covariances of the classes, and then of all other classes as one Gaussian.
+
+    The latter as a function of U and of the products of the class covariances with it.
 
     Taken off the total, not summed anew: with class scatter :math:`W_i` and the total covariance
     :math:`I`,
@@ -182,8 +208,7 @@ def against_rest(image: ClassStatistics, means: Matrix, dot: SigmaDot) -> tuple[
     rest_divisors = np.where(alone, rest, divisors(rest, others_count))
     scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
 
-    def both(U: Matrix) -> Matrix:
-        own = dot(U)
+    def both(U: Matrix, own: Matrix) -> Matrix:
         others = n * U - scatter_factors[:, None, None] * own
         others -= gaps[:, :, None] * (gaps @ U)[:, None, :]
         others /= rest_divisors[:, None, None]
@@ -230,15 +255,55 @@ class Scalarized:
         """Its derivatives in J."""
         return self.weights if self.targets is None else 2 * self.weights * (J - self.targets)
 
+    def weights_at(self, J: Matrix) -> Matrix:
+        """By what the divergences are weighed there."""
+        return self.weights
+
     def objective(self, gaussians: ClassObjectives) -> Objective:
         """The same as a function of U, with its gradient."""
 
         def average(D: Matrix) -> tuple[float, Matrix]:
             J = gaussians.of_pairs(D)
-            self.weighted_sum = float(self.weights @ J)
+            self.weighted_sum = float(self.weights_at(J) @ J)
             by_divergences = np.zeros(D.shape)
             by_divergences[gaussians.first, gaussians.second] = 2 * self.slopes(J)
             # J is twice the sum of both directions.
             return self.value(J), by_divergences + by_divergences.T
 
         return averaged(gaussians.family, kullback_leibler, average)
+
+
+class PowerMean(Scalarized):
+    r"""The power mean of all divergences (plus a constant), with exponent 1 - s.
+
+    .. math::
+        M = \Bigl( \frac1K \sum_k J_k^{1-s} \Bigr)^{1/(1-s)} , \qquad
+        \partial M / \partial J_k = \frac1K (M / J_k)^s .
+
+    So it is at every point a weighted sum with the weights :math:`J^{-s}` of that very point. It is
+    the mean for s = 0, the geometric one for 1, the harmonic one for 2, and tends to the least.
+    """
+
+    def __init__(self, power: float, n_pairs: int, constant: float = 0.0) -> None:
+        super().__init__(np.full(n_pairs, 1 / n_pairs), None)
+        self.power, self.constant = power, constant
+
+    def value(self, J: Matrix) -> float:
+        """The mean."""
+        shown = self._shown(J)
+        least, s = float(shown.min()), self.power
+        if s == 1:
+            return float(np.exp(np.mean(np.log(shown))))
+        return float(least * np.mean((least / shown) ** (s - 1)) ** (1 / (1 - s)))
+
+    def slopes(self, J: Matrix) -> Matrix:
+        """Its derivatives in J."""
+        return np.asarray((self.value(J) / self._shown(J)) ** self.power / len(J))
+
+    def weights_at(self, J: Matrix) -> Matrix:
+        """By what the divergences are weighed there."""
+        return inverse_power_weights(J + self.constant, self.power)
+
+    def _shown(self, J: Matrix) -> Matrix:
+        shown = J + self.constant
+        return np.maximum(shown, max(LEAST_SHARE * float(shown.max()), np.finfo(float).tiny))

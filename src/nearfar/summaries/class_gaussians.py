@@ -119,16 +119,19 @@ def thin_dot(
 
     A class of equal rows gets the pooled covariance.
     """
-    weights = statistics.weights
     empty = without_scatter(statistics)
-    # A class without scatter stays so, whatever it is divided by.
-    factors = weights / np.where(empty, weights, weights - ddof)
+    # Centred and scaled once: a search asks for hundreds of products. A class without scatter
+    # stays so, whatever it is divided by.
+    roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
+    factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
+    shares = np.where(empty, 0.0, roots**2) / statistics.total_weight
 
     def dot(U: Matrix) -> Matrix:
-        products = statistics.sigma_dot(U)
-        products *= factors[:, None, None]
+        products = np.empty((len(factors), *U.shape))
+        for k, H in enumerate(factors):
+            products[k] = H.T @ (H @ U)
         if empty.any():
-            products[empty] = statistics.within_dot(U) / statistics.total_weight
+            products[empty] = np.tensordot(shares, products, axes=1)
         if shrinkage:
             products *= 1 - shrinkage
             products += shrinkage * (U if target is None else target @ U)

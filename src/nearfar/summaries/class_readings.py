@@ -236,6 +236,14 @@ class ClassReadings:
         means = self._firsts / self._weights[:, None]
         return np.concatenate([second.factor(means) for second in self._seconds])
 
+    def class_factors(self) -> list[NDArray[np.float64]]:
+        """For each class rows H with ``H.T @ H`` its scatter; only while factored."""
+        self._need_classes()
+        if not self.is_factored:
+            raise ValueError("These statistics are dense: their rows are no longer known.")
+        means = self._firsts / self._weights[:, None]
+        return [self._seconds[slot].factor(means[[slot]]) for slot in self._order]
+
     def between_factor(self) -> NDArray[np.float64]:
         """Rows ``sqrt(W_c) (m_c - m)``; ``H.T @ H`` is the between scatter."""
         return self._between_rows()[self._order]
