@@ -64,9 +64,11 @@ def floats(*sizes: str | int, above: float = -math.inf) -> Word:
     return _array("f", sizes, f"numbers above {above}", lambda value, _: (value > above).all())
 
 
-def table(rows: str, columns: str) -> Word:
-    """Real numbers in at least one row."""
-    return _array("f", (rows, columns), "a table of numbers", lambda value, _: len(value))
+def table(rows: str, columns: str, *, half: bool = False) -> Word:
+    """Real numbers in at least one row, ``half`` floats too if they are searched as they are."""
+    return _array(
+        "f", (rows, columns), "a table of numbers", lambda value, _: len(value), half=half
+    )
 
 
 def unsigned(*sizes: str | int) -> Word:
@@ -100,11 +102,13 @@ def _array(
     sizes: Sequence[str | int],
     called: str,
     also: Callable[[Any, Sizes], Any] = lambda value, known: True,
+    *,
+    half: bool = False,
 ) -> Word:
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return False
-        if kinds == "f" and value.dtype.itemsize < 4:  # half floats: no solver takes them
+        if kinds == "f" and value.dtype.itemsize < 4 and not half:  # no solver takes half floats
             return False
         same = value.ndim == len(sizes) and all(map(agrees, value.shape, sizes, repeat(known)))
         return same and bool(also(value, known))

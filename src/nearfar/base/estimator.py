@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from nearfar.arrays import Floats, Vector
 from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
+from nearfar.blocks import check_finite_samples
 from nearfar.labels import encode_labels, encode_values
 from nearfar.parameters import Allowed, check_parameter
 from nearfar.state import Sizes, State, optional, whole
@@ -91,14 +92,21 @@ class Estimator(BaseEstimator):
             del self.__dict__[name]
 
     def _check_X(
-        self, X: ArrayLike, *, reset: bool, min_samples: int = 1, finite: bool = True
+        self,
+        X: ArrayLike,
+        *,
+        reset: bool,
+        min_samples: int = 1,
+        finite: bool = True,
+        half: bool = False,
     ) -> Floats:
         """X as a finite float array.
 
         ``reset`` is for ``fit``: what was learned before is forgotten, so that a fit that fails
         leaves no old map behind, and ``n_features_in_`` and feature names are set.
 
-        ``finite=False`` leaves NaN and infinity to whoever reads the rows next.
+        ``finite=False`` leaves NaN and infinity to whoever reads the rows next; ``half`` is for
+        those who read float16 rows as they are, block by block.
         """
         if reset:
             self._forget()
@@ -110,14 +118,15 @@ class Estimator(BaseEstimator):
                 "first, for example with sklearn.decomposition.TruncatedSVD."
             )
         name = type(self).__name__
+        half = half and getattr(X, "dtype", None) == np.float16
         try:
             rows: Floats = validate_data(
                 self,
                 X,
                 reset=reset,
-                dtype=[np.float64, np.float32],
+                dtype=np.float16 if half else [np.float64, np.float32],
                 ensure_min_samples=0,
-                ensure_all_finite=finite,
+                ensure_all_finite=finite and not half,
             )
         except ValueError as error:
             if "X" in str(error):
@@ -130,6 +139,8 @@ class Estimator(BaseEstimator):
                 f"X has {len(rows)} sample(s) (shape={rows.shape}) while a minimum of "
                 f"{min_samples} is required by {name}."
             )
+        if finite and half:  # scikit-learn would hold as many booleans as there are numbers
+            check_finite_samples(rows)
         return rows
 
     def _fits_as_it_is(self, X: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,9 @@ class ThroughLearner(Estimator):
         {"estimator_": Word(_maps, "a learner that gives q features, or None")}, fitted="_points"
     )
 
+    #: Whether float16 rows are kept and read as they are, without a learner.
+    half: ClassVar = False
+
     estimator: Any
     estimator_: Any
 
@@ -56,7 +59,7 @@ class ThroughLearner(Estimator):
         if self.estimator is None:
             if supervision is not None:
                 raise ValueError("supervision is for a learner, but estimator is None.")
-            points = self._check_X(X, reset=True)
+            points = self._check_X(X, reset=True, half=self.half)
         else:
             guide = {} if supervision is None else {"supervision": supervision}
             learner = clone(self.estimator).fit(X, y, **guide)
@@ -69,7 +72,7 @@ class ThroughLearner(Estimator):
     def _queries(self, X: ArrayLike) -> Floats:
         """New points, mapped."""
         if self.estimator_ is None:
-            return self._check_X(X, reset=False)
+            return self._check_X(X, reset=False, half=self.half)
         return _mapped(self.estimator_, X)
 
 

@@ -32,7 +32,8 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     :meth:`explain` tells, without a learner or behind a linear one.
 
     Cost: the learner's fit; then O(n q) for each query in q dimensions. Keeps the mapped points,
-    and behind a linear learner the training rows too.
+    and behind a linear learner the training rows too. Without a learner float16, float32 and
+    memory-mapped rows stay as they are, and no copy is made of them.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
     state = State(
-        {"_points": table("n", "q"), "_rows": optional(none_or(table("n", "given")))},
+        {"_points": table("n", "q", half=True), "_rows": optional(none_or(table("n", "given")))},
         rows="_points",
     )
     parameters: ClassVar = {
@@ -81,6 +82,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         "n_neighbors": [integer(1)],
         "ties": [one_of("shrink", "first")],
     }
+    half = True
 
     #: Training rows before a map that may be linear, for explanations.
     _rows: Floats | None

@@ -27,7 +27,8 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
     Use it alone, as the last step of a Pipeline, or around a learner, which is cloned and fitted
     on the same rows and values: one that learns from values, from nothing, or from supervision.
 
-    Cost: the learner's fit; then O(n q) for each query in q dimensions.
+    Cost: the learner's fit; then O(n q) for each query in q dimensions. Keeps the mapped points;
+    without a learner float16, float32 and memory-mapped rows as they are.
 
     Parameters
     ----------
@@ -60,8 +61,9 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
     """
 
     learner_tags = LearnerTags(reads="instances", role="regressor", learns_from=("values",))
-    state = State({"_points": table("n", "q"), "_values": floats("n")}, rows="_points")
+    state = State({"_points": table("n", "q", half=True), "_values": floats("n")}, rows="_points")
     parameters: ClassVar = {"estimator": A_LEARNER, "n_neighbors": [integer(1)]}
+    half = True
 
     def __init__(self, estimator: Any = None, n_neighbors: int = 5) -> None:
         self.estimator = estimator

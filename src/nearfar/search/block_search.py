@@ -19,8 +19,8 @@ from nearfar.search.placed_rows import PlacedRows
 # Rows that meet a block of queries at once, and the bytes they may take.
 _ROWS_AT_ONCE = 1024
 _BYTES_AT_ONCE = 2**22
-# The first threshold comes from so many rows spread over all.
-_SAMPLE = 256
+# The first threshold comes from so many rows spread over all, and so many for each that is wanted.
+_SAMPLE, _SAMPLE_OF_EACH = 256, 8
 # So many times what is wanted is held before the best are chosen again, and never fewer.
 _ROOM, _LEAST_ROOM = 4, 96
 # Minima are taken of at least so many parts of a block.
@@ -113,7 +113,7 @@ def nearest_by_blocks(
 
     # The k-th of some rows is no nearer than the k-th of all. Room for rounding: the same rows pass
     # again in their blocks.
-    n_sample = min(products.at_once, max(_SAMPLE, _ROOM * n_wanted))
+    n_sample = min(products.at_once, max(_SAMPLE, _SAMPLE_OF_EACH * n_wanted))
     sample = products.of(slice(None, None, -(-n // n_sample)))
     start = np.partition(sample, n_wanted - 1, axis=1)[:, n_wanted - 1]
     radius = np.sqrt(np.maximum(start + norms, 0))
