@@ -198,6 +198,23 @@ def test_top_by_class_and_merged():
     assert explained(np.full(5, 0.2)).parts(0, 4)[0] == ["x0", "x1", "x2", "x3", "x4"]
 
 
+def test_features_that_the_sentence_names_are_shown_though_voters_do_not_differ_in_them():
+    shares = np.full(12, 0.04)
+    shares[[4, 7, 9]] = 0.2, 0.21, 0.23
+    why = explained(shares)
+    why.contributions[:] = 0.0
+    why.contributions[0, :, :4] = 0.3
+    assert "x9, x7 and x4 carry 64 %" in why.sentence(0)
+    names, parts = why.parts(0, 4)
+    assert names == ["x9", "x7", "x4", "x0", "8 others"]
+    np.testing.assert_allclose(parts["relevance"].sum(), shares.sum())
+    # Where all count alike none is named, and those that make the distances are shown.
+    why = explained(np.full(12, 1 / 12))
+    why.contributions[:] = 0.0
+    why.contributions[0, :, 8:] = 0.25
+    assert why.parts(0, 4)[0] == ["x8", "x9", "x10", "x11", "8 others"]
+
+
 def test_a_table_with_a_line_for_each_row_voter_and_feature():
     why = explained([[0.2, 0.8], [0.7, 0.3]], "bba", overall=[0.5, 0.5])
     frame = why.to_frame()

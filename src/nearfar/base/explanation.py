@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.base.relevance import SHARES_EQUAL, descending, metric_words, n_deciding, vote_words
+from nearfar.base.relevance import (
+    SHARES_EQUAL,
+    descending,
+    metric_words,
+    n_deciding,
+    named_features,
+    vote_words,
+)
 from nearfar.base.voter import vote
 from nearfar.extras import require
 
@@ -375,7 +382,8 @@ class LocalExplanation:
     def parts(self, row: int, n: int = 10) -> tuple[list[str], dict[str, Any]]:
         """The leading features of a row, and all others as one, for tables and pictures.
 
-        Those lead that have the largest share of the metric, or of the distances of the voters.
+        Those lead that have the largest share of the metric, or of the distances of the voters; the
+        features that ``sentence`` names are among them.
 
         Parameters
         ----------
@@ -412,8 +420,10 @@ class LocalExplanation:
         parts = np.abs(self.contributions[row])
         sums = parts.sum(axis=1, keepdims=True)
         of_distances = (parts / np.where(sums > 0, sums, 1.0)).mean(axis=0)
-        leading = descending(np.maximum(self.relevance[row], of_distances))[:n]
-        order = descending(self.relevance[row])
+        shares = self.relevance[row]
+        mattering = np.maximum(shares, of_distances)
+        mattering[named_features(shares)] = 2.0  # they are spoken of
+        leading, order = descending(mattering)[:n], descending(shares)
         first = np.isin(order, leading)
         return np.concatenate([order[first], order[~first]])
 

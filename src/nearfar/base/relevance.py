@@ -55,6 +55,12 @@ def leading_features(shares: Vector) -> Indices:
     return order[shares[order] >= level - SHARES_EQUAL]
 
 
+def named_features(shares: Vector) -> Indices:
+    """Those of them that the sentence names: none, where all features share a metric."""
+    leading = leading_features(shares)
+    return leading[:0] if len(leading) == len(shares) > NAMED else leading[:NAMED]
+
+
 def descending(shares: Vector) -> Indices:
     """Features by their shares, equal ones in their own order."""
     # Equal up to rounding is equal: which processor summed them must not order them.

@@ -293,9 +293,17 @@ def test_the_page_shows_no_rows_where_none_may_be_shown(document):
     assert page.count('<details class="explained"') == sum(
         len(one["rows"]) for one in document["local"].values()
     )
+    assert "Not drawn:" not in page
     hidden = render(document | {"rows": None, "images": None})
     assert '<details class="explained"' not in hidden
     assert 'class="plain shares"' in hidden
+
+
+def test_the_page_names_the_rules_that_it_does_not_draw(document, monkeypatch):
+    monkeypatch.setattr("nearfar.app.report.local.PANELS", 0)
+    labels = {one["name"]: one["label"] for one in document["methods"]}
+    said = render(document).partition("Not drawn: ")[2].partition(".</p>")[0]
+    assert set(said.split(", ")) == {labels[one] for one in document["local"]}
 
 
 @pytest.mark.parametrize("show_rows", [True, False])

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from nearfar import compare
+from nearfar.app.compare.document import contents
 from nearfar.app.compare.profile import MOST_COLUMNS, MOST_ROWS, profile
 from nearfar.app.tables.columns import choose_columns
+from nearfar.datasets.table import Table
 
 pandas = pytest.importorskip("pandas")
 
@@ -98,3 +100,10 @@ def test_images_have_no_profile_of_their_pixels():
     options = {"repeats": 1, "isolate": False, "verbose": False, "context": False, "tuning": "k"}
     result = compare(random.random((60, 4, 4)), np.arange(60) % 2, methods="lda", **options)
     assert result.document["data"]["profile"] is None
+
+
+def test_a_shown_row_says_what_is_missing():
+    rows = pandas.DataFrame({"size": [1.5, np.nan, 2.0] * 3, "colour": ["red", None, "nan"] * 3})
+    table = Table("rows", rows, np.array(list("aba") * 3))
+    values = contents([0, 1, 2], rows, choose_columns(rows), table)["rows"]["values"]
+    assert values == {"0": ["1.5", "red"], "1": ["missing", "missing"], "2": ["2", "nan"]}

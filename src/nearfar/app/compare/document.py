@@ -25,6 +25,8 @@ FORMAT = 1
 #: Columns whose values are kept for the rows that the report shows.
 _SHOWN_COLUMNS = 50
 _IMAGE_BYTES = 1_500_000
+#: How Python and pandas write what is missing.
+_MISSING = {"nan", "None", "NaT", "<NA>"}
 #: Weights of features, in all folds of all learners together.
 _WEIGHTS = 200_000
 
@@ -171,4 +173,7 @@ def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -
 
 
 def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)[:60]
+    if isinstance(value, str):
+        return value[:60]
+    text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)[:60]
+    return "missing" if text in _MISSING else text

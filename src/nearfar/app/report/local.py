@@ -31,7 +31,7 @@ def local_view(comparison: Comparison) -> View | None:
             _panel(comparison, name, found[name], place)
             for place, name in enumerate(names[:PANELS])
         ],
-        "more": max(0, len(names) - PANELS),
+        "more": [comparison.label(name) for name in names[PANELS:]],
         "hidden": not comparison.shows_rows,
     }
 
