@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.blocks import row_blocks
-from nearfar.search.candidates import center_of, centered
+from nearfar.search.candidates import centered
 from nearfar.summaries.local_moments import LocalMoments
 
 # So much memory for the products of features of rows, which make distances one matrix product.
@@ -172,7 +172,9 @@ class LocalRows:
 
     @cached_property
     def _center(self) -> Vector:
-        return center_of(self.given)
+        # That of all rows: kernels that are no function of distances depend on it.
+        with np.errstate(over="ignore"):  # reported where rows are placed about it
+            return np.asarray(np.median(self.given.astype(np.float64), axis=0))
 
     @cached_property
     def standard(self) -> Matrix:
