@@ -5,12 +5,13 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, optimize
 from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from nearfar.kernels import margin_value, margin_weights, vc_confidence
+from nearfar.kernels.margin_value import primal_value
 
 T6 = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], float)
 Y6 = np.array([-1, -1, -1, 1, 1, 1])
@@ -395,3 +396,20 @@ def test_a_thousand_rows_are_proven(C, tau):
     found = margin_weights(kernels, y, C=C, tau=tau)
     assert 0 <= found.gap <= 1e-3
     assert found.bound == pytest.approx(proven(found, kernels, y, tau, 1000.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("C", [None, 0.3, 5.0])
+def test_the_intercept_of_squared_hinges_makes_the_objective_least(C):
+    random = np.random.default_rng(0)
+    for n in (2, 9, 60):
+        y = np.where(np.arange(n) % 3 == 1, 1.0, -1.0)
+        f, tau = random.normal(size=n) + 0.3 * y, 0.7
+        value, b = primal_value(f, 2.0, y, C, tau)
+
+        def at(b, f=f, y=y):
+            slack = 1 - y * (f + b)
+            a = np.clip(slack / 0.7, 0, C)
+            return 2.0 + a @ (2 * slack - 0.7 * a)
+
+        found = optimize.minimize_scalar(at, bounds=(-9, 9), options={"xatol": 1e-10})
+        assert value == pytest.approx(at(b)) and value <= found.fun * (1 + 1e-12)

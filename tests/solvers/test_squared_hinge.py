@@ -40,3 +40,18 @@ def test_a_kernel_of_low_rank_with_hardly_a_ridge():
     beta, b = squared_hinge(K, y, 1e-12)
     assert np.isfinite(beta).all()
     assert np.all(y * (K @ beta + b) > 0.99)
+
+
+@pytest.mark.parametrize("labels", ["even", "of one class in the quarter"])
+def test_a_start_from_a_quarter_of_the_rows_ends_where_any_start_does(labels):
+    K, y = made(440)
+    if labels != "even":
+        y[::4] = 1.0
+    want = squared_hinge(K, y, 0.1, (np.zeros(440), 0.0))
+    got = squared_hinge(K, y, 0.1)
+    np.testing.assert_allclose(got.beta, want.beta, atol=1e-8 * np.abs(want.beta).max())
+    assert got.intercept == pytest.approx(want.intercept, abs=1e-8)
+    # The conditions of the optimum, which share nothing with the steps.
+    slack = np.maximum(1 - y * (K @ got.beta + got.intercept), 0)
+    np.testing.assert_allclose(y * got.beta, slack / 0.1, atol=1e-8)
+    assert abs(got.beta.sum()) < 1e-8
