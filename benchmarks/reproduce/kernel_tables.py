@@ -302,9 +302,24 @@ Written by ``benchmarks/reproduce/kernel_tables.py``; results beside the page.
 """
 
 
+def missing(latest: Latest) -> str:
+    """What was not run, in a sentence."""
+    lacking: dict[str, list[str]] = {}
+    for part, said in zip(PARTS, ("", " with half of the labels"), strict=True):
+        for name in latest.sets:
+            some = [m for m in names_of(part) if not latest.get(part, name, m)]
+            if few := [method for method in some if not method.startswith("idealised")]:
+                who = "all" if len(few) == len(names_of(part)) else ", ".join(few)
+                lacking.setdefault(who, []).append(f"{name.replace('_', ' ')}{said}")
+    if not lacking:
+        return "All methods were run on all sets, but for the idealised metric."
+    parts = (f"{who} on {' and '.join(names)}" for who, names in lacking.items())
+    return f"What was not run, for its time, is a dash: {'; '.join(parts)}."
+
+
 def page(results: Results) -> list[str]:
     latest = Latest(results)
-    lines = [*INTRODUCTION.strip().splitlines(), ""]
+    lines = [*INTRODUCTION.strip().splitlines(), "", missing(latest), ""]
     lines += section("Summary") + tally(latest, "labels")
     lines += section("Errors") + errors(latest, "labels")
     lines += section("What the kernels have of the sum") + [
