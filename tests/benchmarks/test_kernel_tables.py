@@ -52,7 +52,7 @@ def test_a_tiny_set_in_both_parts(run, tmp_path, monkeypatch):
     assert sum(one["shares"]) == pytest.approx(1, abs=0.01)
     assert len(found["half", "mean"]["errors"]) == 5
     assert "small (60 × 21, 2)" in text and "alignment + rows" in text
-    assert "SVC, tuned on small with half of the labels." in " ".join(text.split())
+    assert "EasyMKL + rows on small with half of the labels." in " ".join(text.split())
     assert len(run(*chosen)[1]) == len(rows)  # nothing is run again
     assert len(run(*chosen, "--renew")[1]) == len(rows)  # nor is anything that answers alike
     script = sys.modules["kernel_tables"]
