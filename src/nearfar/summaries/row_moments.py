@@ -7,6 +7,7 @@ a whole. float32 rows are multiplied in float32 and the blocks summed in float64
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from nearfar.blocks import blas_threads
 
 # Own threads pay up to so many features, from so many numbers on; tasks handed over together.
 _THREADED_FEATURES, _THREADED_SIZE, _LOT = 256, 2**18, 16
+# From so many rows of a class on, its shift is taken off them together.
+_SHORT_RUN = 8
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -128,14 +131,27 @@ def _centered(
         chosen = rows[start : start + len(buffer)]
         block = buffer[: len(chosen)]
         if chosen[-1] - chosen[0] == len(chosen) - 1 and (np.diff(chosen) == 1).all():  # a slice
-            centers = shifts if slots is None else _taken(shifts, slots[chosen], block)
-            np.subtract(X[chosen[0] : chosen[-1] + 1], centers, out=block)
+            source = X[chosen[0] : chosen[-1] + 1]
         else:
-            centers = shifts if slots is None else shifts[slots[chosen]]
             # take would copy all of X first, for every block, where it is not as wanted
-            np.subtract(_taken(X, chosen, block) if direct else X[chosen], centers, out=block)
-        del centers  # may be as large as the block
+            source = _taken(X, chosen, block) if direct else X[chosen]
+        if slots is None:
+            np.subtract(source, shifts, out=block)
+        else:
+            _subtract_by_class(source, shifts, slots[chosen], block)
         yield chosen, block
+
+
+def _subtract_by_class(
+    source: Floats, shifts: NDArray[Any], classes: Indices, out: NDArray[Any]
+) -> None:
+    """Rows less the shifts of their classes, which follow each other."""
+    starts = np.flatnonzero(np.diff(classes, prepend=-1))
+    if _SHORT_RUN * len(starts) > len(classes):
+        np.subtract(source, shifts[classes], out=out)
+        return
+    for start, end in pairwise([*starts.tolist(), len(classes)]):
+        np.subtract(source[start:end], shifts[classes[start]], out=out[start:end])
 
 
 def _taken(X: Floats, rows: Indices, out: NDArray[Any]) -> NDArray[Any]:
