@@ -349,6 +349,11 @@ WHY: dict[tuple[str, str], str] = {
     ("shuttle", "WLDA"): "equal to aPAC here, as it must be with n_classes - 1 components",
     ("segment", "RCA"): "equal to WLDA here: the reduction of RCA is not told in the thesis",
     ("lymphography", ""): "classes of 2 and 4 rows; the thesis tells of no ridge",
+    **{
+        ("", name): "where the thesis stops, and from which starts, it does not tell"
+        for name in METHODS | LOOPS
+        if name.removesuffix(STEPS) in SEARCHES
+    },
 }
 
 INTRODUCTION = """
@@ -368,7 +373,7 @@ tables made again with nearfar, for the sets at hand.
   the pooled one; where rows are fewer than three times the features, among as many principal axes
   as there are tens of rows. WS has the weights of the solution itself (the harmonic mean of the
   divergences), Lδ the published ones, those of the Fisher subspace; with the target of the thesis
-  Lδ is a weighted sum with these. "Short steps" is the published loop: the gradient with a first
+  Lδ is a weighted sum with these. All fits converged. "Short steps" is the published loop: the gradient with a first
   step of 0.01, at most 100 steps, from ten starts of which the one with the least training error is
   kept, a ridge of 0.001, all features. When it stops, how starts are drawn and whether there is a
   ridge the thesis does not tell.

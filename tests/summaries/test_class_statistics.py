@@ -446,6 +446,17 @@ def test_factored_statistics_never_make_a_square_matrix(pooled):
     assert peak_memory(work) < 0.1 * p * p * 8
 
 
+def test_factors_of_classes_multiply_to_their_scatters():
+    X, y = sample(n=20, p=30, c=3)
+    named = np.array(["c", "a", "b"])[y]  # the order of the classes is not that of the rows
+    statistics = ClassStatistics().partial_fit(X, named)
+    for label, H in zip(statistics.classes, statistics.class_factors(), strict=True):
+        rows = X[named == label] - X[named == label].mean(axis=0)
+        np.testing.assert_allclose(H.T @ H, rows.T @ rows, atol=1e-10)
+    with pytest.raises(ValueError, match="are dense"):
+        ClassStatistics(storage="dense").partial_fit(X, y).class_factors()
+
+
 @both_forms
 def test_factors_multiply_to_the_scatters(pooled):
     X, y = sample(n=20, p=30)
