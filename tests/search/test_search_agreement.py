@@ -191,6 +191,7 @@ def test_impostors_come_from_the_named_rows_only(method):
 
 def test_the_automatic_choice_takes_trees_for_few_features_and_many_rows():
     assert choose_search(60_000, 2) == choose_search(60_000, 5) == "tree"
+    assert choose_search(6_000, 3, n_threads=8) == "tree"
     assert choose_search(6_000, 3) == "tree"
     assert choose_search(6_000, 5) == choose_search(500, 2) == "blocks"
     assert {choose_search(n, p) for n in (100, 10**6) for p in (10, 50, 784)} == {"blocks"}
@@ -211,6 +212,8 @@ def test_impostors_are_searched_by_trees_only_where_blocks_of_all_threads_are_sl
 def test_faiss_is_chosen_for_many_neighbours_in_many_features_where_it_is_installed(monkeypatch):
     monkeypatch.setattr(exact_search, "find_spec", lambda name: name)
     assert choose_search(200_000, 128, n_queries=10_000, n_neighbors=100) == "faiss"
+    # On two threads it took six times as long.
+    assert choose_search(200_000, 128, n_queries=10_000, n_neighbors=100, n_threads=2) == "blocks"
     assert choose_search(200_000, 128, n_queries=10_000, n_neighbors=10) == "blocks"
     assert choose_search(200_000, 50, n_queries=10_000, n_neighbors=100) == "blocks"
     assert choose_search(2000, 128, n_neighbors=100) == "blocks"

@@ -124,11 +124,13 @@ def kneighbors(
     check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
+    threads = blas_threads() if n_threads is None else n_threads
     if search == "auto":
-        search = choose_search(*X.shape, n_queries=len(Q), n_neighbors=n_neighbors)
+        search = choose_search(
+            *X.shape, n_queries=len(Q), n_neighbors=n_neighbors, n_threads=threads
+        )
     if search not in ("blocks", "tree", "faiss"):
         raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
-    threads = blas_threads() if n_threads is None else n_threads
     if queries is None:
         # One more, since each row finds itself, or else only identical rows that come before it.
         return without_self(*_nearest(X, X, n_neighbors + 1, search, threads))
@@ -187,7 +189,7 @@ def choose_search(
     """``"tree"``, ``"blocks"`` or ``"faiss"``, whichever is quicker; all find the same.
 
     faiss, where it is installed, proposes when a hundred neighbours or more are asked for in many
-    features; for few neighbours blocks are as fast with 768 features and three times as fast with
+    features on one thread; on more it is slower than blocks. For few neighbours blocks are as fast with 768 features and three times as fast with
     50 (``benchmarks/results/search_peers.md``).
 
     A tree is built for one call, so it does not pay for a few queries (n by default), and uses one
@@ -201,12 +203,13 @@ def choose_search(
     ('tree', 'blocks', 'blocks')
     """
     asked = n if n_queries is None else n_queries
-    much = asked * n * p >= _WORTH_FAISS
-    if work == "neighbors" and much and n_neighbors >= 100 <= p and find_spec("faiss") is not None:
+    much = asked * n * p >= _WORTH_FAISS and n_neighbors >= 100 <= p and n_threads == 1
+    if work == "neighbors" and much and find_spec("faiss") is not None:
         return "faiss"
     few = asked < _QUERIES_FOR_A_TREE
     rows = next((rows for most, rows in _ROWS_FOR_A_TREE[work].items() if p <= most), None)
-    return "blocks" if few or rows is None or n < rows * n_threads else "tree"
+    at_least = n_threads if work == "impostors" else 1
+    return "blocks" if few or rows is None or n < rows * at_least else "tree"
 
 
 def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple[Matrix, Indices]:
