@@ -189,8 +189,8 @@ def choose_search(
     """``"tree"``, ``"blocks"`` or ``"faiss"``, whichever is quicker; all find the same.
 
     faiss, where it is installed, proposes when a hundred neighbours or more are asked for in many
-    features on one thread; on more it is slower than blocks. For few neighbours blocks are as fast with 768 features and three times as fast with
-    50 (``benchmarks/results/search_peers.md``).
+    features on one thread; on more it is slower than blocks. For few neighbours blocks are as fast
+    with 768 features and three times as fast with 50 (``benchmarks/results/search_peers.md``).
 
     A tree is built for one call, so it does not pay for a few queries (n by default), and uses one
     thread. The ``work`` is the k nearest rows ("neighbors"), or all pairs of different classes
