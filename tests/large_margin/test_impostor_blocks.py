@@ -89,12 +89,14 @@ def test_more_candidates_than_allowed_end_the_search(blocks):
     assert find_impostors_blocks(Z, codes, reach, max_pairs=n_pairs // 2) is None
 
 
-@pytest.mark.parametrize("way", ["all below the reach", "a closer reach", "each class by itself"])
+@pytest.mark.parametrize(
+    "way", ["all below the reach", "all at once", "a closer reach", "each class by itself"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nearest_impostors_come_by_distance_then_index(kind, way, monkeypatch, blocks):
     Z, codes, reach = points(kind)
     reach = np.where(reach > 0, 4 * reach, reach)
-    monkeypatch.setattr(impostors, "_FEW_POINTS", 0)
+    monkeypatch.setattr(impostors, "_FEW_POINTS", len(Z) if way == "all at once" else 0)
     monkeypatch.setattr(impostors, "_PILOTS", 10)
     monkeypatch.setattr(impostors, "_MANY", 1000 if way == "all below the reach" else 1)
     monkeypatch.setattr(impostors, "_TOO_MANY", 0 if way == "each class by itself" else 1000)

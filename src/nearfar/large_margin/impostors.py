@@ -148,7 +148,7 @@ def nearest_impostors(
     if few or _few_impostors(Z, codes, reach, centers, each):
         found = search(reach, max_pairs=each * len(centers))
     if found is None and few:
-        return _nearest_of_few(Z, codes, reach, n_nearest)
+        found = _nearest_of_few(Z, codes, reach, n_nearest)
     if found is None:
         closer = closer_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
         found = search(closer, max_pairs=_TOO_MANY * n_nearest * len(centers))
@@ -165,23 +165,25 @@ def nearest_impostors(
 
 def _nearest_of_few(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, n_nearest: int
-) -> tuple[PairList, Matrix]:
-    """`nearest_impostors` where the distances of all points to all are few numbers."""
-    points = (Z - Z.mean(axis=0)).astype(np.float64)
+) -> PairList:
+    """The nearest points of other classes where the distances of all to all are few numbers.
+
+    All that rounding cannot tell from the last of them are listed: which of equal ones count is
+    for the caller, who goes by row.
+    """
+    points = Z.astype(np.float64)
+    points -= points.mean(axis=0)
     distances = squared_distances(points, points)
     distances[codes[:, None] == codes] = np.inf
-    n, wanted = len(Z), min(n_nearest, len(Z))
-    # One more than wanted, as what was rounded is measured again.
-    others = np.argpartition(distances, min(wanted, n - 1), axis=1)[:, : wanted + 1]
-    centers = np.repeat(np.arange(n), others.shape[1])
-    apart = listed_distances(Z, centers, others.ravel()).reshape(others.shape)
-    apart[codes[others] == codes[:, None]] = np.inf
-    order = apart.argsort(axis=1, kind="stable")[:, :wanted]
-    apart, others = np.take_along_axis(apart, order, 1), np.take_along_axis(others, order, 1)
-    rows, slots = np.nonzero(apart < reach[:, None])
-    pairs = rows.astype(np.int32), others[rows, slots].astype(np.int32)
-    radius = np.minimum(reach, apart[:, -1]) if wanted == n_nearest else reach.copy()
-    return pair_list([pairs], n), radius
+    place = min(n_nearest, len(Z)) - 1
+    last = np.partition(distances, place, axis=1)[:, place]
+    # Ten thousand roundings of the largest square.
+    slack = 1e4 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", points, points).max()
+    limit = np.minimum(np.minimum(last, reach) + slack, np.finfo(np.float64).max)
+    centers, others = np.nonzero(distances <= limit[:, None])
+    nearer = listed_distances(Z, centers, others) < reach[centers]
+    pairs = centers[nearer].astype(np.int32), others[nearer].astype(np.int32)
+    return pair_list([pairs], len(Z))
 
 
 def _few_impostors(
