@@ -7,9 +7,10 @@ from nearfar import LMNN
 from nearfar.large_margin import problem as solver
 from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.pairs import pair_list
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.sampled_descent import drawn, sampled_loss
-from nearfar.large_margin.triplet_loss import Screen, full_loss, pair_list
+from nearfar.large_margin.triplet_loss import Screen, full_loss
 
 
 def noisy(n, d, n_classes=4, seed=0):
@@ -41,6 +42,33 @@ def test_a_map_that_begins_with_few_rows_ends_at_the_same_optimum(all_wide, monk
     assert thin.objective_ == pytest.approx(whole.objective_, rel=1e-5)
     M, wanted = (found.get_mahalanobis_matrix() for found in (thin, whole))
     assert np.abs(M - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def test_a_wide_diagonal_map_ends_at_the_optimum_without_the_columns_it_left_out(monkeypatch):
+    X, y = noisy(300, 40)
+    monkeypatch.setattr(solver, "WIDE_DIAGONAL", 1)
+    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
+    # Too much is left out at first: what is missed must come back.
+    monkeypatch.setattr("nearfar.large_margin.sampled_descent.LITTLE", 0.9)
+    settings = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0, "tol": 1e-8}
+    sampled = LMNN(structure="diagonal", **settings).fit(X, y)
+    monkeypatch.setattr(solver, "WIDE_DIAGONAL", 10**9)
+    plain = LMNN(structure="diagonal", **settings).fit(X, y)
+    assert sampled.n_iter_ > 160
+    assert sampled.objective_ == pytest.approx(plain.objective_, rel=1e-5)
+    factors = np.diag(sampled.components_)
+    assert 3 < np.count_nonzero(factors) < 40
+    # Convex in the squares: no column could gain, those that are used gain nothing.
+    Z, rows = X * factors, np.arange(len(X))[:, None]
+    near = ((Z[:, None] - Z[sampled.target_neighbors_]) ** 2).sum(axis=2)
+    far = ((Z[:, None] - Z[None]) ** 2).sum(axis=2)
+    active = (1 + near[:, :, None] > far[:, None]) & (y[:, None] != y)[:, None]
+    pulls = 0.5 + 0.5 * active.sum(axis=2)
+    slope = np.einsum("ik,ikp->p", pulls, (X[rows] - X[sampled.target_neighbors_]) ** 2)
+    slope -= np.einsum("il,ilp->p", 0.5 * active.sum(axis=1), (X[:, None] - X[None]) ** 2)
+    scale = np.einsum("ik,ikp->p", pulls, (X[rows] - X[sampled.target_neighbors_]) ** 2)
+    assert (slope / scale).min() > -0.02
+    assert np.abs((slope / scale)[factors > 0]).max() < 0.02
 
 
 def test_the_sampled_loss_is_an_estimate_of_the_whole():
@@ -86,6 +114,7 @@ def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monk
 def test_threads_agree(all_wide, monkeypatch):
     monkeypatch.setattr("nearfar.large_margin.working_set.THREADED_ROWS", 1)
     monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
+    monkeypatch.setattr("nearfar.large_margin.pairs.THREADED_SIZE", 1)
     X, y = noisy(200, 10)
     one, two, again = (
         LMNN(n_impostors=None, n_passes=1, tol=1e-8, max_iter=3000, n_jobs=jobs).fit(X, y)
@@ -131,6 +160,7 @@ def test_start_from_class_means_alone_gets_the_rows_that_are_missing():
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_threads):
     monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
+    monkeypatch.setattr("nearfar.large_margin.pairs.THREADED_SIZE", 1)
     X, y = noisy(300, 6)
     targets = target_neighbors(X, y, 3)
     L = np.diag(np.linspace(0.4, 0.9, 6))

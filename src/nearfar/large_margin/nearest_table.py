@@ -11,16 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.large_margin.triplet_loss import (
-    THREADED_SIZE,
-    Evaluation,
-    Integers,
-    Measured,
-    PairList,
-    hinge,
-    laplacian_dot,
-    listed_distances,
-)
+from nearfar.large_margin.pairs import THREADED_SIZE, Integers, PairList, listed_distances
+from nearfar.large_margin.triplet_loss import Evaluation, Measured, hinge, laplacian_dot
 
 
 class NearestTable:

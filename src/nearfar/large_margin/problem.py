@@ -18,13 +18,16 @@ from scipy import linalg, optimize
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import one_blas_thread
 from nearfar.large_margin.descent_progress import Progress
-from nearfar.large_margin.sampled_descent import sampled_descent
+from nearfar.large_margin.descent_variables import Entries, Squares
+from nearfar.large_margin.pairs import listed_distances
+from nearfar.large_margin.sampled_descent import pruned, sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
-    listed_distances,
+    column_sums,
     pull_laplacian,
     triplet_loss,
+    weigh_hinges,
 )
 from nearfar.large_margin.working_set import WIDE, ListedMargin, Structure
 from nearfar.solvers.eigen import least_eigenvalue, some_eigh
@@ -37,6 +40,7 @@ FEW_CENTERS = 2000  # centres of the first stage
 # Square maps of twice as many columns begin with so many rows, and get as many more at once where
 # the problem asks for them; rows shorter than that share of the longest are left out then.
 FEW_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
+WIDE_DIAGONAL = 128  # factors from which a diagonal map does
 FEW_SAMPLED = 2000  # centres from which wide maps begin with samples: they would fit a single one
 # Wide maps of fewer rows than columns, no convex problem, are content with so many times ``tol``:
 # the second half of their iterations would gain less than a thousandth.
@@ -83,6 +87,9 @@ class LargeMargin(ListedMargin):
             sampled_descent(self, progress, max_iter)
             if progress.stopped or progress.n_iter >= max_iter:
                 return progress.stopped
+            if progress.L.ndim == 1:
+                progress.L = pruned(progress.L)
+                self.keep_columns(progress.L)
         for few in self._stages(progress.L):
             self.use_centers(few)
             final = few is None
@@ -111,11 +118,12 @@ class LargeMargin(ListedMargin):
     def _is_sampled(self, L: Matrix) -> bool:
         """Whether the map has so many entries that it would fit a single sample."""
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
-        return L.size >= WIDE and n_centers >= FEW_SAMPLED
+        wide = WIDE_DIAGONAL if self.structure == "diagonal" else WIDE
+        return L.size >= wide and n_centers >= FEW_SAMPLED
 
     def _stages(self, L: Matrix) -> list[int | None]:
         """How many centres to sum over, one stage after the other; None for all."""
-        if self._is_sampled(L):
+        if self._is_sampled(L) and L.ndim == 2:
             return [None]
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
         few = max(FEW_CENTERS, n_centers // 8)
@@ -166,20 +174,20 @@ class LargeMargin(ListedMargin):
         self, progress: Progress, max_iter: int, tol: float, check: int, keep: bool, coarse: bool
     ) -> float | None:
         """L-BFGS; the share of the loss that a check on the way found missing, if one did."""
-        shape = progress.L.shape
         checked = progress.n_iter
         missing: float | None = None
         last: Evaluation | None = None
+        variables = (Squares if self.structure == "diagonal" else Entries)(self, progress.L)
 
         def objective(flat: Matrix) -> tuple[float, Matrix]:
             nonlocal last
-            last = self.evaluate(flat.reshape(shape))
-            return last.loss, self.gradient(last.laplacian_v).ravel()
+            last, slope = variables.evaluated(flat)
+            return last.loss, slope
 
         def record(flat: Matrix) -> None:
             nonlocal checked, missing, check
             assert last is not None
-            new = flat.reshape(shape).copy()
+            new = variables.map_of(flat)
             if progress.note(new, last.loss, last.n_active):
                 raise StopIteration
             listed = self.pairs is not None  # if not, they may have become few enough
@@ -195,9 +203,10 @@ class LargeMargin(ListedMargin):
 
         optimize.minimize(
             objective,
-            progress.L.ravel(),
+            variables.start,
             jac=True,
             method="L-BFGS-B",
+            bounds=variables.bounds,
             callback=record,
             options={
                 "maxiter": max_iter - progress.n_iter,
@@ -216,7 +225,7 @@ class LargeMargin(ListedMargin):
         """
         L = progress.L
         if self.structure == "diagonal":
-            return False
+            return self._add_columns(progress, tol)
         # Turned so that the last rows carry the weakest directions, which new ones replace.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         rows = singular[:, None] * axes
@@ -244,6 +253,29 @@ class LargeMargin(ListedMargin):
         progress.L = trials[best]
         return True
 
+    def _add_columns(self, progress: Progress, tol: float) -> bool:
+        """Give factors to columns that have none and along which the loss descends."""
+        L = progress.L
+        without = np.flatnonzero(L == 0)
+        if not len(without):
+            return False
+        slope, _ = self._slope(L, self.smoothing)
+        most = slope[without].min()
+        if most >= 0:
+            return False
+        here = self.evaluate(L).loss
+        new = np.zeros(len(L))
+        new[without] = np.maximum(slope[without] / most, 0.0) * ((L**2).max() or 1.0)
+        trials = [np.sqrt(L**2 + length * new) for length in (1e-1, 1e-2, 1e-3, 1e-4)]
+        best = trials[int(np.argmin([self.evaluate(trial).loss for trial in trials]))]
+        enough = here * (1 - 3 * tol)
+        if self.evaluate(best).loss < enough and not self.is_complete(best):
+            self.search(best, keep=True)
+        if self.evaluate(best).loss >= enough:
+            return False
+        progress.L = best
+        return True
+
     # The bound
 
     def _slope(
@@ -253,6 +285,18 @@ class LargeMargin(ListedMargin):
         X, slopes = self.points, 0.0
         if measured is None:
             measured = self.measured(L)
+        if self.structure == "diagonal" and measured is not None and self.pairs is not None:
+            found = weigh_hinges(
+                measured.reach,
+                self.targets,
+                self.pairs,
+                measured.distances,
+                self.push_weight,
+                smoothing,
+                np.float64,
+                self.nearest,
+            )
+            return column_sums([found.push, found.pull], X, self.n_threads), found.slopes
 
         def laplacian(V: Matrix) -> Floats:
             nonlocal slopes

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.triplet_loss import Evaluation, full_loss
 from nearfar.large_margin.working_set import ListedMargin
@@ -22,6 +22,9 @@ CENTERS, IMPOSTORS, STEPS = 1000, 1000, 160
 RATE, DIRECTION, LENGTH = 0.2, 0.9, 0.98
 # A start with a loss of less than this share of that of no map at all is near enough.
 GOOD = 0.01
+# Squared factors of a diagonal map below this share of the largest are left out: samples leave so
+# much to columns that tell nothing.
+LITTLE = 0.02
 # Factors tried for the rows of a start that tell least.
 TAILS = (1.0, 0.3, 0.1)
 
@@ -140,3 +143,8 @@ def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) ->
         whole = found.loss * n_centers / sample.n_centers
         if progress.note(L - rate * shorter * mean / size, whole, found.n_active):
             return
+
+
+def pruned(L: Vector) -> Vector:
+    """A diagonal map without its small factors: whether they are missed is seen at the end."""
+    return np.where(LITTLE * np.max(L**2) > L**2, 0.0, L)

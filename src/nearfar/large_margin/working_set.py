@@ -16,18 +16,20 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.impostors import find_impostors, nearest_impostors
 from nearfar.large_margin.nearest_table import NearestTable
-from nearfar.large_margin.triplet_loss import (
-    Evaluation,
-    Measured,
+from nearfar.large_margin.pairs import (
     PairList,
-    Screen,
-    full_loss,
     listed_distances,
-    listed_loss,
-    measure,
     order_of_nearness,
     pair_list,
     target_distances,
+)
+from nearfar.large_margin.triplet_loss import (
+    Evaluation,
+    Measured,
+    Screen,
+    full_loss,
+    listed_loss,
+    measure,
 )
 from nearfar.solvers.eigen import least_eigenvalue
 
@@ -82,6 +84,8 @@ class ListedMargin:
         self.bound = 0.0
         self.max_rows = points.shape[1]
         self._made: NearestTable | None = None
+        #: Of a diagonal map: columns that may have a factor, and the working points there.
+        self.columns, self.cut = np.arange(points.shape[1]), self.working
         self.use_centers(None)
 
     def use_centers(self, n_centers: int | None) -> None:
@@ -103,6 +107,8 @@ class ListedMargin:
     def mapped(self, L: Matrix, points: Floats | None = None) -> Floats:
         """Points under the map."""
         X = self.working if points is None else points
+        if self.structure == "diagonal" and points is None:
+            X, L = self._seen(L)
         narrow = L.astype(X.dtype)
         Z = np.empty(X.shape if self.structure == "diagonal" else (len(X), len(L)), X.dtype)
 
@@ -117,16 +123,30 @@ class ListedMargin:
 
     def exact(self, L: Matrix) -> Floats:
         """Points under the map in full precision."""
+        if self.structure == "diagonal":
+            kept = used_columns(L)
+            return np.take(self.points, kept, axis=1) * L[kept]
         if self.points.dtype == np.float64:
             return self.mapped(L, self.points)
-        Z = np.empty(self.points.shape if L.ndim == 1 else (len(self.points), len(L)))
+        Z = np.empty((len(self.points), len(L)))
 
         def multiply(part: slice) -> None:
-            X = self.points[part].astype(np.float64)
-            Z[part] = X * L if self.structure == "diagonal" else X @ L.T
+            np.matmul(self.points[part].astype(np.float64), L.T, out=Z[part])
 
         self._in_parts(multiply, self.points)
         return Z
+
+    def keep_columns(self, L: Matrix) -> None:
+        """Leave the columns out to which a diagonal map gives no factor."""
+        self.columns = used_columns(L)
+        whole = len(self.columns) == self.working.shape[1]
+        self.cut = self.working if whole else np.ascontiguousarray(self.working[:, self.columns])
+
+    def _seen(self, L: Matrix) -> tuple[Floats, Matrix]:
+        """The columns that a diagonal map sees, and its factors there."""
+        if np.count_nonzero(L) > np.count_nonzero(L[self.columns]):
+            self.keep_columns(L)
+        return self.cut, L[self.columns]
 
     def gradient(self, laplacian_z: Floats, points: Floats | None = None) -> Matrix:
         """Of the loss in L, from Lap(W) Z."""
@@ -176,7 +196,7 @@ class ListedMargin:
             return table.loss(
                 measured, Z if V is None else V, self.push_weight, width, self.n_threads
             )
-        if points is not None or V is not None or Z.shape[1] < SCREENED:
+        if points is not None or measured is not None or Z.shape[1] < SCREENED:
             screen = None
         elif self._screen is None or not self._screen.serves(self.pairs, Z):
             screen = self._screen = Screen(self.pairs, Z)
@@ -235,7 +255,7 @@ class ListedMargin:
 
     def best_scale(self, L: Matrix) -> float:
         """The best factor for the mapped points, judged by a sample of centres."""
-        pulled, gaps = self._gaps(self.exact(L))
+        pulled, gaps = self._gaps(self.mapped(L))
         # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
         # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
         pull = (1 - self.push_weight) * float(pulled.sum())
@@ -251,7 +271,10 @@ class ListedMargin:
     def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
         """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
         sample = self._sample(10**6)
-        reach = target_distances(Z, self.targets)[sample]
+        near = self.targets[sample]
+        rows, slots = np.nonzero(near >= 0)
+        reach = np.full(near.shape, -np.inf)
+        reach[rows, slots] = listed_distances(Z, sample[rows], near[rows, slots])
         others = self._distances(Z, sample)
         if self.nearest is not None and self.nearest < others.shape[1]:
             others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
@@ -268,10 +291,12 @@ class ListedMargin:
 
     def _distances(self, Z: Floats, rows: Indices) -> Matrix:
         """Squared distances of some rows to all of other classes; infinite to their own."""
-        centered = Z.astype(np.float64) - Z.mean(axis=0)
-        distances = squared_distances(centered[rows], centered)
+        mean = Z.mean(axis=0, dtype=np.float64)
+        mine, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
+        for block in row_blocks(len(Z), 16 * Z.shape[1]):
+            distances[:, block] = squared_distances(mine, Z[block] - mean)
         distances[self.codes[rows, None] == self.codes] = np.inf
-        return np.asarray(distances, dtype=np.float64)
+        return distances
 
     def _affordable(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
         """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
@@ -380,10 +405,16 @@ class ListedMargin:
         return shrinkage_of(before, now)
 
 
+def used_columns(L: Matrix) -> Indices:
+    """Columns to which a diagonal map gives a factor: at least one."""
+    return np.flatnonzero(L) if L.any() else np.zeros(1, dtype=np.intp)
+
+
 def shrinkage_of(before: Matrix, now: Matrix) -> float:
     """The largest α with M ⪰ αM₀ for two maps, as far as it is easily known; 0 is always right."""
     if before.ndim == 1:
-        return float(np.min((now / before) ** 2)) if before.all() else 0.0
+        used = before != 0
+        return float(np.min((now[used] / before[used]) ** 2)) if used.any() else 0.0
     first = before.T @ before
     values = linalg.eigvalsh(first)
     if values[0] <= 1e-10 * values[-1]:
