@@ -105,7 +105,7 @@ def impostors(kind, threads):
         nearest_impostors,
         target_neighbors,
     )
-    from nearfar.large_margin.pairs import target_distances
+    from nearfar.large_margin.pair_lists import target_distances
 
     with np.load(Path(os.environ["NEARFAR_DATA"]) / "mnist.npz") as file:
         X, y = file["X"][:60_000].astype(np.float32), file["y"][:60_000].astype(np.intp)

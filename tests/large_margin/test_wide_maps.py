@@ -7,7 +7,7 @@ from nearfar import LMNN
 from nearfar.large_margin import problem as solver
 from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import target_neighbors
-from nearfar.large_margin.pairs import pair_list
+from nearfar.large_margin.pair_lists import pair_list
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.sampled_descent import drawn, sampled_loss
 from nearfar.large_margin.triplet_loss import Screen, full_loss
@@ -114,7 +114,7 @@ def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monk
 def test_threads_agree(all_wide, monkeypatch):
     monkeypatch.setattr("nearfar.large_margin.working_set.THREADED_ROWS", 1)
     monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
-    monkeypatch.setattr("nearfar.large_margin.pairs.THREADED_SIZE", 1)
+    monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
     X, y = noisy(200, 10)
     one, two, again = (
         LMNN(n_impostors=None, n_passes=1, tol=1e-8, max_iter=3000, n_jobs=jobs).fit(X, y)
@@ -160,7 +160,7 @@ def test_start_from_class_means_alone_gets_the_rows_that_are_missing():
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_threads):
     monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
-    monkeypatch.setattr("nearfar.large_margin.pairs.THREADED_SIZE", 1)
+    monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
     X, y = noisy(300, 6)
     targets = target_neighbors(X, y, 3)
     L = np.diag(np.linspace(0.4, 0.9, 6))

@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from nearfar import LMNN, KNNClassifier
 from nearfar.large_margin.impostors import find_impostors, target_neighbors
-from nearfar.large_margin.pairs import PairList
+from nearfar.large_margin.pair_lists import PairList
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.triplet_loss import full_loss, listed_loss
 

@@ -23,7 +23,7 @@ from nearfar import (
 from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import find_impostors, target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
-from nearfar.large_margin.pairs import listed_distances
+from nearfar.large_margin.pair_lists import listed_distances
 from nearfar.large_margin.problem import LargeMargin
 from nearfar.large_margin.projected_subgradient import WorkingSet
 from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot
@@ -745,7 +745,7 @@ def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
     first, second = np.nonzero(rng.random((50, 50)) < 0.2)
     wanted = laplacian_dot(W, X), listed_distances(X, first, second)
     monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
-    monkeypatch.setattr("nearfar.large_margin.pairs.THREADED_SIZE", 1)
+    monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
     np.testing.assert_allclose(laplacian_dot(W, X, n_threads), wanted[0], atol=1e-12)
     np.testing.assert_array_equal(listed_distances(X, first, second, n_threads), wanted[1])
 

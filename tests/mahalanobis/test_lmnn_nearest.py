@@ -11,7 +11,7 @@ from test_lmnn import all_pairs, problem, published
 from nearfar import LMNN, MultiMetricLMNN
 from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
 from nearfar.large_margin.nearest_table import NearestTable
-from nearfar.large_margin.pairs import listed_distances, order_of_nearness, pair_list
+from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, pair_list
 from nearfar.large_margin.problem import LargeMargin
 from nearfar.large_margin.triplet_loss import listed_loss
 

@@ -17,7 +17,7 @@ from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
-from nearfar.large_margin.pairs import listed_distances, order_of_nearness, target_distances
+from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, target_distances
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.large_margin.pairs import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
 from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
 from nearfar.search.candidates import reach_of, reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, placed

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
 from nearfar.blocks import row_blocks
-from nearfar.large_margin.pairs import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
 
 
 def find_impostors_tree(

@@ -12,7 +12,7 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import squared_distances
 from nearfar.large_margin.impostor_blocks import closer_reach, find_impostors_blocks
 from nearfar.large_margin.impostor_trees import find_impostors_tree
-from nearfar.large_margin.pairs import PairList, listed_distances, order_of_nearness, pair_list
+from nearfar.large_margin.pair_lists import PairList, listed_distances, order_of_nearness, pair_list
 from nearfar.notices import warn
 from nearfar.search.exact_search import choose_search, kneighbors
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pairs import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
 from nearfar.large_margin.problem import LargeMargin, Progress, least_ratio
 from nearfar.large_margin.triplet_loss import Evaluation, laplacian_dot, weigh_hinges
 from nearfar.large_margin.working_set import SLACK, shrinkage_of

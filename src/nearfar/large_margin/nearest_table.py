@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.large_margin.pairs import THREADED_SIZE, Integers, PairList, listed_distances
+from nearfar.large_margin.pair_lists import THREADED_SIZE, Integers, PairList, listed_distances
 from nearfar.large_margin.triplet_loss import Evaluation, Measured, hinge, laplacian_dot
 
 

@@ -19,7 +19,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import one_blas_thread
 from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.descent_variables import Entries, Squares
-from nearfar.large_margin.pairs import listed_distances
+from nearfar.large_margin.pair_lists import listed_distances
 from nearfar.large_margin.sampled_descent import pruned, sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,

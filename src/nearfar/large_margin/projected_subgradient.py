@@ -11,7 +11,7 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pairs import PairList, listed_distances, pair_list, target_distances
+from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list, target_distances
 from nearfar.large_margin.triplet_loss import laplacian_dot, pull_laplacian
 from nearfar.solvers.projections import project_psd, psd_factor
 

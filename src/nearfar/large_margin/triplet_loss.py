@@ -30,7 +30,7 @@ from scipy import sparse
 
 from nearfar.arrays import Floats
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
-from nearfar.large_margin.pairs import (
+from nearfar.large_margin.pair_lists import (
     PARTS,
     THREADED_SIZE,
     Integers,

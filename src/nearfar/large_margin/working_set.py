@@ -16,7 +16,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.impostors import find_impostors, nearest_impostors
 from nearfar.large_margin.nearest_table import NearestTable
-from nearfar.large_margin.pairs import (
+from nearfar.large_margin.pair_lists import (
     PairList,
     listed_distances,
     order_of_nearness,
