@@ -31,6 +31,7 @@ from nearfar.solvers.unfolding import (
     repaired,
     turned_to_axes,
 )
+from nearfar.solvers.unfolding_low_rank import landmark_start
 from nearfar.solvers.variational_program import (
     Unfolded,
     unfold_with_inequalities,
@@ -296,7 +297,9 @@ def unfold_in(problem: Problem, basis: Matrix) -> Unfolded:
     rows = edges.differences(basis)
     C = basis.T @ (edges.masses[:, None] * basis)
     if problem.constraints == "inequality":
-        return unfold_with_inequalities(rows, edges.squared, C)
+        Y = landmark_start(edges)
+        start = linalg.lstsq(C, basis.T @ (edges.masses[:, None] * Y))[0]
+        return unfold_with_inequalities(rows, edges.squared, C, start)
     return unfold_with_slack(rows, edges.squared, C, problem.price)
 
 

@@ -30,17 +30,18 @@ class LandmarkMVU(_BasisUnfolding):
         Y = Q Y_l, \quad Q = \begin{pmatrix} I \\ -\Phi_{uu}^{-1} \Phi_{ul} \end{pmatrix}, \qquad
         \max_{L \succeq 0} \; \mathrm{tr} K , \quad K = Q L Q^T , \quad \|y_i - y_j\|^2 \le D_{ij}
 
-    over all pairs of neighbours, K centred: a semidefinite program of the size of the landmarks.
-    Edges join it when they are found too long.
+    over all pairs of neighbours, K centred: a semidefinite program of the size of the landmarks,
+    solved for a factor of L with few columns and proven within the basis (``basis_gap_``).
 
     Use it where neighbours rebuild each row well and a few landmarks suffice; it is exact on flat
     pieces. Inequalities let the sheet shrink wherever one edge of the interpolated rows would be
     too long, so that more landmarks unfold more: with squared slack, or ``refine``, few do.
 
     Cost: O(n² p) for the neighbours, O(m n log n) for the landmarks, a sparse factor of
-    :math:`\Phi_{uu}` with m solves, and :math:`O(m^3)` for each of some hundred steps with
-    inequalities (:math:`O(m^6)` with squared slack: stay below 40 landmarks there). 20,000 rows of
-    a Swiss roll with 20 landmarks take some ten seconds, and the bound ``bound_iter`` steps more.
+    :math:`\Phi_{uu}` with m solves, and for inequalities some 30 steps of O(E m² r²) for E edges
+    and r columns, 3 to 12 of them: 1,000 rows of a Swiss roll with 60 landmarks take some three
+    seconds. The bound takes ``bound_iter`` steps more. Squared slack costs :math:`O(m^6)` for each
+    of some 20 steps: stay below 60 landmarks there.
 
     Parameters
     ----------

@@ -78,6 +78,11 @@ class Edges:
         return len(self.first)
 
     @property
+    def dimension(self) -> int:
+        """The rank that centred factors may have."""
+        return self.n_points - 1
+
+    @property
     def pairs(self) -> Indices:
         """The edges as an array of shape (n_edges, 2)."""
         return np.column_stack([self.first, self.second])
@@ -103,6 +108,10 @@ class Edges:
         r""":math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T`."""
         U = self.incidence
         return (U.T @ U.multiply(weights[:, None]).tocsr()).tocsr()
+
+    def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
+        """Smallest eigenvalues and vectors of their Laplacian; see :func:`laplacian_eigenpairs`."""
+        return laplacian_eigenpairs(self, weights, count)
 
     def components(self) -> tuple[int, NDArray[np.int32]]:
         """How many parts no edge joins, and the part of each point."""

@@ -23,7 +23,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse import csgraph
-from scipy.sparse.linalg import SuperLU, splu
+from scipy.sparse.linalg import splu
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.unfolding import (
@@ -35,19 +35,20 @@ from nearfar.solvers.unfolding import (
     Unfolding,
     UnfoldingInterrupted,
     dual_bound,
-    laplacian_basis,
-    laplacian_eigenpairs,
     relative_gap,
     repaired,
     symmetric_factor,
     turned_to_axes,
 )
+from nearfar.solvers.unfolding_span import DenseSystem, Spanned
 
 #: What the history of a run holds, one number for each step.
 LOW_RANK_HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
 
 # The least that is added to the second derivative, which is zero along rotations.
 _REGULAR = 1e-5
+# And the most, beyond which nothing would move.
+_TOO_MUCH = 1e6
 # The square of an edge's turn in one step, relative to its length.
 _TURN = 1.0
 # Where λ_2 falls short of 1 by more, the way out of a saddle point is taken, with a step for which
@@ -85,7 +86,7 @@ def low_rank(
     Y = landmark_start(edges) if start is None else edges.centered(start)
     if n_columns is None:
         n_columns = _spared_columns(problem, Y)
-    at = _Iterate(problem, _with_columns(edges, Y, min(n_columns, edges.n_points - 1)))
+    at = _Iterate(problem, _with_columns(edges, Y, min(n_columns, edges.dimension)))
     best = _Best(problem)
     history: dict[str, list[float]] = {name: [] for name in LOW_RANK_HISTORY}
     try:
@@ -93,7 +94,7 @@ def low_rank(
             at.measure()
             best.take_factor(at.Y)
             if at.is_near:
-                values, vectors = laplacian_eigenpairs(edges, at.w, 4)
+                values, vectors = edges.eigenpairs(at.w, 4)
                 best.take_weights(at.w, float(values[0]))
             row = {
                 "trace": edges.trace(at.Y),
@@ -167,7 +168,7 @@ class _Iterate:
         self.problem = problem
         self.edges = problem.edges
         self.Y = Y
-        self.system = BlockSystem(self.edges, Y.shape[1])
+        self.system = _system_of(self.edges, Y.shape[1])
         D = self.edges.squared
         lengths = self.edges.squared_lengths(Y)
         typical = self.edges.trace(Y) / len(D)  # of w · D, which sums to the trace
@@ -270,15 +271,10 @@ class _Iterate:
         while True:
             # Translations are eigenvectors too, with this sign; centred steps do not see them.
             shift = self.reg - 2 * sign
-            try:
-                self.factor = self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C)
-            except RuntimeError:  # a pivot of exactly zero
-                if self.reg > 1e3:
-                    return False
-            else:
-                negative = int((self.factor.U.diagonal() < 0).sum())
-                if negative <= (self.Y.shape[1] if shift < 0 else 0) or self.reg > 1e3:
-                    return True
+            if self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C):
+                return True
+            if self.reg > _TOO_MUCH:
+                return False
             self.reg *= 8
 
     def _direction(
@@ -291,7 +287,7 @@ class _Iterate:
             target += slack.sign * ((aim - correction + slack.s * f) / slack.z - slack.s)
         push = target / self.compliance
         right = -self.gradient - 2 * (self.edges.incidence.T @ (push[:, None] * self.delta))
-        dY = self.edges.centered(self.system.solve(self.factor, right))
+        dY = self.edges.centered(self.system.solve(right))
         stretch = 2 * np.einsum("er,er->e", self.delta, self.edges.differences(dY))
         dw = push + stretch / self.compliance
         moves = [
@@ -339,7 +335,7 @@ class _Iterate:
         if self.stationarity > 0.1 or not unstable.any() or self.centered_steps:
             return
         self.escapes += 1
-        if self.escapes % _PATIENCE == 0 and self.Y.shape[1] < self.edges.n_points - 2:
+        if self.escapes % _PATIENCE == 0 and self.Y.shape[1] < self.edges.dimension - 1:
             self.widened = True
             self._take(np.hstack([self.Y, np.zeros((len(self.Y), 2))]))
         room = 0.1 * self.edges.squared
@@ -365,11 +361,17 @@ class _Iterate:
 
     def _take(self, Y: Matrix) -> None:
         self.Y = Y
-        self.system = BlockSystem(self.edges, Y.shape[1])
+        self.system = _system_of(self.edges, Y.shape[1])
         self.measure()
 
 
 # ---------------------------------------------------------------------- the system
+
+
+def _system_of(edges: Edges, n_columns: int) -> BlockSystem | DenseSystem:
+    if isinstance(edges, Spanned):
+        return DenseSystem(edges, n_columns)
+    return BlockSystem(edges, n_columns)
 
 
 class BlockSystem:
@@ -394,10 +396,11 @@ class BlockSystem:
         self._entries = whole.data.astype(np.intp)
         self._indices, self._indptr = whole.indices, whole.indptr
 
-    def factor(
-        self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector
-    ) -> SuperLU:
-        """Factor: ``2 w I + 4 k δδ'`` for each edge, and a multiple of I for each point."""
+    def factor(self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector) -> bool:
+        """Factor ``2 w I + 4 k δδ'`` for each edge, and a multiple of I for each point.
+
+        False if it is not definite on centred factors.
+        """
         n, r = self.edges.n_points, self.r
         own = np.arange(r)
         edge = (4 * stiffness)[:, None, None] * (delta[:, :, None] * delta[:, None, :])
@@ -408,15 +411,22 @@ class BlockSystem:
         data = np.concatenate([point, -edge, -edge])[self._order].ravel()[self._entries]
         # Compressed rows of a symmetric matrix are its compressed columns.
         matrix = sparse.csc_array((data, self._indices, self._indptr), shape=(n * r, n * r))
-        return splu(
-            matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        )
+        options = {"SymmetricMode": True}
+        try:
+            self._factor = splu(
+                matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options
+            )
+        except RuntimeError:  # a pivot of exactly zero
+            return False
+        # Translations have the sign of the diagonal.
+        negative = int((self._factor.U.diagonal() < 0).sum())
+        return negative <= (r if diagonal[0] < 0 else 0)
 
-    def solve(self, factor: SuperLU, right: Matrix) -> Matrix:
+    def solve(self, right: Matrix) -> Matrix:
         """The solution for a right-hand side in the order of the points."""
         ordered = np.empty_like(right)
         ordered[self.place] = right
-        return np.asarray(factor.solve(ordered.ravel()).reshape(right.shape)[self.place])
+        return np.asarray(self._factor.solve(ordered.ravel()).reshape(right.shape)[self.place])
 
 
 # ---------------------------------------------------------------------- where to begin
@@ -462,7 +472,7 @@ def _with_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
     missing = n_columns - Y.shape[1]
     if missing <= 0:
         return Y[:, :n_columns]
-    _, smooth = laplacian_basis(edges, n_columns)
+    _, smooth = edges.eigenpairs(np.ones(len(edges)), n_columns)
     smooth = smooth[:, -missing:]
     slope = float((edges.squared_lengths(smooth) / edges.squared).max())
     return np.hstack([Y, np.sqrt(0.01 / slope) * smooth])
