@@ -39,9 +39,9 @@ class LandmarkMVU(_BasisUnfolding):
 
     Cost: O(n² p) for the neighbours, O(m n log n) for the landmarks, a sparse factor of
     :math:`\Phi_{uu}` with m solves, and for inequalities some 30 steps of O(E m² r²) for E edges
-    and r columns, 3 to 12 of them: 1,000 rows of a Swiss roll with 60 landmarks take some three
-    seconds. The bound takes ``bound_iter`` steps more. Squared slack costs :math:`O(m^6)` for each
-    of some 20 steps: stay below 60 landmarks there.
+    and r columns, 3 to 12 of them: 1,000 rows of a Swiss roll with 60 landmarks take some four
+    seconds, half of them for the ``bound_iter`` steps of the bound. Squared slack costs
+    :math:`O(m^6)` for each of some 20 steps: stay below 60 landmarks there.
 
     Parameters
     ----------
