@@ -66,10 +66,10 @@ class Spanned(Edges):
         return some_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
 
 
-def orthonormal(C: Matrix) -> Matrix:
+def whitening(C: Matrix) -> Matrix:
     """R for which functions with second moments C, times R, are orthonormal; empty ones left out.
 
-    >>> orthonormal(np.diag([4.0, 0.0]))
+    >>> whitening(np.diag([4.0, 0.0]))
     array([[0.5],
            [0. ]])
     """

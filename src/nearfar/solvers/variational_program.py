@@ -46,7 +46,7 @@ from nearfar.solvers.symmetric_vectors import (
 )
 from nearfar.solvers.unfolding import Problem
 from nearfar.solvers.unfolding_low_rank import low_rank
-from nearfar.solvers.unfolding_span import Spanned, orthonormal
+from nearfar.solvers.unfolding_span import Spanned, whitening
 
 _MAX_STEPS = 200
 # Functions to begin with where no start is given.
@@ -139,7 +139,7 @@ def unfold_with_inequalities(
     D > 0, and ``rows``, the :math:`q_e`, have a length wherever C has one. ``start`` is a factor of
     some Z to begin with. Z is feasible: what is left of violations is repaired by shrinking.
     """
-    R = orthonormal(C)
+    R = whitening(C)
     edges = Spanned.of(rows @ R, squared)
     Y = _smooth_start(edges) if start is None else R.T @ C @ start
     found = low_rank(Problem(edges, "inequality"), start=Y, tol=tol, max_iter=_MAX_STEPS)
