@@ -58,6 +58,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.twins)
             if not str(item.path).endswith(OWN):
                 item.add_marker(pytest.mark.slow)
+        turns = item.get_closest_marker("by_turns")
+        if turns and sum(item.callspec.indices.values()) % turns.args[0]:
+            item.add_marker(pytest.mark.slow)
         # The first seed is tried always; the others repeat it with other numbers.
         if hasattr(item, "callspec") and item.callspec.indices.get("seed"):
             item.add_marker(pytest.mark.slow)

@@ -229,11 +229,14 @@ def errors(latest: Latest, part: str) -> list[str]:
 def tally(latest: Latest, part: str) -> list[str]:
     """On how many sets better and worse than each reference, and the mean difference."""
     references = [REFERENCE, "mean"]
+    judgements = {
+        reference: {name: judged(latest, part, name, reference) for name in latest.sets}
+        for reference in references
+    }
     body = []
     for method in names_of(part):
         cells = []
-        for reference in references:
-            verdicts = {name: judged(latest, part, name, reference) for name in latest.sets}
+        for reference, verdicts in judgements.items():
             names = [name for name, words in verdicts.items() if method in words]
             words = [verdicts[name][method] for name in names]
             text = ", ".join(

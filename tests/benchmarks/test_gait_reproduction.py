@@ -46,6 +46,7 @@ def run(gait, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_drawn_walkers_fill_both_tables(run, gait):
     text, rows = run()
     assert len(rows) == 2 * 3

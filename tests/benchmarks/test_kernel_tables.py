@@ -33,6 +33,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_a_tiny_set_in_both_parts(run, tmp_path, monkeypatch):
     (tmp_path / "uci").mkdir()
     random = np.random.default_rng(0)

@@ -49,6 +49,7 @@ def test_holm_and_ranks(script):
     assert script.difference(a, a) == 1.0
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was_broken_off(run, tmp_path, capsys):
     X, y = load_iris(return_X_y=True)
     (tmp_path / "uci").mkdir()

@@ -62,6 +62,7 @@ def tiny(script, problems, tmp_path, monkeypatch):
     monkeypatch.setattr(problems, "REPEATS", {"defaults": {1500: 1}, "tuned": {1000: 1}})
 
 
+@pytest.mark.slow
 def test_a_run_is_kept_line_by_line_and_shown(run, tiny, script, monkeypatch):
     text, lines = run("--sets", "small;ring")
     rows = [json.loads(line) for line in lines]

@@ -45,6 +45,7 @@ def tiny(tmp_path):
     np.savez(tmp_path / "uci" / "iris.npz", X=noise * [1, 100] + 8.0 * Y[:, None] * [1, 0], y=Y)
 
 
+@pytest.mark.slow
 def test_blobs_are_found_after_a_metric_and_not_before(run, tiny, script, monkeypatch):
     text, lines = run("--sets", "iris", "--runs", "2")
     rows = [json.loads(line) for line in lines]

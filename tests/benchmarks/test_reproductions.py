@@ -53,6 +53,7 @@ def tiny(tables, tmp_path, monkeypatch):
         monkeypatch.setattr(tables, name, value)
 
 
+@pytest.mark.slow
 def test_tables_of_tiny_sets_stand_beside_the_thesis(run, tiny):
     text, lines = run("--parts", "3.2,3.3")
     assert len(lines) == 2 + 4
@@ -89,6 +90,7 @@ def test_larger_measures_are_better(tables):
     assert tables.word(0.52, 0.5) == "as the thesis"
 
 
+@pytest.mark.slow
 def test_a_picture_is_fitted_once_and_drawn_small(run, tables, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     fits = []

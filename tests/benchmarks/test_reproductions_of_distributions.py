@@ -70,6 +70,7 @@ def blobs(script, monkeypatch):
     tables.loaded.cache_clear()
 
 
+@pytest.mark.slow
 def test_blobs_are_clustered_and_stand_beside_the_thesis(blobs, run, monkeypatch):
     text, lines = run(blobs, "c.rst", "--neighbors", "8")
     rows = [json.loads(line) for line in lines]
@@ -126,6 +127,7 @@ def spread_sets(n=40, seed=0):
     return Sets.from_list([random.normal(size=(12, 3)) * spread[k] for k in y]), y
 
 
+@pytest.mark.slow
 def test_labels_of_sets_to_be_tested_choose_nothing(script):
     sov = script("sets_of_vectors")
     sets, y = spread_sets()

@@ -68,6 +68,7 @@ def tiny(script, tmp_path, monkeypatch):
         monkeypatch.setattr(script, name, value)
 
 
+@pytest.mark.slow
 def test_a_run_is_kept_line_by_line_and_shown(run, tiny, script, monkeypatch):
     pytest.importorskip("matplotlib")
     drawn = []

@@ -273,6 +273,7 @@ def test_divergences_of_two_known_gaussians():
     np.testing.assert_allclose(line, 0.362711864407, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_the_best_line_for_two_classes_about_one_mean():
     # Recipe for figure 2.4: LDA sees nothing, the error of the others is near the best of a line.
     angle = np.pi / 6
@@ -334,6 +335,7 @@ def test_moda_compares_clusters_of_different_classes_only():
     assert moda.classes_.tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_moda_parts_classes_with_several_modes():
     errors = np.array(
         [

@@ -806,6 +806,7 @@ def test_iris_baselines_of_table_4_2(learner, error, deviation):
     np.testing.assert_allclose(found, (error, deviation), atol=0.2)
 
 
+@pytest.mark.by_turns(2)
 @every_pairing
 def test_iris_of_table_4_2(pairing):
     """The thesis has 5.3 and 2.6; other starts and stops than its own, which it does not tell."""

@@ -872,6 +872,7 @@ def test_many_features_by_factors_give_what_covariances_give():
     np.testing.assert_allclose(found.distances(X), (one + one.T) / 2, rtol=1e-8, atol=1e-6)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("n_features", [3, 60])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_errors_of_all_ridges_are_those_of_each(symmetric, n_features):

@@ -268,6 +268,7 @@ def test_the_rule_depends_on_the_scale_of_the_space():
     assert (predicted[1] != predicted[2]).any()
 
 
+@pytest.mark.slow
 def test_it_beats_the_vote_of_neighbours_on_wine_as_it_comes():
     X, y = load_wine(return_X_y=True)
     learner = LMNN(tol=1e-5)
@@ -292,7 +293,8 @@ def test_last_step_of_a_pipeline():
     assert search.best_score_ > 0.9
 
 
-@parametrize_with_checks([EnergyClassifier(), EnergyClassifier(LDA(), n_neighbors=2)])
+@pytest.mark.slow
+@parametrize_with_checks([EnergyClassifier(LDA(), n_neighbors=2)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

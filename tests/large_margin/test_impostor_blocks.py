@@ -89,6 +89,7 @@ def test_more_candidates_than_allowed_end_the_search(blocks):
     assert find_impostors_blocks(Z, codes, reach, max_pairs=n_pairs // 2) is None
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     "way", ["all below the reach", "all at once", "a closer reach", "each class by itself"]
 )

@@ -447,6 +447,7 @@ def test_threads_change_no_objective():
     assert two.objective_ == pytest.approx(one.objective_, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_ten_thousand_points_stay_below_a_gigabyte():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 10_000)

@@ -325,6 +325,7 @@ def test_the_projected_subgradient_comes_close_on_a_tame_problem():
     )
 
 
+@pytest.mark.slow
 def test_it_stalls_on_scaled_columns_and_the_bound_shows_it():
     X, y = problem(0, scales=(1, 3, 10, 30))
     with warnings.catch_warnings():
@@ -386,6 +387,7 @@ def test_a_second_pass_takes_targets_of_the_first_metric():
     np.testing.assert_allclose(two.components_, second.components_ @ first.components_)
 
 
+@pytest.mark.slow
 def test_validation_chooses_the_passes():
     X, y = WINE
     lmnn = MultiPassLMNN(max_passes=3).fit(X, y)
@@ -582,6 +584,7 @@ def test_held_out_rows_stop_it_in_time():
         found.kneighbors(X, n_neighbors=500)
 
 
+@pytest.mark.slow
 def test_all_rows_are_fitted_again_for_as_many_iterations():
     X, y = WINE
     shy, again = (MultiMetricLMNN(refit=refit).fit(X, y) for refit in (False, True))
@@ -604,6 +607,7 @@ def test_a_single_map_that_stops_early_is_stopped_by_the_same_rows():
     assert found.validation_errors_[0] == min(single.validation_errors_)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("rule", ["knn", "energy"])
 @pytest.mark.parametrize("fraction", [0, 0.3])
 @pytest.mark.parametrize("alone", [-1, 9])

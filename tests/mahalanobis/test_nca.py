@@ -62,6 +62,7 @@ def test_neighbours_are_right_more_often():
     assert learned > plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sum", "log"])
 def test_lists_of_neighbours_lose_little_of_the_full_objective(kind):
     X, y = load_digits(return_X_y=True)

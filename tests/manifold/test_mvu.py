@@ -151,6 +151,7 @@ def test_isomap_of_a_ring_has_negative_eigenvalues_and_mvu_has_two():
 # ---------------------------------------------------------------------- a conic solver
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("name", mvu_oracle.PROBLEMS)
 def test_optimum_is_that_of_a_conic_solver(solve, name):
@@ -330,9 +331,9 @@ PROGRAMS = [
     ("squared", "max"),
     ("squared", "min"),
 ]
-# All data with all programs, by turns with one solver; the other is slow.
+# All data and all programs with both solvers, but not each with each; the others are slow.
 CERTIFIED = [
-    pytest.param(name, solver, *program, marks=[pytest.mark.slow] if (a + b + c) % 2 else [])
+    pytest.param(name, solver, *program, marks=[pytest.mark.slow] if (a + b + c) % 4 else [])
     for a, name in enumerate(AWKWARD)
     for b, solver in enumerate(["interior_point", "low_rank"])
     for c, program in enumerate(PROGRAMS)
@@ -582,6 +583,7 @@ def test_hitting_probabilities_are_those_of_walks():
     np.testing.assert_allclose(hitting_scores(graph, ends, 5), expected)
 
 
+@pytest.mark.slow
 def test_pruning_is_used():
     X, _ = roll(300, seed=0, noise=0.6)
     plain, pruned = MVU(n_neighbors=6).fit(X), MVU(n_neighbors=6, prune_edges=True).fit(X)
@@ -661,6 +663,7 @@ def test_points_at_no_distance_are_one_of_more_weight():
         assert weights @ whole.squared / values[1] == pytest.approx((Y**2).sum(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_lock_up_is_noticed():
     X, _ = roll(60, noise=0.0)

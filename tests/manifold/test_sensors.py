@@ -28,6 +28,7 @@ def test_distances_without_noise_give_the_places_themselves():
     assert 0.03 < rms(true, found.start) < 0.25  # what the program alone reaches
 
 
+@pytest.mark.slow
 def test_noise_of_ten_percent_averages_out(noisy):
     true, edges, distances = noisy
     found = sensor_localization(edges, distances)
@@ -35,6 +36,7 @@ def test_noise_of_ten_percent_averages_out(noisy):
     assert 0.0015 < rms(true, found.positions) < 0.003
 
 
+@pytest.mark.slow
 def test_omega_matters_little_here(noisy):
     """A plain gradient method stays folded with ω = 0.9999."""
     true, edges, distances = noisy
@@ -59,6 +61,7 @@ def test_three_dimensions():
     assert found.positions.shape == (300, 3) and rms(true, found.positions) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_country_with_bays_is_mapped():
     true, edges, distances = make_sensor_network(1097, noise=0.1, shape="country", random_state=0)
     found = sensor_localization(edges, distances)

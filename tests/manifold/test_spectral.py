@@ -854,6 +854,7 @@ def test_new_points_have_the_least_stress_to_those_in_place(metric):
 # ---------------------------------------------------------------------- random projections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["orthogonal", "gaussian", "sparse"])
 def test_random_projections_keep_squared_lengths_on_average(kind):
     x = np.random.default_rng(0).normal(size=(2, 40))

@@ -364,6 +364,7 @@ def test_a_small_omega_stretches_and_a_large_one_keeps_lengths():
     assert loose.stress_ > 10 * firm.stress_ and loose.trace_ > 1.5 * firm.trace_
 
 
+@pytest.mark.slow
 def test_fewer_pairs_leave_more_freedom():
     X, _ = roll(300)
     with_angles = VariationalMVU(omega=0.999, refine=True).fit(X)

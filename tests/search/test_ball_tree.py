@@ -48,6 +48,7 @@ def queries_for(X, seed=1):
     return np.vstack([X[:: max(1, len(X) // 10)], with_noise])
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("leaf_size", [1, 10])
 def test_neighbours_equal_brute_force(kind, leaf_size):

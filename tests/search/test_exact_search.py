@@ -134,6 +134,7 @@ def blocks(request, monkeypatch):
         monkeypatch.setattr(block_search, "_SAMPLE", 16)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("n_neighbors", [1, 5, 60])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kneighbors_equal_a_stable_sort_of_all_distances(kind, n_neighbors, blocks):
@@ -225,6 +226,7 @@ def test_distances_far_from_the_origin_keep_their_digits():
     assert_same(near, far)
 
 
+@pytest.mark.slow
 def test_a_thousand_copies_of_one_row():
     X = random_rows("normal", 3000)
     X[1000:2000] = X[0]

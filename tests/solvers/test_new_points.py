@@ -129,6 +129,7 @@ def test_flat_data_are_placed_where_they_belong(method):
         assert np.abs(placed - places[i]).max() < (5e-2 if method == "lle" else 1e-4)
 
 
+@pytest.mark.slow
 def test_consistency_of_new_points_on_a_roll():
     """Figure 3.23 in small: on a Swiss roll new points agree less than points that were there."""
     X, _ = make_swiss_roll(800, noise=0.05, random_state=0)

@@ -216,6 +216,7 @@ def test_gradient_steps_reach_the_closed_form_optimum_of_a_linear_function_over_
     assert np.vdot(C, found.point) == pytest.approx(np.linalg.eigvalsh(C)[0], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_gradient_steps_agree_with_a_conic_solver():
     cp = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(7)

@@ -904,6 +904,7 @@ def test_sums_that_overflow_are_refused_and_leave_the_statistics_as_they_were():
     np.testing.assert_array_equal(statistics.means, before)
 
 
+@pytest.mark.slow
 def test_many_small_batches_of_many_classes_take_linear_time():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1000, 20)), np.arange(1000) % 100
@@ -942,6 +943,7 @@ def test_thousands_of_classes_cost_no_more_than_their_rows():
 # ---------------------------------------------------------------------- many features
 
 
+@pytest.mark.by_turns(2)
 @both_forms
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_batches_of_many_features_match_two_passes_whenever_they_are_read(pooled, dtype):

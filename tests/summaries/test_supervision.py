@@ -584,6 +584,7 @@ def test_extreme_imbalance_is_drawn_exactly():
     assert all(900 < count < 1_100 for count in share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 1_000])
 def test_a_million_rows_take_little_time_and_memory(n_classes):
     y = np.random.default_rng(0).integers(0, n_classes, 1_000_000)

@@ -129,6 +129,7 @@ def test_order_one_is_without_limit(monkeypatch):
     assert_same(found, GTDA(2).fit(rows, Y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", [GTA(2, max_iter=0), GTDA(2, max_iter=0)], ids=str)
 def test_large_tensors_in_the_direct_form(learner):
     """More entries than the full moment is kept for: scatters of the modes alone are enough."""
@@ -318,6 +319,7 @@ def test_each_step_of_a_mode_is_one_reduction(monkeypatch):
     assert len(computed) == 1
 
 
+@pytest.mark.slow
 def test_large_tensors_on_dask_have_sweeps():
     X, y = sample(60, (50, 84))
     learner = GTDA(2)
@@ -394,6 +396,7 @@ def test_bits_depend_on_the_blocks_alone():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_in_a_sweep_says_the_same(tmp_path):
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")

@@ -91,6 +91,7 @@ def test_vectors_give_the_semidefinite_program():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("push", [1.0, 0.2])
 def test_no_mode_gains_by_a_conic_solver(push):
     _, T, y = vectors_and_tensors()

@@ -88,6 +88,7 @@ def test_starts_end_in_the_optima_of_the_fixture_and_never_step_back(name):
         assert steps.min() > -1e-9 * abs(found.plane.objective)
 
 
+@pytest.mark.slow
 def test_tmpm_has_several_optima_against_the_claim():
     # "TMPM is convex, hence unique; it has no local minima": each step is, the whole is not.
     X, y = fixture()

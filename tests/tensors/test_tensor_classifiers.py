@@ -89,6 +89,7 @@ def test_class_weights_and_support():
         STM(class_weight={5: 1}).fit(X, y)
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_finds_nothing_amiss_with_order_one(kind, monkeypatch):

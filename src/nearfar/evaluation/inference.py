@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Estimate:
         """The two-sided t interval; infinite where one fold is all there is."""
         if not self.degrees > 0:
             return (-np.inf, np.inf)
-        half = float(stats.t.ppf(0.5 + confidence / 2, self.degrees)) * self.standard_error
+        half = float(special.stdtrit(self.degrees, 0.5 + confidence / 2)) * self.standard_error
         return (self.mean - half, self.mean + half)
 
     def p_below_zero(self) -> float:
@@ -41,7 +41,7 @@ class Estimate:
             return 1.0
         if self.standard_error == 0:
             return 1.0 if self.mean >= 0 else 0.0
-        return float(stats.t.cdf(self.mean / self.standard_error, self.degrees))
+        return float(special.stdtr(self.degrees, self.mean / self.standard_error))
 
 
 def corrected_estimate(
@@ -122,6 +122,6 @@ def rows_to_decide(difference: Estimate, n_rows: int, confidence: float = 0.95) 
     """
     if not difference.degrees > 0 or difference.mean == 0:
         return np.inf
-    wanted = float(stats.t.ppf(0.5 + confidence / 2, difference.degrees))
+    wanted = float(special.stdtrit(difference.degrees, 0.5 + confidence / 2))
     factor = (wanted * difference.standard_error / abs(difference.mean)) ** 2
     return float(np.ceil(n_rows * max(1.0, factor) / 10) * 10)

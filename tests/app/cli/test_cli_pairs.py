@@ -170,6 +170,7 @@ def test_files_of_pairs_that_cannot_be_used_are_refused_by_line(here, capsys):
     assert "is the file of pairs" in text
 
 
+@pytest.mark.slow
 def test_contradictions_are_refused_dropped_or_kept(here, capsys):
     again = here.iloc[:3].assign(same=1 - here["same"][:3])
     pd.concat([here, again]).to_csv("both.csv", index=False)

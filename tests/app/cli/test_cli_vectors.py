@@ -126,6 +126,7 @@ def test_sets_have_no_ids(here, capsys):
     assert "--id is for rows of a table, and the data are sets" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_frames_with_vectors_in_python():
     frame = pd.DataFrame({"word": "w", "emb": list(X)})
     how = {"methods": "lda", "repeats": 1, "isolate": False, "context": False, "verbose": False}

@@ -174,6 +174,7 @@ def test_where_a_model_cannot_go_is_said_before_the_work(table, here, words, mes
     assert sorted(here.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_python_gets_the_chain_too(table):
     options = {"repeats": 1, "tuning": "k", "isolate": False, "verbose": False, "context": False}
     X, y = table.drop(columns="kind"), table["kind"]

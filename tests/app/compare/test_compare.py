@@ -224,6 +224,7 @@ def messy(n=200):
     return frame
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.usefixtures("few_k")
 @pytest.mark.parametrize(
     "extra",
@@ -732,6 +733,7 @@ print({m["name"]: m["status"] for m in result.document["methods"]}["mine"])
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_may_define_its_own_learner(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)

@@ -128,6 +128,7 @@ def test_errors_are_those_of_the_pipeline_by_hand(result):
         assert one["error"] == pytest.approx(1 - chain.score(flat[test], y[test]))
 
 
+@pytest.mark.slow
 def test_the_lines_that_repeat_the_run_give_its_error(result, capsys):
     images, y = under_light(240)  # an LDA removes what is alike in both classes
     options = QUICK | {"tuning": "holdout", "scale": "none"}

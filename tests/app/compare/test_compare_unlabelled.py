@@ -409,6 +409,7 @@ def run_lines(code, **names):
     return float(space["printed"][-1]), space["embedding"]
 
 
+@pytest.mark.slow
 def test_lines_for_an_array_give_the_share_of_the_best(rolled, roll):
     share, embedding = run_lines(rolled.code, X=roll[0])
     assert share == pytest.approx(by_name(rolled)[rolled.best]["kept"], abs=1e-12)

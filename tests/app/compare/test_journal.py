@@ -343,6 +343,7 @@ print(traits(Mine()), traits(LMNN()), traits(lambda e, X, y: 1.0))
 """
 
 
+@pytest.mark.slow
 def test_the_next_process_finds_the_same(fresh_processes):
     found = {
         subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True).stdout

@@ -106,6 +106,7 @@ def test_folds_with_other_kernels_are_left_out():
     assert kernels_line("It", found) == "Kernels of It: direction 0 50 %, direction 1 50 %."
 
 
+@pytest.mark.slow
 def test_commands_take_the_room(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows, labels = frame()

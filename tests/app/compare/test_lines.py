@@ -114,6 +114,7 @@ def test_lines_for_an_array_with_a_column_dropped_by_name():
     assert run_lines(result.code) == pytest.approx(error_of(result), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_lines_for_groups_and_a_test_set():
     X, y = made(6, n=150)
     groups = np.arange(90) // 6

@@ -82,6 +82,7 @@ def test_a_range_that_overflows_and_an_empty_column_break_nothing():
     assert found["column 1"]["counts"] == [] and found["column 1"]["missing"] == 1.0
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("show_rows", [True, False])
 def test_a_document_holds_values_of_columns_only_if_rows_may_be_shown(show_rows, labelled):

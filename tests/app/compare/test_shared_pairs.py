@@ -61,6 +61,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("sides", [(TRAIN, TEST), (TEST, TRAIN)], ids=["few", "many"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_neighbours_of_the_test_sets_are_those_of_the_method_alone(sets, metric, sides):
