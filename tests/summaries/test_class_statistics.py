@@ -543,6 +543,19 @@ def test_pooled_statistics_drop_classes_of_one_row_only(p):
         statistics.select(np.array([True, True, False, True]))
 
 
+@pytest.mark.parametrize("n_classes", [3, 300], ids=["long runs", "short runs"])
+@pytest.mark.parametrize("form", ["as it is", "by columns", "weighed"])
+@both_forms
+def test_rows_beyond_one_block(n_classes, form, pooled):
+    rng = np.random.default_rng(0)
+    y = np.minimum(rng.geometric(2 / n_classes, 20_000), n_classes)
+    X = rng.normal(size=(20_000, 5)) + 1e6 * y[:, None] + np.arange(5)
+    w = rng.integers(0, 3, 20_000) / 2 if form == "weighed" else None
+    rows = np.asfortranarray(X) if form == "by columns" else X
+    statistics = ClassStatistics(pooled=pooled).partial_fit(rows, y, w)
+    assert_matches(statistics, X, y, w, bound=1e-9)
+
+
 # ---------------------------------------------------------------------- float32
 
 
@@ -598,6 +611,53 @@ def test_float32_rows_may_follow_float64_rows(pooled):
     statistics.partial_fit(coarse, y[50:])
     # The coarse rows are integers: nothing but the shift could be rounded.
     assert_matches(statistics, np.concatenate([exact, coarse]), y, bound=1e-9)
+
+
+def spared(X, y, size=2000, **options):
+    """As ``partial_fit`` of a learner: in float64 until the rows so far show that float32 does."""
+    statistics = ClassStatistics(exact=True, **options)
+    classes, codes = np.unique(y, return_inverse=True)
+    for start in range(0, len(X), size):
+        some = slice(start, start + size)
+        statistics.add(X[some], classes, codes[some], sparing=True)
+    return statistics
+
+
+def within(X, y):
+    """Two passes in float64: more digits than float32 rows have."""
+    rows = X.astype(np.float64)
+    for label in np.unique(y):
+        rows[y == label] -= rows[y == label].mean(axis=0)
+    return rows.T @ rows
+
+
+def of_contrasts(scatter):
+    """Scatter of the differences of neighbouring features."""
+    D = np.eye(len(scatter))[:-1] - np.eye(len(scatter))[1:]
+    return D @ scatter @ D.T
+
+
+@both_forms
+def test_batches_are_multiplied_in_float32_where_no_digits_depend_on_it(pooled):
+    X, y = sample(n=6000, p=70, apart=3.0, offset=100.0)
+    X = X.astype(np.float32)
+    statistics = spared(X, y, pooled=pooled)
+    assert statistics.is_rounded
+    assert error(statistics.within_scatter(), within(X, y)) < 2e-6
+    assert not ClassStatistics(pooled=pooled, exact=True).partial_fit(X, y).is_rounded
+
+
+@pytest.mark.parametrize("first", [0, 4000], ids=["from the first row", "after other rows"])
+@both_forms
+def test_batches_with_digits_to_lose_are_multiplied_in_float64(first, pooled):
+    X, y = sample(n=6000, p=70, apart=0.0)
+    common = np.random.default_rng(1).normal(size=(6000 - first, 1))
+    X[first:] += 1000 * common
+    X = X.astype(np.float32)
+    statistics = spared(X, y, pooled=pooled)
+    assert statistics.is_rounded == (first > 2000)
+    expected = of_contrasts(within(X, y))
+    assert error(of_contrasts(statistics.within_scatter()), expected) < 1e-5
 
 
 # ---------------------------------------------------------------------- degenerate data

@@ -98,7 +98,7 @@ class StatisticsEstimator(Accumulating, Estimator):
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
         known = self._check_classes(classes)
-        # Rows are seen once: float64 products, as their condition shows only later.
+        # Rows are seen once: float64 products, until those before show that float32 will do.
         self._accumulate(rows, y, sample_weight, exact=True, known=known)
         if known is not None:
             self._known_classes = known
@@ -171,7 +171,8 @@ class StatisticsEstimator(Accumulating, Estimator):
             if self.__sklearn_is_fitted__()
             else ClassStatistics(pooled=self.pooled_statistics, exact=exact)
         )
-        return self._keep(statistics.add(rows, classes, codes, weight), rows.dtype)
+        statistics.add(rows, classes, codes, weight, sparing=True)
+        return self._keep(statistics, rows.dtype)
 
     def _solve_statistics(self) -> None:
         if self.statistics_.n_classes == 0:

@@ -93,12 +93,20 @@ class ClassReadings:
         """Whether rounded products leave fewer than some two digits of the within covariance."""
         if not self._rounded:
             return False
-        with blas_for(10.0 * self.n_features**3):
+        return not self.exceeds_rounding(np.sqrt(np.maximum(self.within_scatter().diagonal(), 0)))
+
+    def exceeds_rounding(self, scale: Matrix) -> bool:
+        """Whether the within scatter is above 1e-4 in all directions, in units of each feature."""
+        with blas_for(self.n_features**3 / 3):
             within = self.within_scatter()
-            scale = np.sqrt(np.maximum(within.diagonal(), 0))
             used = self.varying_features() & (scale > 0)
-            correlation = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-            return bool(used.any() and np.linalg.eigvalsh(correlation)[0] < 1e-4)
+            floor = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+            floor.flat[:: len(floor) + 1] -= 1e-4
+            try:
+                np.linalg.cholesky(floor)
+            except np.linalg.LinAlgError:
+                return False
+            return True
 
     @property
     def _order(self) -> NDArray[np.intp]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy, deepcopy
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import blas_for, map_in_order
 from nearfar.labels import encode_labels
 from nearfar.state import (
@@ -26,14 +27,17 @@ from nearfar.state import (
     need,
     number,
     object_of,
+    optional,
 )
 from nearfar.summaries.class_readings import ClassReadings
 from nearfar.summaries.row_moments import (
     Moments,
+    Workspace,
+    by_class,
     lots,
-    mixed_moments,
     moments_about,
-    parts,
+    of_all_classes,
+    pooled_moments,
     threads_for,
 )
 from nearfar.summaries.second_moment import SecondMoment
@@ -42,6 +46,9 @@ _UNCHECKED_SIZE = 2**17
 _HELD_BYTES = 2**24
 _OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 _TASK_ROWS = 32_768
+_NARROW = 256
+# Variances of a batch, of those before it, up to which it is no surprise.
+_ALIKE = 4.0
 
 
 class ClassStatistics(ClassReadings):
@@ -115,9 +122,14 @@ class ClassStatistics(ClassReadings):
             "storage": choice("auto", "dense"),
             **dict.fromkeys(("pooled", "exact", "_rounded"), flag),
             "_precision": number(0),
+            "_asked": optional(number(0)),
+            "_bears": optional(flag),
         },
         rows=lambda self: self._n_readable_rows(),
     )
+
+    #: The weight at which it was last asked whether float32 products would do, and the answer.
+    _asked, _bears = 0.0, False
 
     def __init__(self, *, pooled: bool = False, storage: str = "auto", exact: bool = False) -> None:
         if storage not in ("auto", "dense"):
@@ -189,8 +201,14 @@ class ClassStatistics(ClassReadings):
         classes: NDArray[Any],
         codes: NDArray[np.intp],
         weight: NDArray[np.float64] | None = None,
+        *,
+        sparing: bool = False,
     ) -> ClassStatistics:
-        """``partial_fit`` for arrays that were checked and encoded before."""
+        """``partial_fit`` for arrays that were checked and encoded before.
+
+        ``sparing`` multiplies float32 rows in float32, though ``exact`` is asked for, where what
+        was added before shows that no more digits are lost than in one fit.
+        """
         if self._labels and X.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {X.shape[1]} features, but these statistics hold {self.n_features}."
@@ -210,30 +228,31 @@ class ClassStatistics(ClassReadings):
         held_back = X.size >= _UNCHECKED_SIZE and state <= _HELD_BYTES
         if not held_back:
             _check_finite(X)
+        narrow = X.dtype == np.float32 and weight is None
+        sparing = sparing and self.exact and narrow and held_back and self._bears_float32()
         before = self._without_sums()
-        present = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
+        counts = np.bincount(codes, minlength=len(classes))
+        present = np.flatnonzero(counts)
         slots = np.full(len(classes), -1, dtype=np.intp)
         slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
-        codes = slots[codes]
+        weights = counts if weight is None else np.bincount(codes, weight, len(classes))
+        self._counts[slots[present]] += counts[present]
+        self._weights[slots[present]] += weights[present]
+        if (slots != np.arange(len(slots))).any():
+            codes = slots[codes]
         self._precision = max(self._precision, float(np.finfo(X.dtype).eps))
-        self._counts += np.bincount(codes, minlength=self.n_classes)
-        self._weights += np.bincount(codes, weights=weight, minlength=self.n_classes)
+        root = None if weight is None else np.sqrt(weight)
         if held_back:
-            firsts, seconds = np.zeros_like(self._firsts), dict[int, NDArray[np.float64]]()
-        for slots, (first, second) in self._moments(
-            X, codes, None if weight is None else np.sqrt(weight)
-        ):
-            k = 0 if self.pooled else int(slots[0])
-            if not held_back:
+            firsts, seconds = self._held_back(X, codes, root, exact=self.exact and not sparing)
+            if sparing and not self._is_like(seconds, len(X)):
+                firsts, seconds = self._held_back(X, codes, root, exact=True)
+            finite = bool(np.isfinite(firsts).all())
+        else:
+            for slots, (first, second) in self._moments(X, codes, root, exact=self.exact):
                 self._firsts[slots] += first
-                self._seconds[k].add_block(second)
-                continue
-            firsts[slots] += first
-            if k in seconds:
-                seconds[k] += second
-            else:
-                seconds[k] = second
-        if not np.isfinite(self._firsts).all() or (held_back and not np.isfinite(firsts).all()):
+                self._seconds[0 if self.pooled else int(slots[0])].add_block(second)
+            finite = True
+        if not (finite and np.isfinite(self._firsts).all()):
             vars(self).update(before)
             assert_all_finite(X, input_name="X")
             raise ValueError(_OVERFLOW)
@@ -242,6 +261,43 @@ class ClassStatistics(ClassReadings):
             for k, second in seconds.items():
                 self._seconds[k].add_block(second)
         return self
+
+    def _held_back(
+        self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
+    ) -> tuple[Matrix, dict[int, Matrix]]:
+        """The sums of some rows, to be looked at before they are added."""
+        firsts, seconds = np.zeros_like(self._firsts), dict[int, Matrix]()
+        for slots, (first, second) in self._moments(X, codes, root, exact=exact):
+            k = 0 if self.pooled else int(slots[0])
+            firsts[slots] += first
+            if k in seconds:
+                seconds[k] += second
+            else:
+                seconds[k] = second
+        return firsts, seconds
+
+    def _bears_float32(self) -> bool:
+        """Whether the scatter so far is larger, in all directions, than products are rounded.
+
+        More rows can only add to it. Asked again whenever the rows have doubled.
+        """
+        weight = float(self._weights.sum())
+        if weight and weight >= 2 * self._asked:
+            dense = all(second.dense is not None for second in self._seconds)
+            self._asked = weight
+            self._bears = dense and self.exceeds_rounding(np.sqrt(self._squares()))
+        return self._bears
+
+    def _squares(self) -> Matrix:
+        """Σ w (x-s)² over all classes; of dense sums only."""
+        dense = [(second, second.dense) for second in self._seconds]
+        return np.sum([second.squares(sums) for second, sums in dense if sums is not None], axis=0)
+
+    def _is_like(self, seconds: dict[int, Matrix], n_rows: int) -> bool:
+        """Whether sums over new rows are of the size of those before."""
+        new = np.sum([self._seconds[k].squares(sums) for k, sums in seconds.items()], axis=0)
+        before = self._squares() / (self._weights.sum() - n_rows)
+        return bool((new <= _ALIKE * n_rows * before).all())
 
     def _new_second(self, n_features: int) -> SecondMoment:
         return SecondMoment(n_features, self.storage)
@@ -261,10 +317,7 @@ class ClassStatistics(ClassReadings):
         fresh = [k for k, label in enumerate(labels) if label not in known]
         if fresh:
             _check_common_order(self._labels + [labels[k] for k in fresh])
-            first_row = np.empty(int(present.max()) + 1, dtype=np.intp)
-            # Of repeated indices the last assignment holds: backwards, that is the first row.
-            first_row[codes[::-1]] = np.arange(len(X) - 1, -1, -1)
-            new = X[first_row[present[fresh]]].astype(np.float64)
+            new = X[_first_rows(codes, present[fresh])].astype(np.float64)
             self._shifts = np.concatenate([self._shifts.reshape(-1, X.shape[1]), new])
             self._firsts = np.concatenate([self._firsts.reshape(-1, X.shape[1]), 0.0 * new])
             self._counts = np.concatenate([self._counts, np.zeros(len(fresh), dtype=np.int64)])
@@ -277,54 +330,67 @@ class ClassStatistics(ClassReadings):
         return [known[label] for label in labels]
 
     def _moments(
-        self, X: Floats, codes: NDArray[np.intp], root: Floats | None
+        self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Classes, and the sums of their rows, task by task; few rows are kept."""
-        # Radix sort of small integers; the rows of a class keep their order.
-        small = codes.astype(np.uint16) if self.n_classes < 2**16 else codes
-        order = np.argsort(small, kind="stable")
-        sizes = np.bincount(codes, minlength=self.n_classes)
-        edges = np.concatenate([[0], np.cumsum(sizes)])
-        mixed = order[:0]
-        own = sizes > 0
         second = self._seconds[0]  # which all are like
-        if self.pooled:
-            if self._keep_rows(0, X, order, codes, root):
-                return
-            # Classes of few rows share blocks; the others have blocks of their own.
-            own = sizes >= second.block_rows(X)
-            mixed = order[~own[codes[order]]]
-        slots = np.flatnonzero(own).tolist()
-        groups = [(slot, order[edges[slot] : edges[slot + 1]]) for slot in slots]
-        if not self.pooled:
-            kept = {s for s, rows in groups if self._keep_rows(s, X, rows, codes, root)}
-            groups = [(slot, rows) for slot, rows in groups if slot not in kept]
-
-        how: Any = {"second": second, "exact": self.exact}
+        block = second.block_rows(X)
+        # Enough for some threads, whose number decides on none of the sums.
+        size = min(max(block, -(-len(X) // 8)), _TASK_ROWS)
+        left = self._keep_few(X, codes, root)
+        together: list[list[tuple[int, NDArray[np.intp]]]] = []
+        if self.pooled and left.any():
+            size = -(-size // block) * block
+            tasks = of_all_classes(codes, self.n_classes, block, size)
+            together = [[(-1, rows)] for rows in tasks]
+        elif left.any():
+            # Of wide rows each is long enough to be fetched alone.
+            window = block * int(left.sum()) if X.shape[1] <= _NARROW else len(X)
+            together = list(lots(by_class(codes, left, window, size), size))
+        how: Any = {"second": second, "exact": exact}
 
         def moments(
             tasks: list[tuple[int, NDArray[np.intp]]],
         ) -> list[tuple[NDArray[np.intp], Moments]]:
+            kept: Any = how | {"space": Workspace()}
             return [
-                mixed_moments(X, rows, codes, self._shifts, root, **how)
+                pooled_moments(X, rows, codes, self._shifts, root, **kept)
                 if slot < 0
-                else (np.array([slot]), moments_about(X, rows, self._shifts[slot], root, **how))
+                else (np.array([slot]), moments_about(X, rows, self._shifts[slot], root, **kept))
                 for slot, rows in tasks
             ]
 
-        # Enough for some threads, whose number decides on none of the sums.
-        size = min(max(second.block_rows(X), -(-len(X) // 8)), _TASK_ROWS)
-        tasks = [(slot, part) for slot, rows in groups for part in parts(rows, size)]
-        tasks += [(-1, part) for part in parts(mixed, size)]
-        narrow = X.dtype == np.float32 and root is None and not self.exact
-        self._rounded = self._rounded or (narrow and bool(tasks))
-        together = list(lots(tasks, size))
+        narrow = X.dtype == np.float32 and root is None and not exact
+        self._rounded = self._rounded or (narrow and bool(together))
         threads = threads_for(X, len(together))
         # Own threads limit BLAS themselves.
-        flops = np.inf if threads > 1 else 2.0 * second.block_rows(X) * X.shape[1] ** 2
+        flops = np.inf if threads > 1 else 2.0 * block * X.shape[1] ** 2
         with blas_for(flops):
             for found in map_in_order(moments, together, threads):
                 yield from found
+
+    def _keep_few(
+        self, X: Floats, codes: NDArray[np.intp], root: Floats | None
+    ) -> NDArray[np.bool_]:
+        """Keep rows as they are where they are few; which classes are to be multiplied."""
+        sizes = np.bincount(codes, minlength=self.n_classes)
+        if self.pooled:
+            keep = np.full(len(sizes), self._seconds[0].keeps_rows(len(X)))
+        else:
+            n_rows = zip(self._seconds, sizes.tolist(), strict=True)
+            keep = np.array([second.keeps_rows(n) for second, n in n_rows])
+        keep &= sizes > 0
+        left: NDArray[np.bool_] = ~keep & (sizes > 0)
+        for slot in [0] if self.pooled and left.any() else np.flatnonzero(left).tolist():
+            self._seconds[slot].make_dense()
+        if keep.any():
+            rows = np.flatnonzero(keep[codes])
+            rows = rows[np.argsort(codes[rows], kind="stable")]
+            ends = [len(rows)] if self.pooled else np.cumsum(sizes[keep]).tolist()
+            slots = [0] if self.pooled else np.flatnonzero(keep).tolist()
+            for slot, (start, end) in zip(slots, pairwise([0, *ends]), strict=True):
+                self._keep_rows(slot, X, rows[start:end], codes, root)
+        return left
 
     def _keep_rows(
         self,
@@ -333,20 +399,15 @@ class ClassStatistics(ClassReadings):
         rows: NDArray[np.intp],
         codes: NDArray[np.intp],
         root: Floats | None,
-    ) -> bool:
-        """Keep the rows as they are if they are few; else make ready for products."""
-        second = self._seconds[k]
-        if not second.keeps_rows(len(rows)):
-            second.make_dense()
-            return False
-        deviations = X[rows] - self._shifts[codes[rows]]
+    ) -> None:
+        """Keep rows, sorted by class, as they are."""
+        slots = codes[rows]
+        deviations = X[rows] - self._shifts[slots]
         roots = np.ones(len(rows)) if root is None else root[rows]
-        second.append(deviations, roots, codes[rows])
-        if len(rows):  # sorted by class
-            starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
-            weighed = deviations if root is None else (roots**2)[:, None] * deviations
-            self._firsts[codes[rows][starts]] += np.add.reduceat(weighed, starts)
-        return True
+        self._seconds[k].append(deviations, roots, slots)
+        starts = np.flatnonzero(np.diff(slots, prepend=-1))
+        weighed = deviations if root is None else (roots**2)[:, None] * deviations
+        self._firsts[slots[starts]] += np.add.reduceat(weighed, starts)
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics of both samples together, as a new object.
@@ -461,6 +522,18 @@ class ClassStatistics(ClassReadings):
             f"ClassStatistics({form}, {store}: {self.n_classes} classes, "
             f"{self.n_features} features, {int(self._counts.sum())} rows)"
         )
+
+
+def _first_rows(codes: NDArray[np.intp], wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The first row of each of some codes, all of which occur."""
+    end = 4096
+    while True:
+        rows = np.full(int(codes.max()) + 1, len(codes), dtype=np.intp)
+        # Of repeated indices the last assignment holds: backwards, that is the first row.
+        rows[codes[:end][::-1]] = np.arange(min(end, len(codes)))[::-1]
+        if (rows[wanted] < len(codes)).all():
+            return rows[wanted]
+        end *= 16
 
 
 def check_weight(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
