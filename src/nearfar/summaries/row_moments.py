@@ -43,8 +43,8 @@ class Products:
         return products.diagonal()
 
     def block_rows(self, X: Floats) -> int:
-        """Rows at once: two megabytes, more where a p×p addition needs more work before it."""
-        in_cache = 2**21 // (X.shape[1] * X.itemsize)
+        """Rows at once: a megabyte, more where each p×p addition needs more work before it."""
+        in_cache = 2**20 // (X.shape[1] * X.itemsize)
         return min(max(in_cache, X.shape[1], 1024), 4096)
 
 
