@@ -22,7 +22,7 @@ class EasyMKL(KernelCombination):
     points of each class that are nearest to one another,
 
     .. math:: \min_\gamma\; (1 - \lambda)\, \gamma^T Y \bar K Y \gamma + \lambda |\gamma|^2,
-        \qquad \gamma \ge 0,\; \textstyle\sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
+        \qquad \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
     then :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. Of more than two classes, the distances of
     each to the rest are added.
@@ -138,7 +138,7 @@ def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.
     points of each class that are nearest to one another,
 
     .. math:: \min_\gamma\; (1 - \lambda)\, \gamma^T Y \bar K Y \gamma + \lambda |\gamma|^2, \qquad
-        \gamma \ge 0,\; \textstyle\sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
+        \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
     then :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. The nearest points of hulls are those of a
     support vector machine of squared hinges with :math:`\tau = \lambda / (1 - \lambda)`.

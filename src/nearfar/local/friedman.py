@@ -30,7 +30,7 @@ class FriedmanClassifier(LocalVoter):
     those in all of R,
 
     .. math:: I_i^2 = \sum_j (\bar P_j - \hat P_j(z_i))^2, \qquad
-              r_i^2 = I_i^2 / \textstyle\sum_l I_l^2,
+              r_i^2 = \frac{I_i^2}{\sum_l I_l^2},
 
     and the share ``alpha`` of R is kept that is nearest: along the most relevant feature alone
     (the *machete*, whose regions are boxes), or by
