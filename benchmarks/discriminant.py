@@ -182,7 +182,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("MODA", {"n_clusters": 2}),
     ("PARDA", {"pairing": "one_vs_all"}),
     ("PARDA", {"scalarization": "l_delta"}),
-    ("PARDA", {"solver": "lbfgs"}),
+    ("PARDA", {"solver": "gradient"}),
 ]
 
 
@@ -273,17 +273,22 @@ def main() -> None:
         chosen = options.learners.split(",")
         members = [name for name in members if name.partition("(")[0] in chosen]
     results = json.loads(STORED.read_text()) if STORED.exists() else {}
+    results["family"] = [row for row in results.get("family", []) if row["case"] in settings()]
     for case in wanted:
+        made = set()
         for learner in members if case == "family" else [""]:
             job = Job(case, learner, options.short)
             for row in in_fresh_process(__file__, json.dumps(job), options.threads)["rows"]:
                 row["threads"] = options.threads
+                made.add(row["case"])
                 print({key: shown(value) for key, value in row.items()}, flush=True)
                 known = {(old["case"], old["threads"]): old for old in results.get(case, [])}
                 known[row["case"], row["threads"]] = row
                 results[case] = sorted(
                     known.values(), key=lambda old: (old["case"], old["threads"])
                 )
+            if case != "family":  # what is no longer made goes
+                results[case] = [row for row in results[case] if row["case"] in made]
             if not options.short:
                 RESULTS.mkdir(exist_ok=True)
                 STORED.write_text(json.dumps(results, indent=1) + "\n")

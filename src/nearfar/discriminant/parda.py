@@ -22,10 +22,11 @@ from nearfar.discriminant.pareto_objectives import (
     class_objectives,
     inverse_power_weights,
     n_axes_for,
+    warn_of_one_weight,
 )
 from nearfar.discriminant.searching import fisher_start, given_start, random_frame
 from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.subspaces import (
@@ -42,8 +43,6 @@ from nearfar.summaries.distributed import is_dask
 # Starts where the Fisher subspace may lay close classes upon each other, and steps at most.
 _STARTS = 3
 _STEPS = {"lbfgs": 1000, "gradient": 100}
-# Of a weight above this the other objectives notice nothing.
-_ALL_THE_WEIGHT = 0.999
 
 
 class PARDA(StatisticsLearner):
@@ -113,7 +112,8 @@ class PARDA(StatisticsLearner):
         prints the divergence.
     shrinkage : float in [0, 1], default=0.5
         What is mixed into covariances: this share of each is the pooled within-class one; 0 is as
-        published.
+        published. Where classes of many rows differ much in shape less may be better (shuttle:
+        errors of 3.9 % with 0.25, 5.4 with 0.5), elsewhere worse (yeast: 51.4 and 49.4).
     ridge : float, default=1e-3
         What is added to variances: those of every covariance, where the total variance is
         one in all directions; so it depends on no units. 0 raises where a covariance is singular.
@@ -431,7 +431,7 @@ class PARDA(StatisticsLearner):
         if isinstance(kind, str):
             power = self.weight_power if kind == "inverse_power" else 0.0
             weights = inverse_power_weights(J + constant, power)
-            self._warn_of_one_weight(weights)
+            warn_of_one_weight(weights)
         else:
             weights = gaussians.vector(kind, "weights")
             if (weights < 0).any() or weights.sum() <= 0:
@@ -439,16 +439,6 @@ class PARDA(StatisticsLearner):
             weights = weights / weights.sum()
         targets = None if summed else self._targets(gaussians, fisher, J + constant)
         return Scalarized(weights, targets)
-
-    @staticmethod
-    def _warn_of_one_weight(weights: Matrix) -> None:
-        if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT:
-            warn(
-                f"One of {len(weights)} objectives has {weights.max():.2%} of the weight: the "
-                "others are hardly looked at, and classes may fall onto one another. Use "
-                "weights='adaptive' or 'uniform', or a smaller weight_power.",
-                UserWarning,
-            )
 
     def _targets(self, gaussians: ClassObjectives, fisher: Matrix, shown: Matrix) -> Matrix:
         if not isinstance(self.target, str):

@@ -13,6 +13,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.discriminant.searching import subspace_components
+from nearfar.notices import warn
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import (
     GaussianFamily,
@@ -38,6 +39,8 @@ LEAST_SHARE = 1e-6
 # So many rows for each feature, else a principal axis for so many rows; at least so many axes for
 # each component.
 _ROWS_PER_FEATURE, _ROWS_PER_AXIS, _AXES_PER_COMPONENT = 3, 10, 3
+# Of a weight above this the other objectives notice nothing.
+_ALL_THE_WEIGHT = 0.999
 # An eigenvalue below this, total variance being one, is zero but for rounding.
 _SINGULAR = 1e-10
 
@@ -227,6 +230,17 @@ def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
     shares = np.maximum(divergences / largest, LEAST_SHARE)
     weights = (shares.min() / shares) ** power  # the largest is one, whatever the power
     return np.asarray(weights / weights.sum())
+
+
+def warn_of_one_weight(weights: Matrix) -> None:
+    """Warn where one weight is nearly all of them."""
+    if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT:
+        warn(
+            f"One of {len(weights)} objectives has {weights.max():.2%} of the weight: the "
+            "others are hardly looked at, and classes may fall onto one another. Use "
+            "weights='adaptive' or 'uniform', or a smaller weight_power.",
+            UserWarning,
+        )
 
 
 class Scalarized:
