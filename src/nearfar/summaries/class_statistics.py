@@ -26,7 +26,7 @@ from nearfar.state import (
     object_of,
     optional,
 )
-from nearfar.summaries.class_sums import ClassSums
+from nearfar.summaries.class_additions import ClassAdditions
 from nearfar.summaries.second_moment import SecondMoment
 
 _UNCHECKED_SIZE = 2**17
@@ -34,7 +34,7 @@ _HELD_BYTES = 2**24
 _OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 
 
-class ClassStatistics(ClassSums):
+class ClassStatistics(ClassAdditions):
     r"""Weights, means and scatter sums of the classes of a sample, built in one pass.
 
     For each class :math:`c` with rows :math:`x_i` of weight :math:`w_i` it knows

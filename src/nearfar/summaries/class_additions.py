@@ -29,7 +29,7 @@ _NARROW = 256
 _ALIKE = 4.0
 
 
-class ClassSums(ClassReadings):
+class ClassAdditions(ClassReadings):
     """What rows add to the moments of their classes."""
 
     #: The weight at which it was last asked whether float32 products would do, and the answer.
