@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import MVU, Isomap
 from nearfar.manifold.bad_edges import hitting_scores, pruned_graph
-from nearfar.manifold.cliques import clique_pairs
+from nearfar.manifold.cliques import clique_dependencies, clique_pairs
 from nearfar.manifold.mvu import intrinsic_dimension
 from nearfar.persistence import load, save
 from nearfar.solvers.proven_bound import exceeds
@@ -29,6 +29,7 @@ from nearfar.solvers.unfolding import (
     turned_to_axes,
 )
 from nearfar.solvers.unfolding_certificate import certify, proven_eigenvalue
+from nearfar.solvers.unfolding_face import face_beside, unfold_on_face
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
@@ -661,6 +662,96 @@ def test_points_at_no_distance_are_one_of_more_weight():
         )
         values = np.linalg.eigvalsh(whole.laplacian(weights).toarray())
         assert weights @ whole.squared / values[1] == pytest.approx((Y**2).sum(), rel=1e-4)
+
+
+def hinged_bodies():
+    """Two rigid bodies of five points that share a sixth, and the largest trace of both.
+
+    Distances within bodies are given. Those between sum up to 2 |sum a| |sum b| more than squares
+    at most, a and b being seen from the hinge: when both sums point away from each other.
+    """
+    A, B = np.random.default_rng(3).normal(size=(2, 5, 3))
+    n, own = 11, [np.r_[0, 1:6], np.r_[0, 6:11]]
+    X = np.vstack([np.zeros(3), A, B])
+    pairs = np.concatenate([body[np.column_stack(np.triu_indices(6, 1))] for body in own])
+    edges = Edges.from_pairs(pairs, ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1), n)
+    between = 5 * (A**2).sum() + 5 * (B**2).sum()
+    between += 2 * np.linalg.norm(A.sum(axis=0)) * np.linalg.norm(B.sum(axis=0))
+    N = np.zeros((n, 4))
+    for column, body in enumerate(own):
+        affine = np.column_stack([X[body], np.ones(6)])
+        N[body, 2 * column : 2 * column + 2] = linalg.null_space(affine.T)
+    return X, edges, sparse.csr_array(N), (edges.squared.sum() + between) / n
+
+
+def test_bodies_on_a_hinge_swing_apart():
+    X, edges, N, largest = hinged_bodies()
+    problem = Problem(edges, "equality")
+    found = unfold_on_face(problem, N, tol=1e-9)
+    assert found.face.basis.shape == (11, 6)  # three directions of each body
+    proof = certify(problem, found.factor, found.weights, -np.inf, found.face)
+    assert proof.met and 0 <= proof.gap < 1e-7
+    assert proof.value == pytest.approx(largest, rel=1e-6)
+    assert proof.bound.value >= largest * (1 - 1e-12)
+    # The proof by itself: on the face the weights hold everything.
+    B, w = found.face.basis, proof.bound.weights
+    np.testing.assert_allclose(B.T @ B, np.eye(6), atol=1e-12)
+    assert np.abs(N.T @ B).max() < 1e-12 and np.abs(B.sum(axis=0)).max() < 1e-12
+    moment = B.T @ edges.laplacian(w).toarray() @ B
+    assert np.linalg.eigvalsh(moment)[0] > 1 - 1e-9
+    assert w @ edges.squared == pytest.approx(proof.bound.value)
+    centred = X - X.mean(axis=0)  # is feasible, and so on the face
+    np.testing.assert_allclose(B @ (B.T @ centred), centred, atol=1e-12)
+
+
+def test_any_weights_bound_what_is_on_a_face():
+    _, edges, N, largest = hinged_bodies()
+    problem, face = Problem(edges, "equality"), face_beside(edges, N)
+    for seed in range(8):
+        weights = np.random.default_rng(seed).normal(loc=1.0, size=len(edges))
+        bound = certify(problem, np.zeros((11, 1)), weights, -np.inf, face).bound
+        assert bound.value >= largest * (1 - 1e-12)
+
+
+def test_doubt_about_the_face_goes_into_the_bound():
+    """A basis moved to where the weights hold more would prove too much, if it were not known."""
+    _, edges, N, largest = hinged_bodies()
+    problem = Problem(edges, "equality")
+    found = unfold_on_face(problem, N, tol=1e-10)
+    B = found.face.basis
+    pull = edges.laplacian(found.weights) @ B
+    moved = B + 1e-6 * (pull - B @ (B.T @ pull))
+    bounds = []
+    for off in (0.0, float(np.linalg.norm(N.T @ moved))):
+        wrong = found.face._replace(basis=moved, off=off)
+        bounds.append(certify(problem, found.factor, found.weights, -np.inf, wrong).bound.value)
+    assert bounds[0] < largest < bounds[1] < largest * 1.01
+
+
+def test_dependencies_of_cliques_are_all_there_are():
+    random = np.random.default_rng(0)
+    flat = random.normal(size=(40, 2)) @ random.normal(size=(2, 5))
+    graph = NeighborGraph.from_points(flat, n_neighbors=5)
+    N = clique_dependencies(flat, graph, np.full(40, 5))
+    assert N.shape == (40, 40 * 3)  # six points, two dimensions
+    assert np.abs(N.T @ np.column_stack([flat, np.ones(40)])).max() < 1e-12
+    wide = random.normal(size=(40, 5))
+    graph = NeighborGraph.from_points(wide, n_neighbors=5)
+    assert clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
+
+
+@pytest.mark.parametrize(("k", "word"), [(5, "all but lock"), (6, "lock")])
+def test_equalities_on_large_rolls_are_solved_with_a_proof(k, word):
+    X, _ = roll(800)
+    with pytest.warns(UserWarning, match=f"The edges {word} the rows"):
+        mvu = MVU(n_neighbors=k, constraints="equality").fit(X)
+    assert 0 <= mvu.duality_gap_ < 1e-6 and mvu.primal_residual_ < 1e-6
+    assert mvu.locked_up_ == (word == "lock")
+    assert np.trace(gram(X)) * (1 - 1e-6) <= mvu.trace_ <= mvu.dual_bound_
+    i, j = mvu.edges_.T
+    D = ((X[i] - X[j]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(((mvu.factor_[i] - mvu.factor_[j]) ** 2).sum(axis=1), D, rtol=1e-6)
+    assert mvu.dual_bound_ == pytest.approx(mvu.edge_weights_ @ D)
 
 
 @pytest.mark.slow

@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
+
+# Of the size of a clique: an extent that is none.
+_DEPENDENT = 1e-10
 
 
 def clique_pairs(
@@ -41,6 +45,46 @@ def clique_pairs(
             near = graph.indices[starts[block, None] + np.arange(k)]
             found.append(_codes(near[:, first].ravel(), near[:, second].ravel(), n))
     return np.stack(np.divmod(np.unique(np.concatenate(found)), n), axis=1)
+
+
+def clique_dependencies(
+    points: NDArray[Any], graph: NeighborGraph, listed: NDArray[np.intp]
+) -> sparse.csr_array:
+    """Weights of the rows of each clique that sum to 0, and with which its points sum to 0.
+
+    Columns are all of these, orthonormal within each row and its neighbours: none where neighbours
+    are fewer than dimensions and in general position.
+
+    Examples
+    --------
+    Four points on a line, each with two neighbours: one weight for each three.
+
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> graph = NeighborGraph.from_points(X, n_neighbors=2)
+    >>> N = clique_dependencies(X, graph, np.full(4, 2))
+    >>> N.shape, bool(abs(N.T @ np.column_stack([X, np.ones(4)])).max() < 1e-12)
+    ((4, 4), True)
+    """
+    n = graph.n_samples
+    blocks = [sparse.csr_array((n, 0))]
+    for k in np.unique(listed[listed > 1]):
+        rows = np.flatnonzero(listed == k)
+        for block in row_blocks(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
+            near = graph.indices[graph.indptr[rows[block]][:, None] + np.arange(k)]
+            cliques = np.column_stack([rows[block], near])
+            P = points[cliques].astype(np.float64)
+            P -= P.mean(axis=1, keepdims=True)
+            size = np.linalg.norm(P, axis=(1, 2), keepdims=True)
+            size[size == 0] = 1.0
+            # The constant column keeps what is left orthogonal to 1.
+            P = np.concatenate([P / size, np.ones((len(P), k + 1, 1))], axis=2)
+            U, s, _ = np.linalg.svd(P, full_matrices=True)
+            ranks = (s > _DEPENDENT).sum(axis=1)
+            which, own = np.nonzero(np.arange(k + 1) >= ranks[:, None])
+            columns = np.repeat(np.arange(len(which)), k + 1)
+            entries = U[which, :, own].ravel(), (cliques[which].ravel(), columns)
+            blocks.append(sparse.csr_array(entries, shape=(n, len(which))))
+    return sparse.hstack(blocks, format="csr")
 
 
 def squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:

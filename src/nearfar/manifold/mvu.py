@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
@@ -13,7 +14,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.progress import report_of
 from nearfar.manifold.bad_edges import pruned_graph
 from nearfar.manifold.basis_unfolding import gathered, unit_edges
-from nearfar.manifold.cliques import clique_pairs
+from nearfar.manifold.cliques import clique_dependencies, clique_pairs
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import PLACING, Placing, _Unfolding
 from nearfar.notices import warn
@@ -30,6 +31,7 @@ from nearfar.solvers.unfolding import (
     turned_to_axes,
 )
 from nearfar.solvers.unfolding_certificate import Certificate, certify
+from nearfar.solvers.unfolding_face import unfold_on_face
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
@@ -48,6 +50,8 @@ _AUTOMATIC_OMEGA = 0.99
 _ONE_POINT = 1e-12
 # A trace no larger than this times that of the data means that nothing has moved.
 _LOCKED = 1.001
+# The share it may grow by while next to nothing has.
+_NEARLY_LOCKED = 0.02
 # The share of the trace that may lie beyond the estimated dimension.
 _BEYOND = 0.05
 
@@ -97,9 +101,9 @@ class MVU(_Unfolding):
     n_neighbors : int, default=5
         Neighbours of each row; fewer than 3 leave most graphs floppy.
     constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
-        What edges must do. Equalities on rows with fewer features than ``n_neighbors`` have no
-        strictly feasible point: there the solution is less accurate, and ``primal_residual_`` says
-        by how much.
+        What edges must do. Equalities on rows with fewer features than ``n_neighbors`` make a rigid
+        body of each neighbourhood: hardly anything can move, and "auto" solves for the little that
+        can. The other solvers are less accurate there, and ``primal_residual_`` says by how much.
     omega : float or "auto", default="auto"
         The price of slack; for "l1" and "squared", with squared lengths in units of their mean.
         "auto" is 0.99 for squares, and :math:`\omega / (1-\omega) = 5 / \lambda_2(L)` for L1, L
@@ -166,6 +170,7 @@ class MVU(_Unfolding):
         The pairs of rows with constraints.
     edge_weights_ : ndarray of shape (n_edges,)
         Their multipliers, scaled so that they prove the bound. An edge of weight 0 holds nothing.
+        Where equalities make rigid bodies of neighbourhoods, they hold what these leave free.
     intrinsic_dim_ : int
         Where the largest drop of the eigenvalues is, of those beyond which at most 5 % of the trace
         lies.
@@ -300,21 +305,22 @@ class MVU(_Unfolding):
                 'constraints="equality", "l1" or "squared".'
             )
         self._listed = self.n_neighbors
-        pairs, labels = self._pairs(points)
+        pairs, labels, dependencies = self._pairs(points)
         self._labels = labels
         codes = np.zeros(len(points), np.intp) if labels is None else labels
         parts = []
         for code in range(int(codes.max()) + 1):
             rows = np.flatnonzero(codes == code)
             own = np.searchsorted(rows, pairs[codes[pairs[:, 0]] == code])
-            parts.append(self._unfold(points[rows], own, rows))
+            parts.append(self._unfold(points[rows], own, rows, dependencies[rows]))
             if self._interrupt is not None:
                 parts += [_nothing(np.flatnonzero(codes > code))] if (codes > code).any() else []
                 break
         return self._gather(points, codes, parts)
 
-    def _pairs(self, points: Floats) -> tuple[Indices, Indices | None]:
-        """The pairs with constraints, and the part of each row where parts stay apart."""
+    def _pairs(self, points: Floats) -> tuple[Indices, Indices | None, sparse.csr_array]:
+        """The pairs with constraints, the part of each row where parts stay apart, and what fixed
+        lengths within cliques imply."""
         graph = neighbor_graph(points, self.n_neighbors)
         if self.prune_edges:
             graph = pruned_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
@@ -325,9 +331,14 @@ class MVU(_Unfolding):
             labels = found.astype(np.intp) if n_parts > 1 else None
         else:
             linked = linked_graph(graph, points, on_disconnected=self.on_disconnected)
-        return clique_pairs(linked, angles=self.angles, listed=listed), labels
+        implied = sparse.csr_array((len(points), 0))
+        if self.constraints == "equality" and self.angles and self.solver == "auto":
+            implied = clique_dependencies(points, linked, listed)
+        return clique_pairs(linked, angles=self.angles, listed=listed), labels, implied
 
-    def _unfold(self, points: Floats, pairs: Indices, rows: Indices) -> _Part:
+    def _unfold(
+        self, points: Floats, pairs: Indices, rows: Indices, implied: sparse.csr_array
+    ) -> _Part:
         """One connected part, in the units of the data."""
         if len(points) == 1:
             return _nothing(rows)
@@ -337,7 +348,7 @@ class MVU(_Unfolding):
         centered = points - points.mean(axis=0, dtype=np.float64)
         gram_trace = float(np.einsum("ij,ij->", centered, centered))
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
-        found, proof = self._proven(problem, groups, feasible)
+        found, proof = self._proven(problem, groups, feasible, implied)
         residual = proof.residual
         if self.constraints == "inequality":  # the solver may have repaired it already
             residual = max(residual, found.history["residual"][-1])
@@ -388,9 +399,16 @@ class MVU(_Unfolding):
         return price
 
     def _proven(
-        self, problem: Problem, groups: Indices, feasible: float
+        self, problem: Problem, groups: Indices, feasible: float, implied: sparse.csr_array
     ) -> tuple[Unfolding, Certificate]:
         """The solution and its certificate; "auto" tries the other solver where one gives up."""
+        on_face = self._on_face(problem, groups, implied)
+        if on_face is not None:
+            proof = certify(problem, *on_face[:2], feasible, on_face.face)
+            # Many equalities without a definite K are hopeless for the other solvers.
+            many = len(problem.edges) > _EDGES_FOR_ALL["equality"]
+            if many or proof.gap <= max(self.tol, _FAILED) or self._interrupt is not None:
+                return on_face, proof
         first, second = self._solvers(len(problem.edges))
         found = self._solve(problem, groups, first)
         proof = certify(problem, found.factor, found.weights, feasible)
@@ -412,6 +430,20 @@ class MVU(_Unfolding):
         if n_edges <= _EDGES_FOR_ALL[self.constraints]:
             return "interior_point", "low_rank"
         return "low_rank", "interior_point" if n_edges <= _EDGES_AT_MOST else None
+
+    def _on_face(
+        self, problem: Problem, groups: Indices, implied: sparse.csr_array
+    ) -> Unfolding | None:
+        """The solution where lengths within cliques leave little freedom, if they do."""
+        here = implied[:, np.diff(implied.tocsc().indptr) > 0]  # of this part
+        one = np.arange(len(groups))
+        merging = sparse.csr_array((np.ones(len(groups)), (groups, one)))
+        options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
+        try:
+            return unfold_on_face(problem, (merging @ here).tocsr(), tol=0.1 * self.tol, **options)
+        except UnfoldingInterrupted as interrupt:
+            self._interrupt = interrupt
+            return interrupt.found
 
     def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
@@ -464,13 +496,19 @@ class MVU(_Unfolding):
         """Whether nothing has moved, and whether that is a pity."""
         exact = self.constraints in ("equality", "inequality") and self.objective == "max"
         self.locked_up_ = bool(exact and self.trace_ <= _LOCKED * self.gram_trace_)
+        gained = self.trace_ / self.gram_trace_ - 1
+        nearly = self.constraints == "equality" and exact and gained <= _NEARLY_LOCKED
         beyond = 1 - self.eigenvalues_[: self.n_components].sum() / self.trace_
-        if self.locked_up_ and beyond > _BEYOND and self._interrupt is None:
-            warn(
-                "The edges lock the rows: the embedding is that of PCA, with "
-                f"{100 * beyond:.0f} % of the variance beyond n_components={self.n_components}. "
-                'Lower n_neighbors, or take constraints="inequality", "l1" or "squared".',
-            )
+        if not (self.locked_up_ or nearly) or beyond <= _BEYOND or self._interrupt is not None:
+            return
+        result = "lock the rows: the embedding is that of PCA"
+        if not self.locked_up_:
+            result = f"all but lock the rows: variance grows by {100 * gained:.1f} %"
+        warn(
+            f"The edges {result}, with {100 * beyond:.0f} % of the variance beyond n_components="
+            f'{self.n_components}. Lower n_neighbors, or take constraints="inequality", "l1" or '
+            '"squared".',
+        )
 
 
 class _Part(NamedTuple):

@@ -191,13 +191,37 @@ class Problem:
         return float(np.abs(over).max(initial=0.0))
 
 
+class Face(NamedTuple):
+    """Functions that span all that is feasible, orthonormal with respect to the masses.
+
+    In units of the masses' roots they are orthogonal to N up to ``off``, and ``beside`` is a factor
+    of N N'.
+    """
+
+    basis: Matrix
+    off: float
+    beside: SuperLU
+
+    def doubt(self, edges: Edges, weights: Vector) -> float:
+        """By how much the errors of the basis may change eigenvalues of the weights on it."""
+        root = np.sqrt(edges.masses)[:, None]
+        axes = root * self.basis
+        pull = edges.incidence.T @ (weights[:, None] * edges.differences(self.basis)) / root
+        pull = pull - axes @ (axes.T @ pull)
+        return 2 * self.off * float(np.sqrt(max(np.sum(pull * self.beside.solve(pull)), 0.0)))
+
+
 class Unfolding(NamedTuple):
-    """What a solver found: a factor, edge weights for the bound, and the way to them."""
+    """What a solver found: a factor, edge weights for the bound, and the way to them.
+
+    Where there is a ``face``, the weights hold only what is on it.
+    """
 
     factor: Matrix
     weights: Vector
     n_iter: int
     history: dict[str, list[float]]
+    face: Face | None = None
 
 
 class UnfoldingInterrupted(KeyboardInterrupt):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
+    Face,
     Problem,
     dual_bound,
     laplacian_eigenpairs,
@@ -45,7 +46,11 @@ class Certificate(NamedTuple):
 
 
 def certify(
-    problem: Problem, Y: Matrix, weights: Vector, feasible_value: float = float("-inf")
+    problem: Problem,
+    Y: Matrix,
+    weights: Vector,
+    feasible_value: float = float("-inf"),
+    face: Face | None = None,
 ) -> Certificate:
     """Repair a factor, bound the optimum with edge weights, and compare.
 
@@ -53,6 +58,7 @@ def certify(
     proven by the signs of pivots, and where they prove little, they are mixed with equal ones.
     Where equalities are not met to 1e-6 the factor proves nothing, and the objective of a point
     that is known to be feasible, such as the data themselves, counts: ``feasible_value``.
+    Where all that is feasible lies on a ``face``, weights need hold nothing else.
     """
     Y = problem.edges.centered(Y)
     residual = problem.residual(Y)
@@ -60,7 +66,10 @@ def certify(
     if problem.constraints == "equality":
         factor = at_length(problem.edges, Y)
         met = problem.residual(factor) <= MET
-    weights, eigenvalue = proven_weights(problem, weights)
+    if face is None:
+        weights, eigenvalue = proven_weights(problem, weights)
+    else:
+        eigenvalue = eigenvalue_on(face, problem.edges, weights)
     bound = dual_bound(problem, weights, eigenvalue)
     value = max(feasible_value, problem.value(factor)) if met else feasible_value
     if problem.objective == "max" and not relative_gap(value, bound.value) <= _POOR:
@@ -119,6 +128,15 @@ def proven_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
     if problem.constraints == "l1":
         weights = np.clip(weights, -problem.price, problem.price)
     return weights, proven_eigenvalue(problem.edges, weights)
+
+
+def eigenvalue_on(face: Face, edges: Edges, weights: Vector) -> float:
+    """The smallest eigenvalue on the face, less what rounding and errors of the face may hide."""
+    rows = edges.differences(face.basis)
+    moment = rows.T @ (weights[:, None] * rows)
+    size = float(np.linalg.norm(rows.T @ (np.abs(weights)[:, None] * rows)))
+    doubt = face.doubt(edges, weights) + 8 * np.finfo(float).eps * size
+    return float(linalg.eigvalsh((moment + moment.T) / 2)[0]) - doubt
 
 
 def proven_eigenvalue(edges: Edges, weights: Vector) -> float:

@@ -21,6 +21,7 @@ from scipy import linalg
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.eigen import least_eigenvalue
 from nearfar.solvers.unfolding import Edges, Move, Problem, Slack, Unfolding, UnfoldingInterrupted
+from nearfar.solvers.unfolding_span import Spanned
 
 #: What the history of a run holds, one number for each step.
 INTERIOR_HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
@@ -95,6 +96,11 @@ class _Centered:
         S = S - np.outer(Sh, self.h) - np.outer(self.h, Sh)
         return S + (self.h @ Sh) * np.outer(self.h, self.h)
 
+    def start(self, a: float) -> tuple[Matrix, Matrix]:
+        """X and Z well inside."""
+        n = len(self.root)
+        return a * n / 10 * np.eye(n - 1), 10 * np.eye(n - 1)
+
     def lift(self, M: Matrix) -> Matrix:
         """C^(-1/2) P M P' C^(-1/2), of all points."""
         n = len(self.root)
@@ -123,12 +129,43 @@ class _Centered:
 
     def factor(self, X: Matrix) -> Matrix:
         """Y with K = Y Y', from all eigenvectors that are not empty."""
-        values, vectors = linalg.eigh(X)
-        kept = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
-        Y = np.zeros((len(self.root), int(kept.sum())))
-        Y[1:] = vectors[:, kept][:, ::-1] * np.sqrt(values[kept][::-1])
+        inner = _root(X)
+        Y = np.zeros((len(self.root), inner.shape[1]))
+        Y[1:] = inner
         Y -= np.outer(self.h, self.h @ Y)
         return Y / self.root[:, None]
+
+
+class _OfFunctions:
+    """Matrices on functions that edges mix."""
+
+    def __init__(self, edges: Spanned) -> None:
+        self.edges = edges
+
+    def start(self, a: float) -> tuple[Matrix, Matrix]:
+        """X and Z well inside, in proportion to how edges measure each function."""
+        W = self.edges.moment(1 / self.edges.squared)
+        values, vectors = linalg.eigh(W)
+        values = np.maximum(values, 1e-12 * values[-1])
+        X = (vectors / values) @ vectors.T
+        shortest = float((self.lengths(X) / self.edges.squared).min())
+        return a * X / shortest, 10 / float(values[0]) * (vectors * values) @ vectors.T
+
+    def lengths(self, M: Matrix) -> Vector:
+        """A(M): the quadratic form of each edge."""
+        return np.einsum("ea,ea->e", self.edges.rows @ M, self.edges.rows)
+
+    def products(self, M: Matrix) -> Matrix:
+        """q M q', between all edges."""
+        return np.asarray(self.edges.rows @ M @ self.edges.rows.T)
+
+    def laplacian(self, y: Vector) -> Matrix:
+        """A'(y)."""
+        return self.edges.moment(y)
+
+    def factor(self, X: Matrix) -> Matrix:
+        """Y with X = Y Y', from all eigenvectors that are not empty."""
+        return _root(X)
 
 
 class _Path:
@@ -136,12 +173,14 @@ class _Path:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.space = _Centered(problem.edges)
-        self.D = D = problem.edges.squared
-        n, m = problem.edges.n_points, len(D)
+        edges = problem.edges
+        self.space: _Centered | _OfFunctions
+        self.space = _OfFunctions(edges) if isinstance(edges, Spanned) else _Centered(edges)
+        self.D = D = edges.squared
+        n, m = edges.dimension + 1, len(D)
         a = max(1.0, 10 / 3 * float((1 + D).max()))
         self.identity = np.eye(n - 1)
-        self.X, self.Z = a * n / 10 * self.identity, 10 * self.identity
+        self.X, self.Z = self.space.start(a)
         self.y = np.zeros(m)
         signs = {"inequality": ((1.0, 0.0),), "l1": ((-1.0, problem.price), (1.0, problem.price))}
         self.slacks = [
@@ -257,6 +296,13 @@ class _Path:
             dual = max(dual, float((-dz / slack.z).max()))
         most = 1 / _SHARE
         return 1 / max(primal, 1 / most), 1 / max(dual, 1 / most)
+
+
+def _root(X: Matrix) -> Matrix:
+    """Y with X = Y Y', from all eigenvectors that are not empty."""
+    values, vectors = linalg.eigh(X)
+    kept = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
+    return np.asarray(vectors[:, kept][:, ::-1] * np.sqrt(values[kept][::-1]))
 
 
 def _symmetric(M: Matrix) -> Matrix:
