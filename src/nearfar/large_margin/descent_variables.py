@@ -41,8 +41,9 @@ class Squares:
         problem.keep_columns(L)
         self._problem, self._size, self._columns = problem, len(L), problem.columns
         squares = L[self._columns] ** 2
-        # The first step of a descent is as long as its unit.
-        self._unit = 0.1 * float(np.linalg.norm(squares)) or 1.0
+        # Larger ones move farther. The first step of a descent is as long as its unit.
+        unit = 0.05 * np.sqrt(len(squares)) * (squares + squares.mean())
+        self._unit = unit if squares.any() else np.ones(len(squares))
         self.start = squares / self._unit
         self.bounds = optimize.Bounds(0.0, np.inf)
 

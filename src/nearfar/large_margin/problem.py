@@ -23,18 +23,20 @@ from nearfar.large_margin.pair_lists import listed_distances
 from nearfar.large_margin.sampled_descent import pruned, sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
+    Laplacian,
     Measured,
     column_sums,
     pull_laplacian,
     triplet_loss,
     weigh_hinges,
 )
-from nearfar.large_margin.working_set import WIDE, ListedMargin, Structure
+from nearfar.large_margin.working_set import COARSE_NUMBERS, WIDE, ListedMargin, Structure
 from nearfar.solvers.eigen import least_eigenvalue, some_eigh
 
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
 MANY_PAIRS = 10**7  # listed at most before it has settled
+MANY_OF_WIDE = 120  # of each centre under wide maps
 FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
 FEW_CENTERS = 2000  # centres of the first stage
 # Square maps of twice as many columns begin with so many rows, and get as many more at once where
@@ -177,6 +179,10 @@ class LargeMargin(ListedMargin):
         checked = progress.n_iter
         missing: float | None = None
         last: Evaluation | None = None
+        at_most = MANY_PAIRS
+        if self._is_sampled(progress.L):
+            n_centers = int((self.targets >= 0).any(axis=1).sum())
+            at_most = min(at_most, max(MANY_OF_WIDE * n_centers, COARSE_NUMBERS // len(progress.L)))
         variables = (Squares if self.structure == "diagonal" else Entries)(self, progress.L)
 
         def objective(flat: Matrix) -> tuple[float, Matrix]:
@@ -194,12 +200,13 @@ class LargeMargin(ListedMargin):
             if progress.n_iter - checked < check or (listed and self.is_complete(new)):
                 return
             checked = progress.n_iter
-            share = self.search(new, keep=keep, coarse=coarse, at_most=MANY_PAIRS)
+            share = self.search(new, keep=keep, coarse=coarse, at_most=at_most)
             # A little more loss than L-BFGS knows of does not mislead it.
             if share > 10 * tol:
                 missing = share
                 raise StopIteration
-            check = min(2 * check, LAST_CHECK)
+            # Where next to nothing is missing, the look at the end will do.
+            check = 2 * check if share < tol else min(2 * check, LAST_CHECK)
 
         optimize.minimize(
             objective,
@@ -285,7 +292,7 @@ class LargeMargin(ListedMargin):
         X, slopes = self.points, 0.0
         if measured is None:
             measured = self.measured(L)
-        if self.structure == "diagonal" and measured is not None and self.pairs is not None:
+        if measured is not None and self.pairs is not None:
             found = weigh_hinges(
                 measured.reach,
                 self.targets,
@@ -296,7 +303,10 @@ class LargeMargin(ListedMargin):
                 np.float64,
                 self.nearest,
             )
-            return column_sums([found.push, found.pull], X, self.n_threads), found.slopes
+            if self.structure == "diagonal":
+                return column_sums([found.push, found.pull], X, self.n_threads), found.slopes
+            weights = Laplacian(found.push + found.pull, self.n_threads)
+            return self._in_columns(weights.dot), found.slopes
 
         def laplacian(V: Matrix) -> Floats:
             nonlocal slopes
@@ -339,7 +349,9 @@ class LargeMargin(ListedMargin):
         """
         P = self._pull()
         best, measured = self.bound, self.measured(L)
-        for width in self.smoothing * np.array([1.0, 0.3, 3.0]):
+        # Of fewer rows than columns it is no near bound, by whatever hinges.
+        rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
+        for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
             S, slopes = self._slope(L, width, measured)
             lowest = least_ratio(S - P, P)
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest

@@ -437,22 +437,43 @@ def column_sums(
     return np.asarray(sum(map_in_order(summed, parts, n_threads), np.zeros(n_features)))
 
 
+class Laplacian:
+    """Lap(W), to be multiplied by many columns, some at a time."""
+
+    def __init__(self, W: sparse.csr_array, n_threads: int = 1) -> None:
+        self._degrees, self._both, self._n_threads = (
+            _degrees(W),
+            sparse.csr_array(W + W.T),
+            n_threads,
+        )
+
+    def dot(self, V: Floats) -> Floats:
+        """Lap(W) V."""
+        result = np.empty_like(V)
+        degrees = self._degrees.astype(V.dtype)[:, None]
+
+        def multiplied(part: slice) -> None:
+            rows = self._both if part == slice(0, len(V)) else self._both[part]
+            np.subtract(degrees[part] * V[part], rows @ V, out=result[part])
+
+        few = self._n_threads == 1 or self._both.nnz * V.shape[1] < 2 * THREADED_SIZE
+        at_most = len(V) if few else -(-len(V) // (PARTS * self._n_threads))
+        parts = row_blocks(len(V), 0, at_most=at_most)
+        list(map_in_order(multiplied, parts, self._n_threads))
+        return result
+
+
 def laplacian_dot(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
     """Lap(W) V."""
+    if n_threads > 1 and W.nnz * V.shape[1] >= THREADED_SIZE:
+        return Laplacian(W, n_threads).dot(V)
+    result = W @ V
+    result += W.T @ V
+    return np.asarray(_degrees(W).astype(V.dtype)[:, None] * V - result)
+
+
+def _degrees(W: sparse.csr_array) -> NDArray[np.float64]:
     # Sums over rows and over columns: those of sparse arrays take longer than small products.
-    n = len(V)
+    n = len(W.indptr) - 1
     rows = np.repeat(np.arange(n), np.diff(W.indptr))
-    degrees = (np.bincount(rows, W.data, n) + np.bincount(W.indices, W.data, n)).astype(V.dtype)
-    if n_threads == 1 or W.nnz * V.shape[1] < THREADED_SIZE:
-        result = W @ V
-        result += W.T @ V
-        return np.asarray(degrees[:, None] * V - result)
-    both = sparse.csr_array(W + W.T)
-    result = np.empty_like(V)
-
-    def multiplied(part: slice) -> None:
-        result[part] = degrees[part, None] * V[part] - both[part] @ V
-
-    parts = row_blocks(len(V), 0, at_most=-(-len(V) // (PARTS * n_threads)))
-    list(map_in_order(multiplied, parts, n_threads))
-    return result
+    return np.asarray(np.bincount(rows, W.data, n) + np.bincount(W.indices, W.data, n))
