@@ -6,7 +6,14 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from nearfar import IdealizedMetric, KernelIdealizedMetric, Pairs
+from nearfar import (
+    IdealizedMetric,
+    KernelIdealizedMetric,
+    KernelLMNN,
+    KernelMMC,
+    KernelPOLA,
+    Pairs,
+)
 
 T6 = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 1.0], [3.0, 0.0], [3.0, 3.0]])
 T6_Y = np.array([0, 0, 0, 1, 1, 1])
@@ -235,3 +242,11 @@ def test_no_positive_direction_is_said():
     pairs = Pairs(similar=[[0, 1]], dissimilar=[[0, 2]], n_samples=4)
     with pytest.raises(ValueError, match="no positive eigenvalue"):
         IdealizedMetric(10, base=np.diag([0.0, 1.0])).fit(X, supervision=pairs)
+
+
+@pytest.mark.parametrize("learner", [KernelIdealizedMetric, KernelPOLA, KernelMMC, KernelLMNN])
+def test_who_lacks_labels_is_the_one_that_was_fitted(learner):
+    guide = learner.learner_tags.learns_from[1]
+    message = f"^{learner.__name__} requires y to be passed.*learns from labels or {guide}"
+    with pytest.raises(ValueError, match=message):
+        learner().fit(T6)

@@ -71,6 +71,11 @@ class KernelizedLearner(KernelCoordinates):
         self._forget()
         learner = self._inner()
         rows = self._check_X(X, reset=True, min_samples=2)
+        if y is None and supervision is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it "
+                f"learns from {' or '.join(self.learner_tags.learns_from)}."
+            )
         self._learn_kernel(X, y)
         # Products round equal rows in different ways; to the learner they are equal.
         _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)

@@ -391,6 +391,21 @@ def test_show_tells_what_a_model_is(table, here, capsys):
         assert part in out
 
 
+def test_show_tells_the_kernels_of_a_learned_one(here, capsys):
+    X, y = load_wine(return_X_y=True)
+    machine = nearfar.MKLClassifier(nearfar.AlignmentKernelLearner()).fit(X[::3], y[::3])
+    mapped = nearfar.KernelLMNN(kernel=nearfar.AlignmentKernelLearner()).fit(X[::6], y[::6])
+    for model, learner in ((machine, machine.learner_), (mapped, mapped.kernel_)):
+        nearfar.save(Pipeline([("model", model)]), "m.nf", force=True)
+        assert run("show", "m.nf") == 0
+        largest = int(np.argmax(learner.shares_))
+        said = f"{learner.kernel_names_[largest]} {100 * learner.shares_[largest]:.0f} %"
+        assert f"Kernels:    {said}" in capsys.readouterr().out
+    nearfar.save(nearfar.LDA().fit(X, y), "m.nf", force=True)
+    assert run("show", "m.nf") == 0
+    assert "Kernels" not in capsys.readouterr().out
+
+
 def test_a_file_without_notes_is_used_all_the_same(table, here, capsys):
     """Files of before have no ids and no names of classes, or are written by Python."""
     assert run("fit", *WINE, "--method", "lda", "--save", "m.nf") == 0

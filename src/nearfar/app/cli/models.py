@@ -653,6 +653,7 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
     """What is known of a model, by heads."""
     from sklearn.pipeline import Pipeline
 
+    from nearfar.app.compare.kernel_shares import kernel_words, kernels_in, over_folds
     from nearfar.words import count, listed
 
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
@@ -664,6 +665,8 @@ def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) 
         yield "Method", f"{method}{setting}"
     for name, step in steps:
         yield f"  {name}", _step_words(step)
+    for found in filter(None, (kernels_in(step) for _, step in steps)):
+        yield "Kernels", kernel_words(over_folds([found]))
     noun, n = notes.get("unit", "row"), notes.get("n_rows")
     if notes.get("data"):
         yield (

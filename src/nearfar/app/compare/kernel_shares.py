@@ -16,7 +16,11 @@ NAMED, SHOWN = 3, 40
 
 def kernels_of(chain: Pipeline | None) -> dict[str, Any] | None:
     """Of a fitted chain that learns a kernel: names and shares of the base kernels, and the gap."""
-    learner = None if chain is None else chain.named_steps.get("learner")
+    return None if chain is None else kernels_in(chain.named_steps.get("learner"))
+
+
+def kernels_in(learner: Any) -> dict[str, Any] | None:
+    """The same of one step."""
     for part in ("learner_", "kernel_"):  # of a machine, of a method with a kernel
         learner = getattr(learner, part, learner)
     if not isinstance(learner, KernelLearner) or not len(getattr(learner, "shares_", ())):
@@ -52,13 +56,22 @@ def kernels_line(label: str, found: dict[str, Any]) -> str:
     >>> kernels_line("MKL", {"names": ["linear", "rbf 1"], "shares": [[0.2, 0.8]], "gap": 2e-4})
     'Kernels of MKL: rbf 1 80 %, linear 20 %; within 0.02 % of the optimum.'
     """
+    return f"Kernels of {label}: {kernel_words(found)}."
+
+
+def kernel_words(found: dict[str, Any]) -> str:
+    """The largest shares, and how sure they are.
+
+    >>> kernel_words({"names": ["linear", "rbf 1"], "shares": [[0.2, 0.8]], "gap": None})
+    'rbf 1 80 %, linear 20 %'
+    """
     shares = np.mean(found["shares"], axis=0)
     order = np.argsort(-shares, kind="stable")
     largest = [i for i in order[:NAMED].tolist() if shares[i] >= 0.005]
     said = ", ".join(f"{found['names'][i]} {100 * shares[i]:.0f} %" for i in largest)
     rest = int(np.sum(shares >= 0.005)) - len(largest)
     more = f", {rest} more" * (rest > 0)
-    return f"Kernels of {label}: {said}{more}{gap_words(found['gap'])}."
+    return f"{said}{more}{gap_words(found['gap'])}"
 
 
 def gap_words(gap: float | None) -> str:
