@@ -44,6 +44,7 @@ def pytest_collection_modifyitems(items):
     from near_twins import near_twins  # here: the process that only hands out tests needs none
 
     batteries = defaultdict(set)
+    places = _places(items)
     for item in items:
         batteries[_function(item)] |= _estimators(item)
     for item in items:
@@ -59,11 +60,33 @@ def pytest_collection_modifyitems(items):
             if not str(item.path).endswith(OWN):
                 item.add_marker(pytest.mark.slow)
         turns = item.get_closest_marker("by_turns")
-        if turns and sum(item.callspec.indices.values()) % turns.args[0]:
+        if turns and sum(places(item).values()) % turns.args[0]:
             item.add_marker(pytest.mark.slow)
         # The first seed is tried always; the others repeat it with other numbers.
-        if hasattr(item, "callspec") and item.callspec.indices.get("seed"):
+        if places(item).get("seed"):
             item.add_marker(pytest.mark.slow)
+
+
+def _places(items):
+    """Of an item the place of each parameter's value among the values it has in its test.
+
+    Pytest's own indices count all combinations where decorators are stacked.
+    """
+    values = defaultdict(list)
+
+    def place(item, name, value):
+        known = values[_function(item), name]
+        for number, other in enumerate(known):
+            if other is value:
+                return number
+        known.append(value)
+        return len(known) - 1
+
+    def params(item):
+        return item.callspec.params if hasattr(item, "callspec") else {}
+
+    found = {item: {k: place(item, k, v) for k, v in params(item).items()} for item in items}
+    return found.__getitem__
 
 
 def _function(item):

@@ -38,6 +38,7 @@ FAMILY = {
 QUICK = {"PARDA": {"n_init": 2}}
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("name", [*FAMILY, "KernelLMNN"])
 @pytest.mark.filterwarnings("ignore")
 def test_a_fit_that_fails_leaves_no_old_map_beside_new_data(name):
@@ -108,6 +109,7 @@ def test_power_means_go_to_the_least_and_to_the_largest_divergence():
 # The published loop moves a free matrix: where the value depends on its scale that has no end.
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("learner", [MGMD(2, divergence="l2"), GADA(2, divergence="l2")])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_steepest_steps_do_not_escape_by_the_scale_of_the_map(learner):

@@ -130,6 +130,7 @@ def test_hda_maximises_the_volume_of_the_means(n_components):
     assert hda.objectives_per_init_.max() <= hda.objective_ + 1e-9
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("n_components", [1, 2, 4])  # more than n_classes - 1 is allowed
 def test_hda_by_likelihood_solves_the_square_problem(n_components):
     X, y = unequal()
@@ -405,6 +406,7 @@ SEARCHES = [HDA(2), HDA(2, criterion="kumar_andreou"), ODA(2), MODA(2)]
 every_search = pytest.mark.parametrize("learner", SEARCHES, ids=lambda learner: repr(learner))
 
 
+@pytest.mark.by_turns(2)
 @every_search
 def test_dense_and_factored_statistics_agree(learner):
     rng = np.random.default_rng(0)
@@ -427,6 +429,7 @@ def test_the_map_has_unit_covariance_within_classes(learner):
     assert abs(between[0, 1]) < 1e-8 and between[0, 0] > between[1, 1]
 
 
+@pytest.mark.by_turns(2)
 @every_search
 def test_units_of_the_features_change_nothing(learner):
     X, y = unequal()
@@ -451,6 +454,7 @@ def test_singular_classes_stay_finite_or_raise_with_advice(learner):
     assert np.isfinite(learner.fit(X, y).transform(X)).all()
 
 
+@pytest.mark.by_turns(2)
 @every_search
 @pytest.mark.filterwarnings("ignore")
 def test_hard_data_give_finite_maps_or_clear_errors(learner):

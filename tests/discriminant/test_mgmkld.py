@@ -476,6 +476,7 @@ def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
     np.testing.assert_allclose(other.objectives_per_init_, fit.objectives_per_init_, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_starts_find_the_better_optimum():
     # From LDA it ends at 8.4869; uniformly random starts end at 8.6181 for 28 % of the draws.
     # With this seed on any processor; of other seeds of the starts about two in three find it.

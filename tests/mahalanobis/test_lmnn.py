@@ -335,6 +335,7 @@ def test_components_beyond_the_rank_are_zero():
     assert np.linalg.matrix_rank(lmnn.components_) == 4
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("init", ["identity", "pca", "within", "array"])
 def test_every_start_reaches_the_same_optimum(init):
     X, y = problem(6)

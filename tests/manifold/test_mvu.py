@@ -270,6 +270,7 @@ def test_l1_weights_stay_within_the_price_and_less_of_it_is_unbounded():
         MVU(n_neighbors=4, constraints="l1", omega=0.98 * least / (1 + 0.98 * least)).fit(X)
 
 
+@pytest.mark.slow
 def test_low_rank_leaves_saddle_points():
     X, _ = roll(500)
     pairs = MVU(n_neighbors=5)._pairs(X)[0]
@@ -821,6 +822,7 @@ def test_a_model_file_maps_alike(tmp_path, settings):
     )
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("solver", ["interior_point", "low_rank"])
 def test_an_interrupt_leaves_the_best_so_far(solver):
     X, _ = roll(200, noise=0.1)

@@ -566,6 +566,7 @@ def test_parts_are_unfolded_each_by_itself(learner):
         assert (whole.landmarks_ < 40).sum() == 8 and len(whole.landmarks_) == 16
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_an_interrupt_keeps_the_best_so_far(learner, stage):

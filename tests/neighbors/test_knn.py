@@ -83,6 +83,7 @@ def test_duplicates_vote_in_leave_one_out():
     assert KNNClassifier(n_neighbors=1).fit(X, [0, 1, 0, 1]).leave_one_out_error() == 1
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     "name", [name for name, cls in all_learners().items() if cls.learner_tags.input == "vectors"]
 )

@@ -129,6 +129,7 @@ def test_learner_comes_back_as_it_was(name, dtype, tmp_path):
         assert identical(refitted.transform(rows), learner.transform(rows))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learner_that_was_not_fitted_comes_back(name, tmp_path):
     again = round_trip(quick(name), tmp_path)
@@ -157,6 +158,7 @@ def test_batches_go_on_after_a_round_trip(name, n_features, tmp_path):
     assert identical(again.transform(rows), learner.transform(rows))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", [None, *OF_LABELS])
 def test_neighbours_come_back_as_they_were(name, tmp_path):
     learner = None if name is None else quick(name)
@@ -169,6 +171,7 @@ def test_neighbours_come_back_as_they_were(name, tmp_path):
     assert again.leave_one_out_error() == model.leave_one_out_error()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", [None, *OF_LABELS])
 def test_energies_come_back_as_they_were(name, tmp_path):
     learner = None if name is None else quick(name)
@@ -286,7 +289,7 @@ SCALES = {
     + [
         # Near twins write one function, which a file does not hold.
         pytest.param("standard", name, marks=[pytest.mark.slow] if name in near_twins() else [])
-        for name in OF_LABELS
+        for name in OF_LABELS[::3]
         if name != "LDA"
     ],
 )
@@ -1702,6 +1705,7 @@ FAMILY_NONSENSE = {
 }
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FAMILY)
 def test_large_margin_models_without_sense_are_refused(name, tmp_path):

@@ -132,6 +132,7 @@ def fitted(name):
         return quick(name).fit(*data(name))
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", list(all_estimators()))
 def test_what_was_tampered_with_is_refused_or_fails_in_words(name):
@@ -170,6 +171,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("columns", COLUMNS, ids=["pipeline", "remainder"])
 def test_encoders_that_were_tampered_with_are_refused_too(columns):

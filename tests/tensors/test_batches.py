@@ -293,6 +293,7 @@ def lazy(array, size=61):
     return da.from_array(array, chunks=(size, *[-1] * (array.ndim - 1)))
 
 
+@pytest.mark.by_turns(3)
 @every_learner
 def test_dask_arrays_say_what_arrays_say(name):
     found = clone(LEARNERS[name]).fit(lazy(X), lazy(Y))

@@ -153,6 +153,7 @@ def test_starts_differ_from_one_another():
     assert several.kappa_ > min(one) + 0.3
 
 
+@pytest.mark.slow
 def test_nu_stm_of_the_fixture():
     X, y = fixture()
     machine = NuSTM(0.7).fit(X, y)

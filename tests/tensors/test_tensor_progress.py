@@ -46,6 +46,7 @@ def numbers(heard):
     return [(state["stage"], state["objective"]) for state in heard]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("kind", [*MACHINES, GTA, GTDA, IFEM, TR1A, TensorGraphEmbedding, TwoDLDA])
 def test_verbose_prints_a_line_for_each_iteration(kind, capsys):
     learner = kind(verbose=1)
@@ -73,6 +74,7 @@ def test_problems_are_told_one_after_the_other_whatever_the_threads(kind):
     np.testing.assert_allclose(several.coef_, alone.coef_, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("n_jobs", [None, 3])
 @pytest.mark.parametrize("kind", MACHINES)
 def test_ctrl_c_keeps_problems_that_were_done_and_gives_the_others_one_sweep(kind, n_jobs):

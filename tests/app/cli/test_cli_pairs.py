@@ -61,6 +61,7 @@ def read(text):
     return list(csv.DictReader(text.splitlines()))
 
 
+@pytest.mark.slow
 def test_ids_and_row_numbers_say_the_same(here, capsys):
     assert run("compare", *BY_ID, *QUICK, "--json", "a.json") == 0
     words = ["wine.csv", "--pairs", "numbers.csv", "--drop", "bottle"]
@@ -74,6 +75,7 @@ def test_ids_and_row_numbers_say_the_same(here, capsys):
     assert "wine.csv: 600 pairs of" in out and "(300 alike, 300 different), 14 features." in out
 
 
+@pytest.mark.slow
 def test_the_commands_after_an_answer_can_be_typed(here, capsys):
     assert run("compare", *BY_ID, *QUICK, "--json", "a.json", "--min-gain", "0") == 0
     document = json.loads(Path("a.json").read_text())

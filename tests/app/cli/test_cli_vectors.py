@@ -139,6 +139,7 @@ def test_frames_with_vectors_in_python():
     assert tested.document["data"]["n_rows"] == N
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("labelled", [True, False])
 def test_float16_is_compared_as_float32(labelled):
     how = {"repeats": 1, "isolate": False, "context": False, "verbose": False}

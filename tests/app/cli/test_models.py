@@ -215,6 +215,7 @@ def test_the_same_again_is_a_command_to_copy():
     parsed(*again[1:])
 
 
+@pytest.mark.slow
 def test_the_last_line_of_a_run_with_a_budget_gives_the_same_numbers(here, capsys):
     words = ["compare", "iris", "--methods", "lda", "--no-context", "--in-process"]
     # A budget that no machine needs: how much is tuned is found out, and nothing is cut short.

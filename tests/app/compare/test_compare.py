@@ -183,6 +183,7 @@ def run_lines(code, **names):
     return float(space["printed"][-1])
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.usefixtures("few_k")
 @pytest.mark.parametrize("tuning", ["full", "holdout"])
 def test_the_printed_lines_of_a_grid_give_the_same_error(tuning):

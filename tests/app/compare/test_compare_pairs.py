@@ -529,6 +529,7 @@ def test_an_interrupted_run_goes_on_from_its_journal(data, tmp_path, monkeypatch
     assert part.complete and compare(X, supervision=other, methods=methods, **QUICK).complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuning", ["full", "k"])
 def test_the_printed_lines_give_the_same_area(data, tuning):
     X, pairs = data

@@ -62,6 +62,7 @@ def made(n_columns, n=120, noise=3.0):
     return X, y
 
 
+@pytest.mark.slow
 def test_lines_for_sixty_columns():
     X, y = made(60)
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(60)])

@@ -326,7 +326,7 @@ def test_the_first_setting_of_lmnn_is_its_default_whatever_the_size():
 
 def test_wide_data_are_reduced_inside_each_fold_for_what_iterates():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(150, 140)), np.arange(150) % 3
+    X, y = rng.normal(size=(75, 140)), np.arange(75) % 3
     X[:, :3] += 4 * np.eye(3)[y]
     how = {"methods": ["lda", "lmnn"], "repeats": 1, "tuning": "k"}
     result = compare(X, y, **(QUICK | how))

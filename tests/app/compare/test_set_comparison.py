@@ -157,7 +157,10 @@ def test_classes_that_differ_in_spread_only_are_told_apart_by_dissimilarities_on
     assert result.document["picture"]["metric"] == result.best
 
 
-@pytest.mark.parametrize(("name", "by_group"), [("riemann", False), ("embedding-svm", True)])
+@pytest.mark.parametrize(
+    ("name", "by_group"),
+    [("embedding-svm", True), pytest.param("riemann", False, marks=pytest.mark.slow)],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_the_lines_repeat_the_error(name, by_group):
     sizes = (20, 30) if by_group else (25, 40)
