@@ -30,9 +30,9 @@ from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_span import Spanned, whitening
 
 # Of the mean of a point's squared weights: what is still zero.
-_ZERO = 1e-12
+_ZERO = 1e-13
 # Rounds that free the face of what squares of N have lost.
-_REFINEMENTS = 3
+_REFINEMENTS = 6
 # Up to so many points all eigenvectors are found at once.
 _DENSE = 1000
 # Rows of Z, and equalities on them, that are worth it.
