@@ -17,6 +17,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, SuperLU, eigsh
 
 from nearfar.arrays import Indices, Matrix, Vector
+from nearfar.solvers.eigen import whitener
 from nearfar.solvers.symmetric_vectors import svec_of_squares
 from nearfar.solvers.unfolding import (
     Edges,
@@ -27,7 +28,7 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 from nearfar.solvers.unfolding_interior import interior_point
-from nearfar.solvers.unfolding_span import Spanned, whitening
+from nearfar.solvers.unfolding_span import EMPTY, Spanned
 
 # Of the mean of a point's squared weights: what is still zero.
 _ZERO = 1e-13
@@ -122,7 +123,7 @@ def _lowest(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
 def independent(rows: Matrix, squared: Vector) -> Indices | None:
     """Equalities on Z that imply all others; None where they are too many."""
     q = rows / np.sqrt(squared)[:, None]
-    q = q @ whitening(q.T @ q)  # functions of few points count as much as those of many
+    q = q @ whitener(q.T @ q, EMPTY)  # functions of few points count as much as those of many
     m = q.shape[1]
     if m * (m + 1) // 2 <= len(q):
         _, R, order = linalg.qr(svec_of_squares(q).T, mode="economic", pivoting=True)
@@ -142,7 +143,7 @@ def spread(rows: Matrix, squared: Vector, weights: Vector) -> Vector:
     they stay as they are.
     """
     q = rows / np.sqrt(squared)[:, None]
-    q = q @ whitening(q.T @ q)
+    q = q @ whitener(q.T @ q, EMPTY)
     m = q.shape[1]
     if m * (m + 1) // 2 > len(q):
         return weights

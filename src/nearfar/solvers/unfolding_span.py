@@ -20,7 +20,7 @@ from nearfar.solvers.eigen import some_eigh
 from nearfar.solvers.unfolding import Edges
 
 # Functions of less than this share of the largest variance are rounding.
-_EMPTY = 1e-12
+EMPTY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,6 @@ class Spanned(Edges):
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
         """Smallest eigenvalues of the moment of the weights, and vectors."""
         return some_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
-
-
-def whitening(C: Matrix) -> Matrix:
-    """R for which functions with second moments C, times R, are orthonormal; empty ones left out.
-
-    >>> abs(whitening(np.diag([4.0, 0.0])))
-    array([[0.5],
-           [0. ]])
-    """
-    values, vectors = linalg.eigh(C)
-    kept = values > _EMPTY * values[-1]
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 class DenseSystem:

@@ -35,6 +35,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
+from nearfar.solvers.eigen import whitener
 from nearfar.solvers.symmetric_vectors import inverse as inverse_of
 from nearfar.solvers.symmetric_vectors import (
     longest_step,
@@ -46,7 +47,7 @@ from nearfar.solvers.symmetric_vectors import (
 )
 from nearfar.solvers.unfolding import Problem
 from nearfar.solvers.unfolding_low_rank import low_rank
-from nearfar.solvers.unfolding_span import Spanned, whitening
+from nearfar.solvers.unfolding_span import EMPTY, Spanned
 
 _MAX_STEPS = 200
 # Functions to begin with where no start is given.
@@ -139,7 +140,7 @@ def unfold_with_inequalities(
     D > 0, and ``rows``, the :math:`q_e`, have a length wherever C has one. ``start`` is a factor of
     some Z to begin with. Z is feasible: what is left of violations is repaired by shrinking.
     """
-    R = whitening(C)
+    R = whitener(C, EMPTY)
     edges = Spanned.of(rows @ R, squared)
     Y = _smooth_start(edges) if start is None else R.T @ C @ start
     found = low_rank(Problem(edges, "inequality"), start=Y, tol=tol, max_iter=_MAX_STEPS)
