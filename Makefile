@@ -66,6 +66,8 @@ $(VENV)/.test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[ann]' \
 	  || echo "No wheel of faiss-cpu for this machine: its tests are skipped; pip install 'nearfar[ann]' later"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fast]' \
+	  || echo "No wheel of numba for this machine: its tests are skipped; pip install 'nearfar[fast]' later"
 	@touch $@
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -22,3 +23,16 @@ def require(module: str, extra: str) -> ModuleType:
         raise ImportError(
             f"{error.name} is not installed; run: pip install 'nearfar[{extra}]'"
         ) from error
+
+
+@cache
+def kernels(module: str) -> ModuleType | None:
+    """A room's compiled kernels; None where numba (extra ``fast``) is missing or does not load.
+
+    It takes most of a second the first time: ask where the work takes longer.
+    """
+    try:
+        import_module("numba")
+    except ImportError:  # also where it does not know this version of NumPy
+        return None
+    return import_module(module)

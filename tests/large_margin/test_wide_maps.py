@@ -5,12 +5,12 @@ import pytest
 
 from nearfar import LMNN
 from nearfar.large_margin import problem as solver
-from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import target_neighbors
-from nearfar.large_margin.pair_lists import pair_list
+from nearfar.large_margin.listed_loss import Screen, listed_loss
+from nearfar.large_margin.pair_lists import listed_distances, pair_list
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.sampled_descent import drawn, sampled_loss
-from nearfar.large_margin.triplet_loss import Screen, full_loss
+from nearfar.large_margin.triplet_loss import full_loss
 
 
 def noisy(n, d, n_classes=4, seed=0):
@@ -113,6 +113,7 @@ def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monk
 
 def test_threads_agree(all_wide, monkeypatch):
     monkeypatch.setattr("nearfar.large_margin.working_set.THREADED_ROWS", 1)
+    monkeypatch.setattr("nearfar.large_margin.listed_loss.THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
     X, y = noisy(200, 10)
@@ -159,27 +160,25 @@ def test_start_from_class_means_alone_gets_the_rows_that_are_missing():
 @pytest.mark.parametrize("nearest", [None, 2])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_threads):
-    monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
-    monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
+    monkeypatch.setattr("nearfar.large_margin.listed_loss.THREADED_SIZE", 1)
     X, y = noisy(300, 6)
     targets = target_neighbors(X, y, 3)
     L = np.diag(np.linspace(0.4, 0.9, 6))
     pairs = pair_list([np.nonzero(y[:, None] != y)], 300)
     screen = Screen(pairs, X @ L.T)
     measured = []
-    original = triplet_loss.listed_distances
+    original = listed_distances
     monkeypatch.setattr(
-        triplet_loss,
-        "listed_distances",
+        "nearfar.large_margin.listed_loss.listed_distances",
         lambda Z, first, *more: measured.append(len(first)) or original(Z, first, *more),
     )
     rng = np.random.default_rng(1)
     shares = []
     for _ in range(6):
         L = L + 0.003 * rng.normal(size=L.shape)
-        wanted = triplet_loss.listed_loss(X @ L.T, targets, pairs, 0.5, 0.1, nearest=nearest)
+        wanted = listed_loss(X @ L.T, targets, pairs, 0.5, 0.1, nearest=nearest)
         measured.clear()
-        found = triplet_loss.listed_loss(
+        found = listed_loss(
             X @ L.T,
             targets,
             pairs,
@@ -196,9 +195,7 @@ def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_t
     assert shares[0] >= 1 and max(shares[1:4]) < 0.8
     # What moves far is not relied on.
     far = 3 * L[::-1]
-    wanted = triplet_loss.listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest)
-    found = triplet_loss.listed_loss(
-        X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen
-    )
+    wanted = listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest)
+    found = listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen)
     assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.worn
     assert not screen.serves(pairs, X @ far.T)

@@ -11,9 +11,10 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from nearfar import LMNN, KNNClassifier
 from nearfar.large_margin.impostors import find_impostors, target_neighbors
+from nearfar.large_margin.listed_loss import listed_loss
 from nearfar.large_margin.pair_lists import PairList
 from nearfar.large_margin.problem import LargeMargin, Progress
-from nearfar.large_margin.triplet_loss import full_loss, listed_loss
+from nearfar.large_margin.triplet_loss import full_loss
 
 # The toy set of the survey specification and its anchors.
 TOY = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], dtype=float)

@@ -10,10 +10,10 @@ from test_lmnn import all_pairs, problem, published
 
 from nearfar import LMNN, MultiMetricLMNN
 from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
+from nearfar.large_margin.listed_loss import listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, pair_list
 from nearfar.large_margin.problem import LargeMargin
-from nearfar.large_margin.triplet_loss import listed_loss
 
 
 def brute_loss(M, X, y, targets, nearest, mu=0.5):

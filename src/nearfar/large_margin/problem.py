@@ -206,7 +206,7 @@ class LargeMargin(ListedMargin):
                 missing = share
                 raise StopIteration
             # Where next to nothing is missing, the look at the end will do.
-            check = 2 * check if share < tol else min(2 * check, LAST_CHECK)
+            check = 4 * check if share < tol else min(2 * check, LAST_CHECK)
 
         optimize.minimize(
             objective,

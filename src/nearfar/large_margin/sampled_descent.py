@@ -82,6 +82,7 @@ def sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation
         weight=sample.weight,
         nearest=sample.nearest,
         n_threads=problem.n_threads,
+        compiled=problem.compiled,
     )
 
 
@@ -119,11 +120,13 @@ def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) ->
     Steps have the length of a mean of past gradients over a mean of their lengths, one for all
     entries: the map may be turned without turning the steps. They shorten in the second half.
     """
+    n_centers = int((problem.all_targets >= 0).any(axis=1).sum())
+    n_pairs = min(CENTERS, n_centers) * min(IMPOSTORS, len(problem.points))
+    problem.compile_for(n_pairs * len(progress.L))
     start = problem.rescaled(progress.L)
     if sampled_share(problem, start) < GOOD:
         return
     progress.L = damped_tail(problem, progress.L)
-    n_centers = int((problem.all_targets >= 0).any(axis=1).sum())
     rate = RATE * float(np.sqrt(np.mean(progress.L**2)))
     direction, length = np.zeros_like(progress.L), 0.0
     for step in range(1, STEPS + 1):

@@ -21,14 +21,14 @@ its hinges, and the sum of the m largest of convex functions is convex: the loss
 
 from __future__ import annotations
 
-from itertools import pairwise
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearfar.arrays import Floats
+from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.pair_lists import (
     PARTS,
@@ -64,124 +64,6 @@ def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 
     """What the loss needs to know of Z."""
     distances = listed_distances(Z, impostors.centers, impostors.indices, n_threads)
     return Measured(1.0 + target_distances(Z, targets), distances)
-
-
-class Screen:
-    """Tells which listed pairs may have an active hinge without measuring them.
-
-    No distance becomes less by more than its two points move; so most pairs that were far when all
-    were measured, under the points ``Z``, are known to be far. Once as many were measured in vain
-    as all of them are, it is ``worn``, and they are better measured again.
-    """
-
-    def __init__(self, impostors: PairList, Z: Floats) -> None:
-        self.impostors, self.Z = impostors, Z
-        self.lengths = np.empty(len(impostors.indices), dtype=np.float32)
-        self.n_near = self.in_vain = 0
-        #: How far each point has moved; None while the lengths are not known.
-        self.moved: NDArray[np.float32] | None = None
-
-    def serves(self, impostors: PairList, Z: Floats) -> bool:
-        """Whether it is one of these pairs, and of points like these."""
-        return self.impostors is impostors and self.Z.shape == Z.shape and not self.worn
-
-    @property
-    def worn(self) -> bool:
-        """Whether it pays to measure all again."""
-        return self.moved is not None and self.in_vain >= len(self.lengths) - self.n_near
-
-    def move(self, Z: Floats) -> None:
-        """Points are now here."""
-        difference = Z - self.Z
-        moved = np.sqrt(np.einsum("ij,ij->i", difference, difference))
-        # What rounding may have added to a length is small beside this share of it.
-        self.moved = (moved * (1 + 1e-5)).astype(np.float32)
-
-    def near(self, pairs: slice, centers: Integers, edge: NDArray[np.float64]) -> Integers:
-        """Those of some pairs that may be nearer than ``edge``, the length for each point."""
-        assert self.moved is not None
-        room = (edge * (1 + 1e-5)).astype(np.float32) + self.moved
-        others = self.impostors.indices[pairs]
-        return np.flatnonzero(self.lengths[pairs] < room[centers] + self.moved[others])
-
-
-def listed_loss(
-    Z: Floats,
-    targets: Integers,
-    impostors: PairList,
-    push_weight: float,
-    smoothing: float = 0.0,
-    V: Floats | None = None,
-    nearest: int | None = None,
-    n_threads: int = 1,
-    measured: Measured | None = None,
-    screen: Screen | None = None,
-) -> Evaluation:
-    """The loss with hinges over the listed impostor pairs only.
-
-    ``measured`` are the distances under Z, where they are known. A ``screen`` of these pairs saves
-    measuring most of them, and is brought up to date. Centres are shared out to threads.
-    """
-    V = Z if V is None else V
-    screens = screen is not None and screen.moved is not None
-    if screen is not None and screens:
-        screen.move(Z)
-    indptr = impostors.indptr
-
-    def evaluated(rows: slice) -> tuple[Weighing, int, Floats, Floats]:
-        pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-        mine, counts = targets[rows], np.diff(indptr[rows.start : rows.stop + 1])
-        centers = np.repeat(np.arange(rows.start, rows.stop, dtype=np.int32), counts)
-        others = impostors.indices[pairs]
-        if measured is not None:
-            reach, distances = measured.reach[rows], measured.distances[pairs]
-        else:
-            reach = 1.0 + target_distances(Z, mine, rows.start)
-            edge = np.full(len(Z), -np.inf)
-            edge[rows] = reach.max(axis=1, initial=-np.inf) + smoothing / 2
-            if screen is not None and screens:
-                kept = screen.near(pairs, centers, np.sqrt(np.maximum(edge, 0.0)))
-                centers, others = centers[kept], others[kept]
-            distances = listed_distances(Z, centers, others)
-            if screen is not None and not screens:
-                screen.lengths[pairs] = np.sqrt(distances)
-        ends = np.cumsum(np.bincount(centers - rows.start, minlength=len(mine)))
-        part = PairList(np.concatenate([[0], ends]), others)
-        found = weigh_hinges(
-            reach, mine, part, distances, push_weight, smoothing, V.dtype, nearest, len(Z)
-        )
-        return found, len(centers), *_laplacian_parts([found.push, found.pull], V, rows)
-
-    few = n_threads == 1 or len(impostors.indices) * Z.shape[1] < THREADED_SIZE
-    parts = [slice(0, len(Z))] if few else _even_parts(indptr, n_threads)
-    loss, n_active, slopes, n_measured, n_near = 0.0, 0, 0.0, 0, 0
-    laplacian_v: Floats | None = None
-    for rows, (found, n, own, theirs) in zip(
-        parts, map_in_order(evaluated, parts, n_threads), strict=True
-    ):
-        loss, slopes = loss + found.loss, slopes + found.slopes
-        n_active, n_measured = n_active + found.n_active, n_measured + n
-        n_near += found.n_near
-        if laplacian_v is None:
-            laplacian_v = theirs
-        else:
-            laplacian_v += theirs
-        laplacian_v[rows] += own
-    assert laplacian_v is not None
-    if screen is not None:
-        if screens:
-            screen.in_vain += n_measured - screen.n_near
-        else:
-            screen.n_near = n_near
-            screen.move(Z)
-    return Evaluation(loss, laplacian_v, n_active, slopes)
-
-
-def _even_parts(indptr: NDArray[np.int64], n_parts: int) -> list[slice]:
-    """Rows in parts with about as many pairs each."""
-    wanted = np.linspace(0, indptr[-1], n_parts + 1)[1:-1]
-    edges = [0, *np.searchsorted(indptr, wanted).tolist(), len(indptr) - 1]
-    return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 class Weighing(NamedTuple):
@@ -253,10 +135,12 @@ def full_loss(
     weight: float = 1.0,
     nearest: int | None = None,
     n_threads: int = 1,
+    compiled: ModuleType | None = None,
 ) -> Evaluation:
     """The loss with hinges over all points of other classes, in blocks of centres.
 
-    With ``among`` only these rows are impostors, each of them for ``weight`` of them.
+    With ``among`` only these rows are impostors, each of them for ``weight`` of them. Hinges go
+    through the kernels of this room where these are given.
     """
     n, k = targets.shape
     V = Z if V is None else V
@@ -272,33 +156,53 @@ def full_loss(
     def pushed(part: slice) -> tuple[float, int, float, Floats, Floats, Floats]:
         block = centers[part]
         distances = squared_distances(centered[block], others, squares)
-        distances[codes[block, None] == other_codes] = np.inf
+        if compiled is None or nearest is not None:
+            distances[codes[block, None] == other_codes] = np.inf
         edge = furthest[block]
         if nearest is not None and nearest < len(others):
             last = np.partition(distances, nearest - 1, axis=1)[:, nearest - 1]
             edge = np.minimum(edge, np.nextafter(last, np.inf))
+        pushes = np.empty((len(block), k))
+        W: Any = distances
+        if compiled is not None:
+            loss, n_active, slope_sum = compiled.dense_rows(
+                W,
+                codes[block],
+                other_codes,
+                reach[block],
+                edge,
+                push_weight * weight,
+                smoothing,
+                pushes,
+            )
+        else:
+            W, loss, n_active, slope_sum = by_arrays(distances, reach[block], edge, pushes)
+        ones = np.ones(max(W.shape), dtype=V.dtype)
+        mine = (W @ ones[: W.shape[1]])[:, None] * V[block] - W @ other_v
+        theirs = (W.T @ ones[: W.shape[0]])[:, None] * other_v - W.T @ V[block]
+        return loss, n_active, slope_sum, pushes, mine, theirs
+
+    def by_arrays(
+        distances: Floats, reach: Matrix, edge: Floats, pushes: Matrix
+    ) -> tuple[Any, float, int, float]:
         # Even here most pairs are far apart: the hinges are those of the near ones.
         flat = np.flatnonzero(distances < edge[:, None])
         rows, columns = np.divmod(flat, len(others))
         near = distances.ravel()[flat]
-        loss, n_active = 0.0, 0
-        total, pushes = np.zeros_like(near), np.empty((len(block), k))
+        loss, n_active, total = 0.0, 0, np.zeros_like(near)
         for slot in range(k):
-            losses, slopes = hinge(reach[block, slot].astype(Z.dtype)[rows] - near, smoothing)
+            losses, slopes = hinge(reach[:, slot].astype(Z.dtype)[rows] - near, smoothing)
             loss += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
-            pushes[:, slot] = np.bincount(rows, slopes, len(block))
+            pushes[:, slot] = np.bincount(rows, slopes, len(reach))
             total += slopes
-        ends = np.cumsum(np.bincount(rows, minlength=len(block)))
+        ends = np.cumsum(np.bincount(rows, minlength=len(reach)))
         W: Any = sparse.csr_array(
             (-push_weight * weight * total, columns, np.concatenate([[0], ends])), distances.shape
         )
         if 8 * len(near) > distances.size:  # products of dense blocks are faster
             W = W.toarray()
-        ones = np.ones(max(W.shape), dtype=V.dtype)
-        mine = (W @ ones[: W.shape[1]])[:, None] * V[block] - W @ other_v
-        theirs = (W.T @ ones[: W.shape[0]])[:, None] * other_v - W.T @ V[block]
-        return loss, n_active, float(total.sum(dtype=np.float64)), pushes, mine, theirs
+        return W, loss, n_active, float(total.sum(dtype=np.float64))
 
     # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
     size = max(16, 2**19 // len(others))
@@ -392,23 +296,6 @@ def _target_weights(
     indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
     shape = (n, n if n_points is None else n_points)
     return sparse.csr_array((weights, targets[present], indptr), shape)
-
-
-def _laplacian_parts(
-    weights: list[sparse.csr_array], V: Floats, rows: slice
-) -> tuple[Floats, Floats]:
-    """Lap(W) V, W being a sum, of the pairs of some rows: what these rows get, and what all get."""
-    n, mine = rows.stop - rows.start, V[rows]
-    degrees, others = np.zeros(n), np.zeros(len(V))
-    for W in weights:
-        degrees += np.bincount(np.repeat(np.arange(n), np.diff(W.indptr)), W.data, n)
-        others += np.bincount(W.indices, W.data, len(V))
-    own = degrees.astype(V.dtype)[:, None] * mine
-    theirs = others.astype(V.dtype)[:, None] * V
-    for W in weights:
-        own -= W @ V
-        theirs -= W.T @ mine
-    return own, theirs
 
 
 def column_sums(

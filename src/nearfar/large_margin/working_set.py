@@ -7,6 +7,7 @@ shows a search, or a bound on how far distances can have moved.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,9 @@ from scipy import linalg
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
+from nearfar.extras import kernels
 from nearfar.large_margin.impostors import find_impostors, nearest_impostors
+from nearfar.large_margin.listed_loss import Screen, listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.pair_lists import (
     PairList,
@@ -26,9 +29,7 @@ from nearfar.large_margin.pair_lists import (
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
-    Screen,
     full_loss,
-    listed_loss,
     measure,
 )
 from nearfar.solvers.eigen import least_eigenvalue
@@ -42,6 +43,8 @@ SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as 
 FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Maps of so many entries begin near to the optimum, and more pairs times dimensions are listed.
 WIDE, COARSE_NUMBERS = 10**4, 2 * 10**8
+# Pairs times dimensions from which compiled kernels save more than it takes to load them.
+COMPILED = 10**7
 SCREENED = 32  # dimensions from which to measure a pair takes longer than to see that it is far
 # A table of impostors may have so many places, or so many for each that is listed.
 SMALL_TABLE, MOST_EMPTY = 10**5, 4
@@ -84,6 +87,8 @@ class ListedMargin:
         self.bound = 0.0
         self.max_rows = points.shape[1]
         self._made: NearestTable | None = None
+        #: For the rest of a fit, once there was much to do.
+        self.compiled: ModuleType | None = None
         #: Of a diagonal map: columns that may have a factor, and the working points there.
         self.columns, self.cut = np.arange(points.shape[1]), self.working
         self.use_centers(None)
@@ -101,6 +106,11 @@ class ListedMargin:
         #: Where the list was made: the map, the radii, and the points under the map.
         self._listed_at: tuple[Matrix, Matrix, Floats] | None = None
         self._screen: Screen | None = None
+
+    def compile_for(self, n_numbers: int) -> None:
+        """Take compiled kernels from now on, if so many pairs times dimensions are worth it."""
+        if n_numbers >= COMPILED:
+            self.compiled = kernels("nearfar.large_margin._kernels")
 
     # Maps
 
@@ -190,8 +200,9 @@ class ListedMargin:
                 V,
                 nearest=self.nearest,
                 n_threads=self.n_threads,
+                compiled=self.compiled,
             )
-        if (table := self._table()) is not None:
+        if self.compiled is None and (table := self._table()) is not None:
             measured = table.measure(Z, self.n_threads) if measured is None else measured
             return table.loss(
                 measured, Z if V is None else V, self.push_weight, width, self.n_threads
@@ -213,6 +224,7 @@ class ListedMargin:
             self.n_threads,
             measured,
             screen,
+            self.compiled,
         )
 
     def _table(self) -> NearestTable | None:
@@ -342,6 +354,8 @@ class ListedMargin:
             )
         self.pairs = self._joined(self.pairs, pairs) if keep else pairs
         self._listed_at = (L, radius, Z) if complete else None
+        if self.pairs is not None:
+            self.compile_for(len(self.pairs.indices) * Z.shape[1])
         after = self.evaluate(L).loss
         return (after - before) / after if after > 0 else 0.0
 
