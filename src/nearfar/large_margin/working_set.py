@@ -44,7 +44,7 @@ FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth l
 # Maps of so many entries begin near to the optimum, and more pairs times dimensions are listed.
 WIDE, COARSE_NUMBERS = 10**4, 2 * 10**8
 # Pairs times dimensions from which compiled kernels save more than it takes to load them.
-COMPILED = 10**7
+COMPILED = 10**6
 SCREENED = 32  # dimensions from which to measure a pair takes longer than to see that it is far
 # A table of impostors may have so many places, or so many for each that is listed.
 SMALL_TABLE, MOST_EMPTY = 10**5, 4
