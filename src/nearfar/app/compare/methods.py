@@ -105,8 +105,10 @@ class Method:
     settings: tuple[Setting, ...]
     #: The family whose methods do the dear part of their work together.
     shares: str | None = None
-    #: How many such parts the settings have.
+    #: How many such parts the settings have,
     n_parts: int = 1
+    #: and which of them, in the order of the settings, are done once for all folds.
+    lasting: tuple[int, ...] = ()
 
     def tried(self, tuning: str) -> tuple[Setting, ...]:
         """The settings that so much tuning tries: all, or the first."""
