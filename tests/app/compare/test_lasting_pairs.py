@@ -4,6 +4,7 @@ import multiprocessing
 import threading
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from nearfar import SetEmbedding, SetKNeighborsClassifier, Sets, compare
 from nearfar.app.compare import pair_shelf, shared_pairs
 from nearfar.app.compare.folds import Problem, run_fold
+from nearfar.app.compare.methods import OWN_SHARE
 from nearfar.app.compare.pair_shelf import CORES, FolderShelf, MemoryShelf
 from nearfar.app.compare.pool import ProcessPool
+from nearfar.app.compare.schedule import Run, Schedule
 from nearfar.app.compare.set_methods import set_learners
 from nearfar.app.compare.shared_pairs import SharedPairs
 from nearfar.app.compare.splits import make_scheme
@@ -183,6 +186,19 @@ def test_methods_say_what_is_done_once_for_all_folds():
     for unlike in ({"ridge": 0.1}, {"ridge": 0, "shrinkage": 0.1}):
         knn = SetKNeighborsClassifier(standardize=True, **unlike)
         assert set_learners({"mine": knn})[0].lasting == ()
+
+
+def test_what_is_done_once_is_foretold_once():
+    """In seconds of one repeat of five folds, of which each matrix takes one."""
+    clock = SimpleNamespace(scheme=SimpleNamespace(n_splits=5), seconds=lambda run, n_train: 1.0)
+
+    def seconds(tuning, *ridges):
+        several = [SetKNeighborsClassifier(ridge=ridge) for ridge in ridges]
+        return Schedule._round(clock, Run(set_learners({"mine": several})[0]), 100, tuning)
+
+    assert seconds("full", "auto", 0.1) - seconds("full", 0.5, 0.1) == pytest.approx(4)
+    assert seconds("k", "auto", 0.1) - seconds("k", 0.1, "auto") == pytest.approx(4)
+    assert seconds("k", 0.5, 0.1) == pytest.approx(1 + 5 * OWN_SHARE * 0.8)
 
 
 # ---------------------------------------------------------------------- processes and threads
