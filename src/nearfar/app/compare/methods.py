@@ -189,25 +189,6 @@ def iterates(estimator: Any) -> bool:
     return "max_iter" in estimator.get_params(deep=False)
 
 
-def total_seconds(costs: Iterable[tuple[str | None, float]]) -> float:
-    """Seconds of several methods, each told with its family, from their seconds alone.
-
-    Who shares with a dearer one has only its own part to do, some 15 % at most.
-
-    >>> total_seconds([("pairs", 10.0), (None, 3.0), ("pairs", 4.0), (None, 2.0)])
-    15.6
-    """
-    total = 0.0
-    dearest: dict[str, float] = {}
-    for family, seconds in costs:
-        if family is None:
-            total += seconds
-        else:
-            total += OWN_SHARE * seconds
-            dearest[family] = max(seconds, dearest.get(family, 0.0))
-    return total + (1 - OWN_SHARE) * sum(dearest.values())
-
-
 def baselines() -> list[Method]:
     """Euclidean distance after four ways to scale."""
     from sklearn.preprocessing import Normalizer, StandardScaler

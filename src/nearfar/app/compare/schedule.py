@@ -381,7 +381,8 @@ class Schedule:
         """One more repeat, if the time left allows it."""
         if self.plan is None or self.repeats is not None or self.budget is None:
             return False
-        if self.plan.repeats >= self.max_repeats or not self._n_alive():
+        alive = any(run.alive for run in self.runs.values())
+        if self.plan.repeats >= self.max_repeats or not alive:
             return False
         now = monotonic()
         left = self.seconds_left() - self.reserve
@@ -396,9 +397,6 @@ class Schedule:
         self.progress.say(line)
         self.progress.more(len(self.scheme.folds))
         return True
-
-    def _n_alive(self) -> int:
-        return sum(run.alive for run in self.runs.values())
 
     def seconds(self, run: Run, n_train: int) -> float:
         """Seconds of one fit and prediction on so many training rows, foretold."""
