@@ -3,6 +3,7 @@
 import io
 import pickle
 import zipfile
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -90,15 +91,17 @@ def test_it_is_as_if_the_values_of_the_learned_kernel_were_given(name, tmp_path)
     again = load(tmp_path / "model.nf")
     np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
     np.testing.assert_array_equal(again.kernel_.kernel(NEW, X), model.kernel_.kernel(NEW, X))
-    assert tables_like(X, tmp_path / "model.nf") == 1  # the rows once, in the kernel
+    assert times_kept(X, tmp_path / "model.nf") == {1}  # in the kernel
 
 
-def tables_like(rows, path):
-    """How many arrays of a model file are these rows."""
+def times_kept(rows, path):
+    """How often a model file has each of these rows, in whatever order, in tables as wide."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         arrays = [np.load(io.BytesIO(archive.read(name))) for name in names]
-    return sum(np.array_equal(array, rows) for array in arrays)
+    tables = [a for a in arrays if a.ndim == 2 and a.shape[1] == rows.shape[1]]
+    kept = Counter(row.tobytes() for table in tables for row in table)
+    return {kept[row.tobytes()] for row in rows}
 
 
 def rca_by_formula(model, K, cross, learner):
@@ -133,8 +136,57 @@ def test_more_chunklets_keep_the_kernel_of_the_first_rows(tmp_path):
         model.kernel_.weights_, clone(LEARNER).fit(X[:30], Y[:30]).weights_
     )
     assert np.isfinite(model.transform(NEW)).all()
-    save(model, tmp_path / "model.nf")  # whose rows are others than those of its kernel
-    np.testing.assert_array_equal(load(tmp_path / "model.nf").transform(NEW), model.transform(NEW))
+    save(model, tmp_path / "model.nf")  # some of whose rows are those of its kernel, some are not
+    again = load(tmp_path / "model.nf")
+    np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
+    np.testing.assert_array_equal(again._rows, model._rows)
+    assert times_kept(X, tmp_path / "model.nf") == {1}
+    # It goes on as the one that was saved.
+    more = Chunklets(np.full(7, 99))
+    for one in (model, again):
+        one.partial_fit(NEW, np.zeros(7), supervision=more)
+    np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
+
+
+@pytest.mark.parametrize("name", ["KernelRCA", "KernelDA"])
+def test_rows_that_are_there_several_times_come_back_as_often(name, tmp_path):
+    """In another order than in the kernel, or landmarks only."""
+    rows, y = np.vstack([X, X[:9], X[:3]]), np.concatenate([Y, Y[:9], Y[:3]])
+    model = with_kernel(name, LEARNER)
+    if name != "KernelRCA":
+        model.set_params(n_landmarks=40)
+    model.fit(rows, y)
+    save(model, tmp_path / "model.nf")
+    again = load(tmp_path / "model.nf")
+    np.testing.assert_array_equal(again._rows, model._rows)
+    np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
+    assert times_kept(rows, tmp_path / "model.nf") == {1, 2, 3}  # as often as in the data
+
+
+def test_a_file_that_has_all_rows_in_both_places_loads():
+    """As files had them where they were not all the same."""
+    model = KernelDA(kernel=LEARNER, n_landmarks=30).fit(X, Y)
+    state = model.__getstate__()
+    assert len(state["_rows"]) == 0 and len(state.pop("_row_places")) == 30
+    again = KernelDA.__new__(KernelDA)
+    again.__setstate__(state | {"_rows": model._rows})
+    np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        (np.zeros(30, np.intp), "names rows twice"),
+        (np.arange(40, 70), "rows that are not there"),
+        (np.full(30, -1), "do not fit"),
+        (np.arange(30.0), "must be integers"),
+        ("all", "must be integers"),
+    ],
+)
+def test_places_of_rows_that_make_no_sense_are_refused(places, message):
+    state = KernelDA(kernel=LEARNER, n_landmarks=30).fit(X, Y).__getstate__()
+    with pytest.raises(ValueError, match=message):
+        KernelDA.__new__(KernelDA).__setstate__(state | {"_row_places": places})
 
 
 def test_gamma_is_not_read():
@@ -142,12 +194,15 @@ def test_gamma_is_not_read():
     np.testing.assert_array_equal(one.transform(NEW), other.transform(NEW))
 
 
-def test_landmarks_are_of_the_kernel_of_all_rows():
+def test_landmarks_are_of_the_kernel_of_all_rows(tmp_path):
     model = KernelDA(kernel=LEARNER, n_landmarks=30).fit(X, Y)
     np.testing.assert_array_equal(model.kernel_.weights_, clone(LEARNER).fit(X, Y).weights_)
     assert model.coefficients_.shape[1] == 30
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
+    save(model, tmp_path / "model.nf")
+    assert times_kept(X, tmp_path / "model.nf") == {1}
+    np.testing.assert_array_equal(load(tmp_path / "model.nf").transform(NEW), model.transform(NEW))
 
 
 def test_supervision_is_read_by_the_method_and_labels_by_the_kernel():

@@ -12,7 +12,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from nearfar.arrays import Floats, Matrix, Vector
+from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base.kernel_learner import KernelLearner
 from nearfar.base.learner import Learner
 from nearfar.blocks import row_blocks
@@ -121,14 +121,22 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return "coefficients_" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
+        """Rows that a learned kernel has too are left to it, so that a file has each once."""
         kept = super().__getstate__()
-        if "kernel_" in kept and kept.get("_rows") is self.kernel_._rows:
-            kept["_rows"] = None  # a file has them once
+        rows = kept.get("_rows")
+        if "kernel_" in kept and rows is not None:
+            if rows is self.kernel_._rows:
+                kept["_rows"] = None
+            else:
+                kept["_rows"], kept["_row_places"] = _apart(rows, self.kernel_._rows)
         return kept
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if vars(self).get("_rows") is None and "kernel_" in vars(self):
+        given = {name: value for name, value in state.items() if name != "_row_places"}
+        super().__setstate__(given)
+        if "_row_places" in state:
+            self._rows = _together(state["_rows"], state["_row_places"], self.kernel_._rows)
+        elif vars(self).get("_rows") is None and "kernel_" in vars(self):
             self._rows = self.kernel_._rows
 
     def _once(self, rows: Matrix) -> Matrix:
@@ -354,6 +362,41 @@ def class_landmarks(
         share = max(1, round(n_landmarks * len(rows) / len(codes)))
         chosen.append(random.choice(rows, share, replace=False))
     return np.sort(np.concatenate(chosen))
+
+
+def _apart(rows: Matrix, known: Matrix) -> tuple[Matrix, Indices]:
+    """The rows that are not among others, and of each its place there, -1 for none.
+
+    No place comes twice: of equal rows each has its own.
+
+    >>> _apart(np.array([[3.0], [1.0], [2.0], [1.0]]), np.array([[1.0], [2.0], [0.0]]))
+    (array([[3.],
+           [1.]]), array([-1,  0,  1, -1]))
+    """
+    free: dict[bytes, list[int]] = {}
+    for place in reversed(range(len(known))):
+        free.setdefault(known[place].tobytes(), []).append(place)
+    found = (free.get(row.tobytes()) for row in rows)
+    places = np.array([places.pop() if places else -1 for places in found], dtype=np.intp)
+    return rows[places < 0], places
+
+
+def _together(rest: Matrix, places: Indices, known: Matrix) -> Matrix:
+    """All rows again; what a file says is checked before memory is taken for it."""
+    need(
+        isinstance(places, np.ndarray) and places.ndim == 1 and places.dtype.kind == "i",
+        "_row_places must be integers.",
+    )
+    there = places[places >= 0]
+    fits = len(np.unique(there)) == len(there) and there.max(initial=-1) < len(known)
+    need(fits, "_row_places names rows twice, or rows that are not there.")
+    need(
+        rest.shape == (len(places) - len(there), known.shape[1]),
+        "_rows do not fit _row_places.",
+    )
+    rows = np.empty((len(places), known.shape[1]))
+    rows[places >= 0], rows[places < 0] = known[there], rest
+    return rows
 
 
 def _exact(rows: Floats) -> Matrix:

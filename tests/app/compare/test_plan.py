@@ -5,8 +5,7 @@ import pytest
 from sklearn.datasets import load_iris, make_classification
 
 from nearfar import LDA, compare
-from nearfar.app.compare.methods import total_seconds
-from nearfar.app.compare.plan import Plan, choose_plan, foretell, row_steps
+from nearfar.app.compare.plan import Plan, choose_plan, foretell, row_steps, total_seconds
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import make_scheme, sample_rows
 

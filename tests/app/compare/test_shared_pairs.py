@@ -323,7 +323,8 @@ def test_without_room_for_files_memory_does(tmp_path):
 
 @pytest.mark.parametrize("kind", ["memory", "folder"])
 def test_the_oldest_boxes_make_room(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(pair_shelf, "MAX_BYTES", 8 * 2 * 40 * 30 * 2 + 500)
+    for room in ("MAX_BYTES", "MAX_FILE_BYTES"):
+        monkeypatch.setattr(pair_shelf, room, 8 * 2 * 40 * 30 * 2 + 500)
     shelf = MemoryShelf() if kind == "memory" else FolderShelf(str(tmp_path))
     kept = []
     for box in "abc":

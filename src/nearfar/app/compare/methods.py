@@ -105,8 +105,10 @@ class Method:
     settings: tuple[Setting, ...]
     #: The family whose methods do the dear part of their work together.
     shares: str | None = None
-    #: How many such parts the settings have.
+    #: How many such parts the settings have,
     n_parts: int = 1
+    #: and which of them, in the order of the settings, are done once for all folds.
+    lasting: tuple[int, ...] = ()
 
     def tried(self, tuning: str) -> tuple[Setting, ...]:
         """The settings that so much tuning tries: all, or the first."""
@@ -185,25 +187,6 @@ def _dear(estimator: Any) -> bool:
 def iterates(estimator: Any) -> bool:
     """Whether it goes over the rows again and again, as its parameters tell."""
     return "max_iter" in estimator.get_params(deep=False)
-
-
-def total_seconds(costs: Iterable[tuple[str | None, float]]) -> float:
-    """Seconds of several methods, each told with its family, from their seconds alone.
-
-    Who shares with a dearer one has only its own part to do, some 15 % at most.
-
-    >>> total_seconds([("pairs", 10.0), (None, 3.0), ("pairs", 4.0), (None, 2.0)])
-    15.6
-    """
-    total = 0.0
-    dearest: dict[str, float] = {}
-    for family, seconds in costs:
-        if family is None:
-            total += seconds
-        else:
-            total += OWN_SHARE * seconds
-            dearest[family] = max(seconds, dearest.get(family, 0.0))
-    return total + (1 - OWN_SHARE) * sum(dearest.values())
 
 
 def baselines() -> list[Method]:

@@ -24,6 +24,7 @@ from threadpoolctl import ThreadpoolController
 from nearfar.app.compare.folds import Work
 from nearfar.app.compare.handing import Parcel, pack
 from nearfar.app.compare.methods import Method
+from nearfar.app.compare.pair_shelf import CORES
 from nearfar.app.compare.worker import (
     RUNNING,
     GarbledError,
@@ -87,7 +88,7 @@ class ProcessPool:
         self._processes: dict[str, _Spawned | _Forked] = {}
         self._bases: dict[str, int | None] = {}
         self._template: _Template | None = None
-        self._n_templates = self._n_started = 0
+        self._n_templates = self._n_started = self._cores_each = 0
         #: How many tasks each method was given: only the answer to the last one counts.
         self._numbers: Counter[str] = Counter()
 
@@ -145,6 +146,13 @@ class ProcessPool:
         # It died, or its streams are closed already: its end is an event.
         with suppress(OSError, ValueError):
             send(self._processes[name].stdin, task)
+
+    def share_cores(self, each: int) -> None:
+        """Say how many cores each process has now for what methods share; it reads that there."""
+        if each != self._cores_each:
+            self._cores_each = each
+            with suppress(OSError):  # then it is one
+                (self._folder / CORES).write_bytes(bytes([min(max(each, 1), 255)]))
 
     def next_event(self, timeout: float | None) -> Event | None:
         """The next event, or None when none came in time."""
@@ -259,6 +267,9 @@ class LocalPool:
         except BaseException as error:  # SystemExit too: a method does not end a comparison
             event = {"kind": "failed", "reason": reason(error), "peak": None}
         self._events.append((name, event))
+
+    def share_cores(self, each: int) -> None:
+        """Nothing to do: what is shared here knows its threads."""
 
     def next_event(self, timeout: float | None) -> Event | None:
         """The next event, if there is one."""

@@ -171,11 +171,14 @@ class Question:
         return float(self.time_budget)
 
     @property
+    def cores(self) -> int:
+        """That it may use: all, unless it was said how many."""
+        return max(1, int(joblib.effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)))
+
+    @property
     def workers(self) -> int:
         """Processes at once."""
-        if not self.isolate:
-            return 1
-        return max(1, int(joblib.effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)))
+        return self.cores if self.isolate else 1
 
 
 def _is_whole(value: Any, least: float = -math.inf) -> bool:

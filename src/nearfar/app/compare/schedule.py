@@ -154,6 +154,7 @@ class Schedule:
             self._make_plan()  # nothing to find out
         while True:
             self._give_tasks()
+            self.pool.share_cores(self.n_jobs // max(1, self._n_working()))
             if self._n_working() == 0 and not self._extend():
                 return
             left = None if self.budget is None else self.seconds_left()
@@ -380,7 +381,8 @@ class Schedule:
         """One more repeat, if the time left allows it."""
         if self.plan is None or self.repeats is not None or self.budget is None:
             return False
-        if self.plan.repeats >= self.max_repeats or not self._n_alive():
+        alive = any(run.alive for run in self.runs.values())
+        if self.plan.repeats >= self.max_repeats or not alive:
             return False
         now = monotonic()
         left = self.seconds_left() - self.reserve
@@ -395,9 +397,6 @@ class Schedule:
         self.progress.say(line)
         self.progress.more(len(self.scheme.folds))
         return True
-
-    def _n_alive(self) -> int:
-        return sum(run.alive for run in self.runs.values())
 
     def seconds(self, run: Run, n_train: int) -> float:
         """Seconds of one fit and prediction on so many training rows, foretold."""
@@ -417,7 +416,8 @@ class Schedule:
         fits = 1 + 0.8 * INNER_SPLITS[tuning] * len(settings) * tuned
         if run.method.shares is not None:  # the pilot has split inside, and was alone
             parts = 1 if tuning == "k" else run.method.n_parts
-            fits = parts + OWN_SHARE * (fits - parts)
+            lasting = sum(part < parts for part in run.method.lasting)
+            fits = OWN_SHARE * (fits - parts) + parts - lasting + lasting / self.scheme.n_splits
         return fits * self.seconds(run, n_train) * self.scheme.n_splits
 
     def _for_all_rows(self) -> float:

@@ -78,6 +78,7 @@ def _run(
             name = todo.pop(0)
             busy.add(name)
             schedule.pool.start(methods[name])
+        schedule.pool.share_cores(schedule.n_jobs // max(1, len(busy)))
         event = schedule.pool.next_event(min(1.0, schedule.seconds_left()))
         schedule.progress.tick()
         if event is None or event[0] not in waiting:

@@ -31,7 +31,7 @@ from nearfar.app.compare.methods import (
     refuse_taken,
 )
 from nearfar.app.compare.set_neighbors import VectorDistanceNeighbors
-from nearfar.app.compare.shared_pairs import shares_pairs, way_of
+from nearfar.app.compare.set_ways import shares_pairs, way_of
 from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.dissimilarities import METRICS
 from nearfar.distributions.set_embedding import SetEmbedding
@@ -268,8 +268,9 @@ def _method(name: str, label: str, settings: tuple[Setting, ...]) -> Method:
     """A method that shares pairs, if its settings do."""
     if not shares_pairs(settings):
         return Method(name, label, "learner", settings)
-    ways = {way_of(setting) for setting in settings}
-    return Method(name, label, "learner", settings, shares="pairs", n_parts=len(ways))
+    ways = list(dict.fromkeys(map(way_of, settings)))
+    lasting = tuple(i for i, way in enumerate(ways) if way is not None and way.lasting)
+    return Method(name, label, "learner", settings, "pairs", len(ways), lasting)
 
 
 def _switches(estimator: Any) -> dict[str, bool]:

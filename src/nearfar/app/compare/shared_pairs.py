@@ -1,15 +1,16 @@
-"""Pairs of sets, compared once a fold for all methods that look at the same Gaussians.
+"""Pairs of sets, compared once for all methods that look at the same Gaussians.
 
 Most methods of sets differ in what they do with dissimilarities; what is dear is the terms of pairs
-of Gaussians, eigenvalues above all. So of every fold, and of every way to make Gaussians of sets,
-the terms of all training sets with one another and of test sets with training sets are computed
-once, by whichever processes need them, and read by all.
+of Gaussians, eigenvalues above all. So for every way to make Gaussians of sets the terms of pairs
+are computed once, by whichever processes need them, and read by all: once for all folds where the
+Gaussians are the same in all of them, and else once a fold, of its training sets with one another
+and of its test sets with training sets. ``set_ways.py`` says which is which.
 
-Scale and ridge of a fold are those of its training sets, so what is said of the test sets is to the
-last digit what each method would say alone (but for rounding, where covariances are of low rank, or
-so different that singular values must do, or where a test set is a training set too). The splits
-inside, which choose k and settings, see the same scale and ridge: they come from the whole training
-fold, not from its part. No label has a hand in either.
+Scale and ridge of a fold are those of its training sets, so what is said of the test sets is what
+each method would say alone: to the last digit, but for rounding where pairs serve all folds, where
+covariances are of low rank, or so different that singular values must do, or where a test set is a
+training set too. The splits inside, which choose k and settings, see the same scale and ridge: they
+come from the whole training fold, not from its part. No label has a hand in either.
 """
 
 from __future__ import annotations
@@ -17,20 +18,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from numbers import Integral, Real
+from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Method, Setting
-from nearfar.app.compare.pair_shelf import MAX_BYTES, Block, FolderShelf, MemoryShelf, Shelf
+from nearfar.app.compare.pair_shelf import (
+    FOR_ALL,
+    MAX_BYTES,
+    Block,
+    FolderShelf,
+    MemoryShelf,
+    Shelf,
+)
+from nearfar.app.compare.set_ways import (
+    Way,
+    first_of,
+    key_of,
+    nests,
+    rest_of,
+    way_of,
+    words_of,
+)
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.dissimilarities import (
-    METRICS,
     CostlyPairs,
     costly_terms,
     dissimilarity,
@@ -47,34 +62,6 @@ from nearfar.summaries.sets import Sets
 _GROUPS = (("riemann",), ("quad_mean", "log_mean"))
 # Pairs of a block: a fraction of a second, which is the longest that one waits for another.
 _PAIRS = 16_000
-
-
-class Way(NamedTuple):
-    """How Gaussians are made of sets."""
-
-    standardize: bool
-    ridge: Any
-    shrinkage: Any
-
-
-def way_of(setting: Setting) -> Way | None:
-    """The way of a setting that begins with Gaussians of sets; None where it does not."""
-    first = _first(setting)
-    return None if first is None else Way(first.standardize, first.ridge, first.shrinkage)
-
-
-def shares_pairs(settings: Iterable[Setting]) -> bool:
-    """Whether the first of the settings looks at what is dear of the pairs.
-
-    >>> from nearfar import SetKNeighborsClassifier
-    >>> [
-    ...     shares_pairs([Setting("", "passthrough", SetKNeighborsClassifier(metric=metric))])
-    ...     for metric in ("riemann", "mean")
-    ... ]
-    [True, False]
-    """
-    first = next((_first(setting) for setting in settings), None)
-    return first is not None and bool(costly_terms(first.metric))
 
 
 class Side(NamedTuple):
@@ -111,19 +98,27 @@ class SharedPairs:
     ----------
     X : Sets
         All sets.
+    n_threads : int, default=1
+        That compute them, where they are not shared with other processes.
     """
 
-    def __init__(self, X: Sets) -> None:
+    def __init__(self, X: Sets, n_threads: int = 1) -> None:
         self._X = X
-        self._shelf: Shelf = MemoryShelf()
+        self._shelf: Shelf = MemoryShelf(n_threads)
         self._firsts: Indices | None = None
         self._whole: frozenset[Way | None] = frozenset()
+        self._folded = True
 
-    def expect(self, methods: Iterable[Method]) -> None:
-        """Say what will be compared: what is embedded needs all pairs of training sets."""
+    def expect(self, methods: Iterable[Method], n_folds: int = 2) -> None:
+        """Say what will be compared, and on how many folds.
+
+        What is embedded needs all pairs of training sets; of a single fold, pairs of test sets with
+        one another are for nobody.
+        """
         settings = [setting for method in methods for setting in method.settings]
-        embedded = [s for s in settings if isinstance(_first(s), SetEmbedding)]
+        embedded = [s for s in settings if isinstance(first_of(s), SetEmbedding)]
         self._whole = frozenset(map(way_of, embedded))
+        self._folded = n_folds > 1
 
     def share_in(self, folder: str) -> None:
         """Share with other processes, through files in a folder."""
@@ -138,11 +133,12 @@ class SharedPairs:
         numbers = 3 * n * len(train) + n * p * min(p, int(self._X.sizes.max()))
         if 8 * numbers > MAX_BYTES:
             return None
-        return self._made(self._shelf, train, test, settings, n_splits)
+        folded = self._folded and 8 * 3 * n**2 <= MAX_BYTES
+        return self._made(self._shelf, train, test, settings, n_splits, folded)
 
     def alone(self, train: Indices, test: Indices, settings: Iterable[Setting]) -> FoldPairs:
         """The same with nothing of what others have done, for one split inside."""
-        return self._made(MemoryShelf(), train, test, settings, 1)
+        return self._made(MemoryShelf(), train, test, settings, 1, False)
 
     def _made(
         self,
@@ -151,10 +147,11 @@ class SharedPairs:
         test: Indices,
         settings: Iterable[Setting],
         n_splits: int,
+        folded: bool,
     ) -> FoldPairs:
         # Of one split inside, neighbours need the pairs of held-out sets with the others alone.
         whole = None if n_splits > 1 else self._whole
-        return FoldPairs(self._X, shelf, self._equals(), train, test, settings, whole)
+        return FoldPairs(self._X, shelf, self._equals(), train, test, settings, whole, folded)
 
     def _equals(self) -> Indices:
         """For each set the first that is equal to it."""
@@ -181,6 +178,8 @@ class FoldPairs:
         Those to be tried: of embeddings that differ in their dimension only the widest is made.
     whole : set of Way, default=None
         Of what Gaussians all pairs of training sets are needed anyway; None means of all.
+    folded : bool, default=True
+        Whether other folds of these sets follow, which read the pairs that last.
     """
 
     def __init__(
@@ -192,23 +191,27 @@ class FoldPairs:
         test: Indices,
         settings: Iterable[Setting],
         whole: frozenset[Way | None] | None = None,
+        folded: bool = True,
     ) -> None:
         self._X, self._shelf, self._firsts, self._whole = X, shelf, firsts, whole
         self._among, self._asked = Side("train", train, train, True), Side("test", test, train)
         self._train, self._test = train, test
+        every = np.union1d(train, test)
+        self._every = Side(FOR_ALL, every, every, True) if folded else None
         self._name = _digest(train, test)
         self._places = np.full(len(X), -1, dtype=np.intp)
         self._places[train] = np.arange(len(train))
         self._widest: dict[str, SetEmbedding] = {}
         for setting in settings:
-            first = _first(setting)
-            if isinstance(first, SetEmbedding) and _nests(first):
-                widest = self._widest.setdefault(_key(first), first)
+            first = first_of(setting)
+            if isinstance(first, SetEmbedding) and nests(first):
+                widest = self._widest.setdefault(key_of(first), first)
                 if int(first.n_components) > int(widest.n_components):
-                    self._widest[_key(first)] = first
+                    self._widest[key_of(first)] = first
         self._placed: dict[tuple[str, bytes, bytes], tuple[Floats, Floats]] = {}
         self._counts: dict[tuple[str, bytes, bytes], tuple[Floats, Floats, float, float]] = {}
         self._last: tuple[Any, Matrix] | None = None
+        self._whole_seconds: dict[tuple[Way, tuple[str, ...]], float] = {}
         #: Seconds that each shared part took whoever computed it,
         self.charged: dict[Any, float] = {}
         #: and those that went by here until they were there.
@@ -220,9 +223,9 @@ class FoldPairs:
         A setting that begins with a codebook gets the histograms, and one that begins with neither
         gets the sets.
         """
-        first = _first(setting)
+        first = first_of(setting)
         if first is None:
-            words = _words(setting)
+            words = words_of(setting)
             if words is not None:
                 return self._counted(setting, words, train, test)
             return Given(setting, self._X[train], self._X[test])
@@ -234,9 +237,9 @@ class FoldPairs:
             fitted = 0.0
         else:
             known, new, fitted = self._embedded(first, outer, train, test)
-            found = Given(replace(setting, estimator=_rest(setting.estimator)), known, new)
+            found = Given(replace(setting, estimator=rest_of(setting.estimator)), known, new)
         own = perf_counter() - began - (self.passed - passed)
-        way = Way(first.standardize, first.ridge, first.shrinkage)
+        way = Way.of(first)
         found.fit_seconds = fitted + self.charged.get((way, "gaussians"), 0.0)
         found.predict_seconds = own - fitted + self._seconds(way, first.metric, "test")
         if isinstance(first, SetEmbedding):
@@ -255,14 +258,12 @@ class FoldPairs:
             new = learner.transform(new)
             self._counts[split] = (counts, new, fitted, perf_counter() - began - fitted)
         counts, new, fitted, placed = self._counts[split]
-        rest = replace(setting, estimator=_rest(setting.estimator))
+        rest = replace(setting, estimator=rest_of(setting.estimator))
         return Given(rest, counts, new, None, fitted, placed)
 
     def _seconds(self, way: Way, metric: str, side: str) -> float:
         """Seconds of the shared parts of a matrix."""
-        wanted = costly_terms(metric)
-        groups = [group for group in _GROUPS if wanted & set(group)]
-        return sum(self.charged.get((way, side, group), 0.0) for group in groups)
+        return sum(self.charged.get((way, side, group), 0.0) for group in _groups(metric))
 
     # ------------------------------------------------------------------ distances and coordinates
 
@@ -274,47 +275,63 @@ class FoldPairs:
             return self._matrix(first, self._asked)
         if apart:
             return self._matrix(first, Side(f"inside-{_digest(train, test)}", test, train))
-        rows, columns = self._places[test], self._places[train]
-        return self._matrix(first, self._among)[np.ix_(rows, columns)]
+        return self._matrix(first, self._among, test, train)
 
     def _embedded(
         self, first: SetEmbedding, outer: bool, train: Indices, test: Indices
     ) -> tuple[Floats, Floats, float]:
         """Coordinates of both sides, and the seconds that it took to find the first."""
-        nests = _nests(first) and not outer
-        split = (_key(first), train.tobytes(), test.tobytes())
+        nested = nests(first) and not outer
+        split = (key_of(first), train.tobytes(), test.tobytes())
         fitted = 0.0
-        if nests and split in self._placed:
+        if nested and split in self._placed:
             known, new = self._placed[split]
         else:
-            kind = self._widest.get(split[0], first) if nests else first
+            kind = self._widest.get(split[0], first) if nested else first
             learner = kind._embedder().set_params(metric="precomputed")
-            places = self._places[train]
-            among = self._matrix(first, self._among)
-            if not outer:
-                among = among[np.ix_(places, places)]
+            inside = () if outer else (train, train)
+            among = self._matrix(first, self._among, *inside)
             began = perf_counter()
             known = learner.fit_transform(among).astype(self._X.X.dtype)
             fitted = perf_counter() - began
             new = learner.transform(self._between(first, outer, train, test))
             new = new.astype(self._X.X.dtype)
-            if nests:
+            if nested:
                 self._placed[split] = (known, new)
-        if nests:
+        if nested:
             # The first coordinates of an embedding in more dimensions are that in fewer.
             q = int(first.n_components)
             known, new = known[:, :q], new[:, :q]
         return known, new, fitted
 
-    def _matrix(self, first: Any, side: Side) -> Matrix:
+    def _matrix(
+        self, first: Any, side: Side, rows: Indices | None = None, columns: Indices | None = None
+    ) -> Matrix:
+        """Dissimilarities of a side, or of some of its sets; read-only."""
+        way, metric = Way.of(first), first.metric
+        every = self._every
+        if every is None or not way.lasting or not costly_terms(metric):
+            D = self._whole_matrix(way, metric, side)
+            if rows is None or columns is None:
+                return D
+            return D[np.ix_(self._places[rows], self._places[columns])]
+        D = self._whole_matrix(way, metric, every)
+        # As if the fold had been alone, and had compared its own pairs only.
+        n, m = len(side.rows), len(side.columns)
+        share = (n * (n - 1) / 2 if side.same else n * m) / (len(D) * (len(D) - 1) / 2)
+        for group in _groups(metric):
+            self.charged[way, side.name, group] = share * self._whole_seconds[way, group]
+        if rows is None or columns is None:
+            rows, columns = side.rows, side.columns
+        return D[np.ix_(np.searchsorted(every.rows, rows), np.searchsorted(every.rows, columns))]
+
+    def _whole_matrix(self, way: Way, metric: str, side: Side) -> Matrix:
         """All dissimilarities of a side; read-only."""
-        way, metric = Way(first.standardize, first.ridge, first.shrinkage), first.metric
         if self._last is not None and self._last[0] == (way, metric, side.name):
             return self._last[1]
         self._last = None
-        wanted = costly_terms(metric)
-        if wanted:
-            terms = self._terms(way, side, wanted)
+        if costly_terms(metric):
+            terms = self._terms(way, side, metric)
             D = from_costly(metric, terms, same=side.same, turned=side.turned)
         else:
             D = dissimilarity(*self._gaussians(way, side), metric)
@@ -334,55 +351,68 @@ class FoldPairs:
     def _gaussians(self, way: Way, side: Side) -> tuple[Gaussians, Gaussians | None]:
         """Of the rows and columns of a side, made as the classifier makes them."""
 
-        def make() -> tuple[Gaussians, Gaussians]:
+        def make() -> tuple[Gaussians, Gaussians | None]:
             maker = SetKNeighborsClassifier(1, **way._asdict())
-            known = self._X[self._train]
+            known = self._X[side.rows if side is self._every else self._train]
             maker.fit(known, np.zeros(len(known), dtype=int))
+            if side is self._every:
+                return maker.gaussians_, None
             return maker.gaussians_, maker._gaussians_of(maker._new_objects(self._X[self._test]))
 
         began = perf_counter()
-        found: tuple[Gaussians, Gaussians]
-        found, self.charged[way, "gaussians"] = self._shelf.once(self._box(way), make)
+        found: tuple[Gaussians, Gaussians | None]
+        found, self.charged[way, "gaussians"] = self._shelf.once(self._box(way, side), make)
         self.passed += perf_counter() - began
         known, new = found
-        if side.same:
+        if side.same or new is None:
             return known, None
         if side is self._asked:
             return new, known
         return known[self._places[side.rows]], known[self._places[side.columns]]
 
-    def _terms(self, way: Way, side: Side, wanted: frozenset[str]) -> dict[str, Matrix]:
-        """The terms of all pairs of a side, as far as they are wanted."""
+    def _terms(self, way: Way, side: Side, metric: str) -> dict[str, Matrix]:
+        """The terms of all pairs of a side, as far as a dissimilarity needs them."""
         shape = (len(side.rows), len(side.columns))
         shape = shape[::-1] if side.turned else shape
         pairs: list[CostlyPairs] = []
         found: dict[str, Matrix] = {}
-        for group in _GROUPS:
-            if not wanted & set(group):
-                continue
-
+        making = Lock()
+        for group in _groups(metric):
             if (way, "gaussians") not in self.charged:
                 self._gaussians(way, side)
 
             def work(rows: slice, group: tuple[str, ...] = group) -> list[Matrix]:
-                if not pairs:  # only who has work to do needs them
-                    pairs.append(CostlyPairs(*self._gaussians(way, side)))
+                with making:
+                    if not pairs:  # only who has work to do needs them
+                        pairs.append(CostlyPairs(*self._gaussians(way, side)))
                 terms = pairs[0].terms(rows, frozenset(group))
                 return [terms[name] for name in group]
 
             began, passed = perf_counter(), self.passed
             name, blocks = f"{side.name}-{group[0]}", _blocks(shape, side.same)
             arrays, seconds = self._shelf.blocks(
-                self._box(way), name, (len(group), *shape), blocks, work
+                self._box(way, side), name, (len(group), *shape), blocks, work
             )
             # Gaussians that were made on the way have counted themselves.
             self.passed = passed + perf_counter() - began
-            self.charged[way, side.name, group] = seconds
+            if side is self._every:
+                self._whole_seconds[way, group] = seconds
+            else:
+                self.charged[way, side.name, group] = seconds
             found |= dict(zip(group, arrays, strict=True))
         return found
 
-    def _box(self, way: Way) -> str:
-        return f"{self._name}-{blake2b(repr(way).encode(), digest_size=8).hexdigest()}"
+    def _box(self, way: Way, side: Side) -> str:
+        """Of this fold; or of all folds that are made of these sets."""
+        whose = self._name
+        if side is self._every:
+            whose = FOR_ALL + _digest(side.rows, side.rows[:0])
+        return f"{whose}-{blake2b(repr(way).encode(), digest_size=8).hexdigest()}"
+
+
+def _groups(metric: str) -> list[tuple[str, ...]]:
+    """What is computed together of the terms that a dissimilarity needs."""
+    return [group for group in _GROUPS if costly_terms(metric) & set(group)]
 
 
 def _digest(train: Indices, test: Indices) -> str:
@@ -404,47 +434,3 @@ def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
             found.append((slice(start, row + 1), start if same else 0))
             start, pairs = row + 1, 0
     return found
-
-
-def _first(setting: Setting) -> SetKNeighborsClassifier | SetEmbedding | None:
-    """What a setting begins with, if that is Gaussians of sets, and nothing else comes before."""
-    first = setting.estimator
-    if isinstance(first, Pipeline):
-        first = first.steps[0][1]
-        if type(first) is SetKNeighborsClassifier:
-            return None
-    if not isinstance(setting.scale, str):
-        return None
-    if type(first) is not SetKNeighborsClassifier and type(first) is not SetEmbedding:
-        return None
-    given = (first.standardize, first.ridge, first.shrinkage)
-    if first.metric not in METRICS or not all(isinstance(v, str | Real | None) for v in given):
-        return None  # for it to refuse by itself
-    return first
-
-
-def _words(setting: Setting) -> BagOfWords | None:
-    """The codebook that a setting begins with, if another gets the same from the same seed."""
-    first = setting.estimator
-    if not isinstance(first, Pipeline) or not isinstance(setting.scale, str):
-        return None
-    first = first.steps[0][1]
-    fixed = type(first) is BagOfWords and isinstance(first.random_state, Integral)
-    return first if fixed else None
-
-
-def _nests(embedding: SetEmbedding) -> bool:
-    """Whether an embedding in fewer dimensions is the first part of this one."""
-    return embedding.embedding == "euclidean" and isinstance(embedding.n_components, Integral)
-
-
-def _rest(estimator: Any) -> Any:
-    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-        return Pipeline(estimator.steps[1:])
-    return "passthrough"
-
-
-def _key(embedding: SetEmbedding) -> str:
-    """All that its coordinates depend on but their number."""
-    given = embedding.get_params(deep=False)
-    return repr(sorted((name, given[name]) for name in given if name != "n_components"))

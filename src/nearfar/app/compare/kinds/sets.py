@@ -57,7 +57,8 @@ class SetKind(RowKind):
         """The work on rows, with what methods of sets can share."""
         super().prepare()
         problem = self.problem
-        problem.plainest, problem.pairs = plain_setting(), SharedPairs(problem.X)
+        problem.plainest = plain_setting()
+        problem.pairs = SharedPairs(problem.X, self.question.cores)
         # All pairs are compared: the work grows with the square.
         problem.pilot_rows, problem.least_rows = PILOT_SETS, LEAST_SETS
 
@@ -99,7 +100,7 @@ class SetKind(RowKind):
         asked, seed = self.question, self.question.random_state
         found = set_learners(asked.methods, asked.scale, seed)
         if self.problem.pairs is not None:
-            self.problem.pairs.expect(found)
+            self.problem.pairs.expect(found, len(scheme.folds))
         return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
 
     def plain(self) -> list[Method]:
@@ -177,7 +178,7 @@ class SetKind(RowKind):
                 seed,
                 told.method.label,
                 show_rows=show_rows,
-                n_jobs=self.question.workers,
+                n_jobs=self.question.cores,
             )
         except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
             # What was compared stands, with or without a picture.
