@@ -8,10 +8,12 @@ from measure import main
 
 import nearfar
 from nearfar import LMNN
+from nearfar.extras import kernels
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Triplets
 
 # Public names are imported when they are first asked for, which is not to be measured.
 getattr(nearfar, json.loads(sys.argv[3]).get("method", "LMNN"))
+kernels("nearfar.large_margin._kernels")  # numba is an import, too
 
 
 def fit(X, y=None, method="LMNN", **settings):
