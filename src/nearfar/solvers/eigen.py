@@ -93,11 +93,11 @@ def definite_factor(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
     scale = np.sqrt(np.maximum(np.diag(S), 0.0))
     if scale.all():
         unit = S / scale[:, None] / scale
-        R = linalg.cholesky(unit, check_finite=False)
+        R, failed = linalg.lapack.dpotrf(unit)
         inverse_condition, _ = linalg.lapack.dpocon(R, np.abs(unit).sum(axis=0).max())
-        if inverse_condition > tolerance:
+        if not failed and inverse_condition > tolerance:
             return R, scale
-    raise linalg.LinAlgError("The matrix is singular but for rounding.")
+    raise linalg.LinAlgError("The covariances are singular but for rounding. Use a larger ridge.")
 
 
 def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:
