@@ -214,18 +214,32 @@ def test_equal_means_give_the_majority_and_a_warning(kind):
 
 
 @BOTH
-def test_a_singular_covariance_without_a_ridge_names_it(kind):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_singular_covariance_without_a_ridge_names_it(kind, dtype):
+    for seed in range(10):  # in some of them rounding makes it regular, whatever the processor
+        X, y = two_classes(n=200, p=5, seed=seed)
+        X = np.column_stack([X, X @ np.arange(1.0, 6)]).astype(dtype)
+        for unit in (1.0, np.array([1e-4, 1, 1, 1, 1, 1e5], dtype)):
+            with pytest.raises(ValueError, match="ridge=0 .* singular.*Use a larger ridge"):
+                kind(ridge=0).fit(X * unit, y)
+        assert np.isfinite(kind(ridge=1e-3).fit(X, y).coef_).all()
+
+
+def test_units_of_features_make_no_covariance_singular():
     X, y = two_classes(n=200, p=5)
-    X = np.column_stack([X, X @ np.arange(1.0, 6)])
-    try:
-        machine = kind(ridge=0).fit(X, y)
-    except ValueError as error:
-        assert "ridge" in str(error)
-    else:  # rounding made it regular
-        assert np.isfinite(machine.coef_).all()
-    few = two_classes(n=6, p=20)
-    with pytest.raises(ValueError, match="Use a larger ridge"):
-        MPM(ridge=0).fit(*few)
+    units = np.array([1e-9, 1e-4, 1, 1e4, 1e9])
+    for kind in (MPM, FDA):
+        machine, other = kind(ridge=0).fit(X, y), kind(ridge=0).fit(X * units, y)
+        assert np.allclose(other.coef_ * units, machine.coef_, rtol=1e-6)
+
+
+def test_few_rows_leave_nothing_within_classes_and_something_in_all():
+    for seed in range(10):
+        X, y = two_classes(n=6, p=20, seed=seed)
+        with pytest.raises(ValueError, match="Use a larger ridge"):
+            MPM(ridge=0).fit(X, y)
+        # The total scatter is regular in the span of the rows: the regression of the labels.
+        assert np.allclose(FDA(ridge=0).fit(X, y).decision_function(X), 2 * y - 1)
 
 
 @BOTH

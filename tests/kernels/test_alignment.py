@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
@@ -39,12 +40,6 @@ def parts(kernels, y, centered):
     whole = [H @ K @ H for K in kernels]
     b = np.array([np.sum(K[:m, :m] * T) for K in whole])
     return b, np.array([[np.sum(K * L) for L in whole] for K in whole]), T
-
-
-def solved(problem):
-    value = problem.solve(solver=cp.CLARABEL)
-    assert problem.status == cp.OPTIMAL
-    return value
 
 
 def largest(b, Q, mu, limits):

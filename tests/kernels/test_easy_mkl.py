@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
@@ -30,8 +31,7 @@ def by_program(kernels, y, lam):
             cp.Minimize(squares + lam * cp.sum_squares(gamma)),
             [cp.sum(gamma[sign > 0]) == 1, cp.sum(gamma[sign < 0]) == 1],
         )
-        problem.solve(solver=cp.CLARABEL)
-        assert problem.status == cp.OPTIMAL
+        solved(problem)
         z = sign * gamma.value
         weights += [z @ K[: len(y), : len(y)] @ z for K in units]
     return weights / weights.sum()
@@ -74,3 +74,19 @@ def test_bad_input():
         easy_mkl_weights([kernels[0]], y, 0.0)
     with pytest.raises(ValueError, match="the classes of y differ"):
         easy_mkl_weights([np.ones((40, 40))], y)
+
+
+@pytest.mark.parametrize("lam", [0.1, 1.0])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes_of_one_mean_do_not_differ_whatever_rounding_says(classes, lam):
+    # Each class has the same points: their means, which are nearest, are equal but for rounding.
+    for seed in range(8):
+        points = np.random.default_rng(seed).standard_normal((13, 4))
+        X, y = np.tile(points, (classes, 1)), np.repeat(np.arange(classes), 13)
+        squares = cdist(X, X, "sqeuclidean")
+        kernels = [np.ones((len(y), len(y))), np.exp(-squares / 2), (1 + X @ X.T) ** 2]
+        with pytest.raises(ValueError, match="the classes of y differ"):
+            easy_mkl_weights(kernels, y, lam)
+        # Little is something: means a millionth of the points' length apart.
+        moved = X + 1e-6 * (y[:, None] == 1)
+        assert easy_mkl_weights([moved @ moved.T], y, 1.0) == pytest.approx([1])

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from scipy import linalg
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_iris, make_moons
@@ -60,10 +61,9 @@ def least_margin(kernels, signs, C, total):
     problem = cp.Problem(
         cp.Maximize(2 * cp.sum(alpha) - total * t), [signs @ alpha == 0, alpha <= C, *limits]
     )
-    problem.solve(solver=cp.CLARABEL)
-    assert problem.status == cp.OPTIMAL
+    value = solved(problem)
     traces = np.array([np.trace(K) for K in kernels])
-    return problem.value, np.array([limit.dual_value for limit in limits]).ravel() / traces
+    return value, np.array([limit.dual_value for limit in limits]).ravel() / traces
 
 
 @pytest.mark.parametrize("n_labels", [36, 24])
@@ -93,7 +93,7 @@ def test_alignment_learner_is_the_program_of_its_kernels(classes):
     mu = cp.Variable(4, nonneg=True)
     stack = np.array([K.ravel() / np.linalg.norm(K) for K in kernels])
     problem = cp.Problem(cp.Maximize((stack @ T.ravel()) @ mu), [cp.norm(stack.T @ mu) <= 1])
-    problem.solve(solver=cp.CLARABEL)
+    solved(problem)
     learner = AlignmentKernelLearner(NAMED).fit(X, y)
     assert learner.objective_ == pytest.approx(problem.value, rel=1e-6)
     wanted = mu.value / [np.linalg.norm(K) for K in kernels]
@@ -112,7 +112,7 @@ def test_easy_mkl_is_its_program_and_static_weights_are_those_of_matrices():
         cp.Minimize(0.8 * distance + 0.2 * cp.sum_squares(gamma)),
         [cp.sum(gamma[signs > 0]) == 1, cp.sum(gamma[signs < 0]) == 1],
     )
-    problem.solve(solver=cp.CLARABEL)
+    solved(problem)
     learner = EasyMKL(NAMED, lam=0.2).fit(X, Y)
     assert learner.objective_ == pytest.approx(problem.value, rel=1e-5)
     assert learner.bound_ <= problem.value * (1 + 1e-6)

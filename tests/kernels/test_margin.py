@@ -5,6 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from scipy import linalg, optimize
 from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
@@ -42,12 +43,6 @@ def root(K):
     values, V = linalg.eigh(K)
     good = values > 1e-10 * values[-1]
     return np.sqrt(values[good])[:, None] * V[:, good].T
-
-
-def solved(problem):
-    value = problem.solve(solver=cp.CLARABEL)
-    assert problem.status == cp.OPTIMAL
-    return value
 
 
 def program(kernels, y, C, tau, c, p=1.0):

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
@@ -25,18 +26,12 @@ LINEAR = X @ X.T
 NARROW = np.exp(-cdist(X, X, "sqeuclidean") / 2)
 
 
-def optimal(problem):
-    value = problem.solve(solver=cp.CLARABEL)
-    assert problem.status == cp.OPTIMAL
-    return value
-
-
 def test_the_hyperplane_is_farthest_from_the_closest_points():
     """Separable classes: no other direction and intercept leave more room."""
     apart = X + 3 * SIGN[:, None]
     w, b = cp.Variable(3), cp.Variable()
     limits = [cp.multiply(SIGN, apart @ w + b) >= 1]
-    squared = optimal(cp.Problem(cp.Minimize(cp.sum_squares(w)), limits))
+    squared = solved(cp.Problem(cp.Minimize(cp.sum_squares(w)), limits))
     assert margin_value(apart @ apart.T, Y) == pytest.approx(squared, rel=1e-5)
     best = np.min(SIGN * (apart @ w.value + b.value)) / np.linalg.norm(w.value)
     assert best == pytest.approx(margin_value(apart @ apart.T, Y) ** -0.5, rel=1e-4)
@@ -50,13 +45,11 @@ def test_a_penalty_of_c_times_the_slacks_is_a_box_of_half():
     w, b, slack = cp.Variable(3), cp.Variable(), cp.Variable(16, nonneg=True)
     for C in (0.3, 2.0):
         cost = cp.sum_squares(w) + C * cp.sum(slack)
-        printed = optimal(
-            cp.Problem(cp.Minimize(cost), [cp.multiply(SIGN, X @ w + b) >= 1 - slack])
-        )
+        printed = solved(cp.Problem(cp.Minimize(cost), [cp.multiply(SIGN, X @ w + b) >= 1 - slack]))
         assert printed == pytest.approx(margin_value(LINEAR, Y, C / 2), rel=1e-5)
         assert printed < 0.95 * margin_value(LINEAR, Y, C)  # which is said to be equal
     # Equation 33 has no penalty at all, and is solved by nothing: w = 0.
-    assert optimal(cp.Problem(cp.Minimize(cp.sum_squares(w)))) == pytest.approx(0)
+    assert solved(cp.Problem(cp.Minimize(cp.sum_squares(w)))) == pytest.approx(0)
 
 
 def test_multipliers_are_zero_beside_the_margin():
@@ -89,7 +82,7 @@ def test_the_largest_t_is_infinite():
     corner = cp.reshape(t - 2 * C * cp.sum(delta), (1, 1), order="C")
     block = cp.bmat([[G, right], [right.T, corner]])
     limits = [(block + block.T) / 2 >> 0]
-    least = optimal(cp.Problem(cp.Minimize(t), limits))
+    least = solved(cp.Problem(cp.Minimize(t), limits))
     assert least == pytest.approx(margin_value(K, Y[:n], C), rel=1e-5)
     largest = cp.Problem(cp.Maximize(t), limits)
     largest.solve(solver=cp.CLARABEL)
@@ -113,7 +106,7 @@ def test_the_most_aligned_of_all_matrices_has_nothing_for_points_without_a_label
     n, known = 8, 5
     K = cp.Variable((n, n), PSD=True)
     product = cp.sum(cp.multiply(target_kernel(Y[:known]), K[:known, :known]))
-    value = optimal(cp.Problem(cp.Maximize(product), [cp.norm(K, "fro") <= 1]))
+    value = solved(cp.Problem(cp.Maximize(product), [cp.norm(K, "fro") <= 1]))
     found = alignment_weights(None, Y[:known], mode="free", centered=False, n_points=n)
     assert found.value == pytest.approx(value, rel=1e-6) == known
     assert found.kernel == pytest.approx(K.value, abs=1e-4)

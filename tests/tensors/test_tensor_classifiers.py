@@ -186,3 +186,16 @@ def test_the_bound_is_monotone_and_says_what_it_does_not_show():
     for bad in ({"nu": 2}, {"rho": 0}, {"N": 0}, {"delta": 0}, {"R": -1}, {"Lambda": -1}):
         with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
             margin_error_bound(**given | bad)
+
+
+@pytest.mark.parametrize("kind", [TMPM, TFDA])
+def test_singular_covariances_without_a_ridge_name_it(kind):
+    for seed in range(6):
+        X = np.random.default_rng(seed).standard_normal((60, 5, 4))
+        y = np.arange(60) % 2
+        X[y == 1] += 0.5
+        # Blank columns, and columns that depend on others.
+        for extra in (np.zeros((60, 5, 1)), (X @ np.arange(1.0, 5))[:, :, None]):
+            with pytest.raises(ValueError, match="singular but for rounding. Use a larger ridge"):
+                kind(ridge=0).fit(np.concatenate([X, extra], axis=2), y)
+        assert np.isfinite(kind(ridge=0).fit(X, y).coef_).all()

@@ -148,6 +148,11 @@ def test_blank_borders_and_points():
     assert padded.transform(framed).shape == plain.transform(X).shape
     with pytest.raises(ValueError, match="TwoDLDA: the scatter within classes is singular"):
         TwoDLDA((3, 3), ridge=0).fit(framed, y)
+    for seed in range(6):  # rows that depend on others leave rounding where there should be zero
+        images_of, y_of = images(shape=(6, 5), n_classes=4, seed=seed)
+        depends = np.einsum("i,nij->nj", np.arange(1.0, 7), images_of)[:, None]
+        with pytest.raises(ValueError, match="TwoDLDA: the scatter within classes is singular"):
+            TwoDLDA((3, 3), ridge=0).fit(np.concatenate([images_of, depends], axis=1), y_of)
     with pytest.raises(ValueError, match="TwoDLDA: all samples are equal"):
         TwoDLDA().fit(np.ones((6, 3, 3)), y[:6] * 0 + np.arange(6) % 2)
     points = np.repeat(X[::6], 2, axis=0)

@@ -75,7 +75,8 @@ class TensorInput(Estimator):
             raise
         if reset:
             self.tensor_shape_ = shape
-        return rows.reshape(-1, *shape)
+        # One layout, and so one rounding, of equal numbers: frames come column by column.
+        return np.ascontiguousarray(rows).reshape(-1, *shape)
 
 
 def _as_array(X: ArrayLike, name: str) -> Any:

@@ -58,7 +58,10 @@ def _own_checks(estimator: Any) -> list[Check]:
 
 
 def check_flat_rows(estimator: Any) -> None:
-    """Rows with ``tensor_shape`` say what tensors say, in fit and in use; frames of them too."""
+    """Rows with ``tensor_shape`` say what tensors say, in fit and in use; frames of them too.
+
+    In whatever order memory holds them: equal numbers give equal bits.
+    """
     X, y = _data()
     flat = X.reshape(len(X), -1)
     whole = clone(estimator).fit(X, y)
@@ -66,8 +69,11 @@ def check_flat_rows(estimator: Any) -> None:
     assert whole.tensor_shape_ == _SHAPE and whole.n_features_in_ == flat.shape[1]
     rows = clone(estimator).set_params(tensor_shape=_SHAPE).fit(flat, y)
     assert rows.tensor_shape_ == _SHAPE
-    for found in (used(rows, flat), used(rows, X), used(whole, flat)):
-        np.testing.assert_array_equal(found, wanted)
+    columns, turned = np.asfortranarray(flat), np.asfortranarray(X)
+    by_columns = clone(estimator).set_params(tensor_shape=_SHAPE).fit(columns, y)
+    for fitted in (whole, rows, by_columns):
+        for form in (X, flat, columns, turned):
+            np.testing.assert_array_equal(used(fitted, form), wanted)
     try:
         import pandas as pd
     except ImportError:  # pandas is an extra

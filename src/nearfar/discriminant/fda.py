@@ -109,7 +109,7 @@ class FDA(TwoSidedClassifier):
         within = (negative.weight * negative.covariance + positive.weight * positive.covariance) / n
         total = within + share * np.outer(d, d)
         total.flat[:: len(d) + 1] += sides.ridge(self.ridge, self.ridge_mode)
-        w, ratio = fisher_direction(d, total)
+        w, ratio = fisher_direction(d, total, sides.tolerance)
         scores = Scores(
             (positive.weight, negative.weight),
             (float(w @ positive.mean), float(w @ negative.mean)),

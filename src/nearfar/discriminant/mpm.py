@@ -126,7 +126,10 @@ class MPM(TwoSidedClassifier):
         rho = sides.ridge(self.ridge, self.ridge_mode)
         ridge = np.diag(np.full(len(sides.difference), rho))
         found = minimax_direction(
-            sides.difference, sides.positive.covariance + ridge, sides.negative.covariance + ridge
+            sides.difference,
+            sides.positive.covariance + ridge,
+            sides.negative.covariance + ridge,
+            sides.tolerance,
         )
         b = found.kappa * found.deviations[0] - found.w @ sides.positive.mean
         return Hyperplane(found.w, float(b), found.kappa)

@@ -24,7 +24,7 @@ from nearfar.notices import warn
 from nearfar.solvers.hyperplanes import Hyperplane
 from nearfar.state import State, number
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import total_range
+from nearfar.summaries.whitening import rank_tolerance, total_range
 
 
 class Side(NamedTuple):
@@ -36,11 +36,15 @@ class Side(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Both sides of a problem, in coordinates in which the samples vary."""
+    """Both sides of a problem, in coordinates in which the samples vary.
+
+    The tolerance tells an empty direction of the covariances from their rounding.
+    """
 
     negative: Side
     positive: Side
     n_features: int
+    tolerance: float
 
     @property
     def difference(self) -> Vector:
@@ -96,7 +100,8 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
             return self._majority(chosen, problem, place)
         B, image = total_range(chosen, standardize=False)
         negative, positive = (_side(image, place[list(codes)].tolist()) for codes in problem)
-        sides = Sides(negative, positive, int(chosen.varying_features().sum()))
+        n_varying = int(chosen.varying_features().sum())
+        sides = Sides(negative, positive, n_varying, rank_tolerance(chosen))
         if not sides.difference.any():
             return self._majority(chosen, problem, place)
         try:

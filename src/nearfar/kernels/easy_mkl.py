@@ -208,7 +208,8 @@ def _solve(base: KernelSet, signs: Matrix, lam: float) -> _Found:
         # The margin functional is 4 over the squared distance of the hulls.
         bound = min(objective, (1 - lam) * sum(4 / solution.value for solution in found))
     weights = np.maximum(base.forms((signs * gammas).T).sum(axis=1), 0)
-    if not weights.sum() > 0:
+    # Squared distances of means of unit vectors: the rounding of sums that cancel is below this.
+    if not weights.max() > 16 * np.finfo(float).eps * len(signs):
         raise ValueError("kernels: in none of them the classes of y differ.")
     return _Found(np.asarray(weights / weights.sum()), float(objective), float(bound))
 

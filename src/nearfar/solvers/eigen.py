@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from nearfar.arrays import Matrix
+from nearfar.arrays import Matrix, Vector
 
 
 def some_eigh(A: Matrix, first: int, last: int, B: Matrix | None = None) -> tuple[Matrix, Matrix]:
@@ -81,6 +81,23 @@ def whitener(S: Matrix, tolerance: float) -> Matrix:
     T = np.zeros((len(S), int(good.sum())))
     T[used] = inverse[:, None] * (vectors[:, good] / np.sqrt(values[good]))
     return T
+
+
+def definite_factor(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
+    """Triangular R (upper) and scales s with ``S = diag(s) @ R.T @ R @ diag(s)``.
+
+    A LinAlgError if S is singular: if at unit diagonal one over its condition number, as LAPACK
+    estimates it, is at most ``tolerance``. Whether a factorisation fails is a matter of rounding,
+    and differs between processors.
+    """
+    scale = np.sqrt(np.maximum(np.diag(S), 0.0))
+    if scale.all():
+        unit = S / scale[:, None] / scale
+        R, failed = linalg.lapack.dpotrf(unit)
+        inverse_condition, _ = linalg.lapack.dpocon(R, np.abs(unit).sum(axis=0).max())
+        if not failed and inverse_condition > tolerance:
+            return R, scale
+    raise linalg.LinAlgError("The covariances are singular but for rounding. Use a larger ridge.")
 
 
 def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:

@@ -9,11 +9,12 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.eigen import definite_factor
 
 Bias = Literal["least_squares", "midpoint", "bayes", "literal"]
 
 
-def fisher_direction(d: Vector, scatter: Matrix) -> tuple[Vector, float]:
+def fisher_direction(d: Vector, scatter: Matrix, tolerance: float = 1e-12) -> tuple[Vector, float]:
     r"""The maximiser of :math:`(w^T d)^2 / w^T S w`, and the ratio: :math:`w = S^{-1}d`.
 
     One Cholesky factorisation, O(L³). The length of w is that of the solution; w·d is the ratio.
@@ -24,12 +25,16 @@ def fisher_direction(d: Vector, scatter: Matrix) -> tuple[Vector, float]:
         Difference of the means.
     scatter : ndarray of shape (L, L)
         Positive definite.
+    tolerance : float, default=1e-12
+        Where one over its condition number is no more, at unit diagonal, it is singular: a
+        LinAlgError.
 
     Returns
     -------
     ndarray of shape (L,), float
     """
-    w = linalg.cho_solve(linalg.cho_factor(scatter, check_finite=False), d, check_finite=False)
+    R, scale = definite_factor(scatter, tolerance)
+    w = linalg.cho_solve((R, False), d / scale, check_finite=False) / scale
     return w, float(w @ d)
 
 

@@ -9,6 +9,7 @@ from scipy import linalg
 from scipy.optimize import brentq
 
 from nearfar.arrays import Matrix, Vector
+from nearfar.solvers.eigen import definite_factor
 
 
 class MinimaxDirection(NamedTuple):
@@ -19,7 +20,9 @@ class MinimaxDirection(NamedTuple):
     deviations: tuple[float, float]
 
 
-def minimax_direction(d: Vector, positive: Matrix, negative: Matrix) -> MinimaxDirection:
+def minimax_direction(
+    d: Vector, positive: Matrix, negative: Matrix, tolerance: float = 1e-12
+) -> MinimaxDirection:
     r"""The minimiser of :math:`\sqrt{w^T\Sigma_+ w} + \sqrt{w^T\Sigma_- w}` with w·d = 1.
 
     It is proportional to :math:`(\tau\Sigma_+ + (1-\tau)\Sigma_-)^{-1} d` with
@@ -32,6 +35,9 @@ def minimax_direction(d: Vector, positive: Matrix, negative: Matrix) -> MinimaxD
         Difference of the means, not zero.
     positive, negative : ndarray of shape (L, L)
         Covariances, whose sum is positive definite.
+    tolerance : float, default=1e-12
+        Where one over the condition number of the sum is no more, at unit diagonal, it is singular:
+        a LinAlgError.
 
     Returns
     -------
@@ -39,7 +45,9 @@ def minimax_direction(d: Vector, positive: Matrix, negative: Matrix) -> MinimaxD
         kappa is one over the minimum.
     """
     # Against their sum instead of one of them, so that one class may have no spread of its own.
-    spread, V = linalg.eigh(positive, positive + negative, check_finite=False)
+    total = positive + negative
+    definite_factor(total, tolerance)
+    spread, V = linalg.eigh(positive, total, check_finite=False)
     spread = np.clip(spread, 0.0, 1.0)
     rest = 1 - spread
     g = V.T @ d

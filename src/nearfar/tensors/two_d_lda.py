@@ -16,6 +16,7 @@ from nearfar.base import LearnerTags, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
+from nearfar.solvers.eigen import definite_factor
 from nearfar.solvers.mode_subspaces import (
     n_for_share,
     ordered_eigh,
@@ -27,6 +28,8 @@ from nearfar.summaries.mode_scatters import StackScatters
 
 # What each mode keeps of the energy on its own where n_components is None, as in GTA.
 _SHARE = 0.97
+# Scatter of a worse condition than one over this is singular but for rounding.
+_EMPTY = 1e-12
 
 
 class TwoDLDA(MultilinearLearner):
@@ -273,6 +276,7 @@ def _leading_quotients(
     level = np.trace(within) / d or 1.0
     regular = within + ridge * level * np.eye(d)
     try:
+        definite_factor(regular, _EMPTY)
         values, vectors = linalg.eigh(between, regular, subset_by_index=[d - n_kept, d - 1])
     except linalg.LinAlgError:
         raise ValueError(
