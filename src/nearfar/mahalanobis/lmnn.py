@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.arrays import Floats, Indices
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL, OnAxes
 from nearfar.large_margin.held_out import WATCH_EVERY, Watch, mean_errors
 from nearfar.large_margin.impostors import check_class_sizes, check_targets, target_neighbors
 from nearfar.large_margin.problem import GivenTriplets, LargeMargin, duality_gap
 from nearfar.large_margin.projected_subgradient import projected_subgradient
-from nearfar.mahalanobis.lmnn_defaults import LOOKS, MOST_OF_NOTHING, Choice, decided, splits_of
-from nearfar.mahalanobis.lmnn_run import Run
+from nearfar.mahalanobis.lmnn_defaults import (
+    LOOKS,
+    MOST_OF_NOTHING,
+    Choice,
+    check_combination,
+    decided,
+    splits_of,
+)
+from nearfar.mahalanobis.lmnn_run import Run, reduced
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
-from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.supervision import Triplets
 
 # The tolerance of passes that only choose the targets of the next.
@@ -296,7 +302,7 @@ class LMNN(OnAxes):
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.validation_errors_: list[float] = []
-        self._check_combination(supervision, target_neighbors)
+        check_combination(self, supervision, target_neighbors)
         if self._fitted_on_axes(
             rows, start_from, y, target_neighbors=target_neighbors, supervision=supervision
         ):
@@ -390,41 +396,6 @@ class LMNN(OnAxes):
         self._keep(runs[0])
         return limits
 
-    def _check_combination(self, supervision: Any, target_neighbors: Any) -> None:
-        if self.structure == "diagonal":
-            for name in ("n_components", "n_principal"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f'structure="diagonal" keeps every feature; leave {name} out.')
-        if self.solver == "projected_subgradient":
-            learned = self.n_components is not None and self.reduction == "learned"
-            for unfit, what in (
-                (self.structure == "diagonal", 'structure="diagonal"'),
-                (learned, 'n_components with reduction="learned"'),
-                (supervision is not None, "triplets"),
-                (self.n_impostors not in ("auto", None), "n_impostors"),
-                (self.n_passes not in ("auto", 1), "n_passes"),
-                (self._asks_to_stop(), "early stopping (validation_fraction)"),
-            ):
-                if unfit:
-                    raise ValueError(f'solver="projected_subgradient" does not do {what}.')
-        if supervision is None:
-            return
-        if not isinstance(supervision, Triplets):
-            raise ValueError(
-                "LMNN learns from labels or triplets: supervision must be Triplets; got "
-                f"{type(supervision).__name__}."
-            )
-        if target_neighbors is not None or self._asks_to_stop():
-            raise ValueError("With triplets there are no target_neighbors and nothing is held out.")
-        if self.n_passes not in ("auto", 1):
-            raise ValueError(
-                f"With triplets targets are not chosen anew; got n_passes={self.n_passes}, 1 or "
-                '"auto" would do.'
-            )
-
-    def _asks_to_stop(self) -> bool:
-        return self.validation_fraction not in ("auto", 0)
-
     # Learning
 
     def _learn(
@@ -478,7 +449,7 @@ class LMNN(OnAxes):
             problem.search(L)
         self.dual_bound_ = problem.dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
-            L = self._reduced(problem, L, run.white)
+            L = reduced(self, problem, L, run.white)
             self.components_ = run.components(L)
             problem.search(L)
         final = problem.objective(L)
@@ -491,20 +462,6 @@ class LMNN(OnAxes):
         # Impostors by "auto" become more before the map is quite zero.
         share = MOST_OF_NOTHING if self.n_impostors == "auto" else 0.9999
         return problem.nearest is not None and final.loss >= share * problem.loss_of_nothing()
-
-    def _reduced(self, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
-        """The square map cut to ``n_components`` rows: U'L for some orthonormal columns U."""
-        assert self.n_components is not None
-        if self.reduction == "pca":
-            Z = problem.mapped(L, problem.points)
-            Z = Z - Z.mean(axis=0)
-            spread = Z.T @ Z
-        else:  # with A = L white' and M = A'A, the leading left singular vectors of A
-            spread = L @ white.T @ white @ L.T
-        _, axes = descending_eigh(spread, min(self.n_components, len(L)))
-        cut = axes.T @ L
-        # Rows beyond the rank of the data stay zero.
-        return np.vstack([cut, np.zeros((self.n_components - len(cut), L.shape[1]))])
 
     def _learn_by_subgradients(self, rows: Floats, codes: Indices, targets: Indices | None) -> bool:
         if targets is None:
@@ -520,7 +477,7 @@ class LMNN(OnAxes):
         problem.search(L)
         self.dual_bound_ = problem.dual_bound(L)
         if self.n_components is not None:
-            L = self._reduced(problem, L, np.eye(L.shape[1]))
+            L = reduced(self, problem, L, np.eye(L.shape[1]))
             problem.search(L)
         final = problem.objective(L)
         self.components_ = L.astype(rows.dtype)

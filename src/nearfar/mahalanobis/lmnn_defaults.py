@@ -1,4 +1,4 @@
-"""What LMNN decides by itself: how many impostors count, how many passes, when to stop early."""
+"""What LMNN decides by itself: impostors, passes, when to stop early; and what cannot be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from nearfar.arrays import Indices
 from nearfar.large_margin.held_out import hold_out
+from nearfar.summaries.supervision import Triplets
 
 #: LMNN as the work has it: every impostor counts, one pass, to the end.
 PUBLISHED: dict[str, Any] = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
@@ -76,3 +77,38 @@ def stops_early(codes: Indices, n_rows: int) -> bool:
     sizes = np.bincount(codes)
     enough = HELD_OUT * len(codes) >= max(_LEAST_HELD, len(sizes))
     return bool(enough and len(codes) < FEW_ROWS * n_rows)
+
+
+def check_combination(lmnn: Any, supervision: Any, target_neighbors: Any) -> None:
+    """Raise where settings, or what is given to fit, do not go together."""
+    stops = lmnn.validation_fraction not in ("auto", 0)
+    if lmnn.structure == "diagonal":
+        for name in ("n_components", "n_principal"):
+            if getattr(lmnn, name) is not None:
+                raise ValueError(f'structure="diagonal" keeps every feature; leave {name} out.')
+    if lmnn.solver == "projected_subgradient":
+        learned = lmnn.n_components is not None and lmnn.reduction == "learned"
+        for unfit, what in (
+            (lmnn.structure == "diagonal", 'structure="diagonal"'),
+            (learned, 'n_components with reduction="learned"'),
+            (supervision is not None, "triplets"),
+            (lmnn.n_impostors not in ("auto", None), "n_impostors"),
+            (lmnn.n_passes not in ("auto", 1), "n_passes"),
+            (stops, "early stopping (validation_fraction)"),
+        ):
+            if unfit:
+                raise ValueError(f'solver="projected_subgradient" does not do {what}.')
+    if supervision is None:
+        return
+    if not isinstance(supervision, Triplets):
+        raise ValueError(
+            "LMNN learns from labels or triplets: supervision must be Triplets; got "
+            f"{type(supervision).__name__}."
+        )
+    if target_neighbors is not None or stops:
+        raise ValueError("With triplets there are no target_neighbors and nothing is held out.")
+    if lmnn.n_passes not in ("auto", 1):
+        raise ValueError(
+            f"With triplets targets are not chosen anew; got n_passes={lmnn.n_passes}, 1 or "
+            '"auto" would do.'
+        )

@@ -25,6 +25,7 @@ from nearfar.mahalanobis.starts import (
     start_map,
 )
 from nearfar.search.exact_search import kneighbors
+from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import moved, unscaled, whitened
 
@@ -179,3 +180,18 @@ def _factors(
         # A feature that is constant within classes gets a large factor, not an infinite one.
         start[used] = 1 / np.sqrt(np.maximum(within[used], 1e-4))
     return start
+
+
+def reduced(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
+    """The square map cut to ``n_components`` rows: U'L for some orthonormal columns U."""
+    assert lmnn.n_components is not None
+    if lmnn.reduction == "pca":
+        Z = problem.mapped(L, problem.points)
+        Z = Z - Z.mean(axis=0)
+        spread = Z.T @ Z
+    else:  # with A = L white' and M = A'A, the leading left singular vectors of A
+        spread = L @ white.T @ white @ L.T
+    _, axes = descending_eigh(spread, min(lmnn.n_components, len(L)))
+    cut = axes.T @ L
+    # Rows beyond the rank of the data stay zero.
+    return np.vstack([cut, np.zeros((lmnn.n_components - len(cut), L.shape[1]))])
