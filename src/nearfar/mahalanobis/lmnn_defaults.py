@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from nearfar.arrays import Indices
+from nearfar.arrays import Floats, Indices
 from nearfar.large_margin.held_out import hold_out
+from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
+from nearfar.summaries.whitening import total_whitener
 
 #: LMNN as the work has it: every impostor counts, one pass, to the end.
 PUBLISHED: dict[str, Any] = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
@@ -20,8 +22,11 @@ IMPOSTORS = (3, 10, None)
 MOST_OF_NOTHING = 0.98
 #: Passes, by "auto".
 PASSES = 2
-#: Beyond so many rows one pass is made: it takes long, and plain neighbours are near.
+#: Beyond so many rows one pass is made, and not weighed: it takes long, and plain neighbours are
+#: near.
 MOST_ROWS = 20_000
+#: Passes are weighed by the errors of so many rows at most.
+MOST_ASKED = 5000
 #: With fewer rows of X for each row of the map than this, it overfits unless it is stopped early.
 FEW_ROWS = 15
 #: Share of the rows that is held out then,
@@ -35,31 +40,49 @@ _LEAST_HELD = 5
 
 
 class Choice(NamedTuple):
-    """What is used: numbers of impostors to try in this order, passes, what is held out."""
+    """What is used: numbers of impostors to try in this order, passes, what is held out.
+
+    ``weigh`` says whether passes are weighed by errors, the plain distance among them.
+    """
 
     impostors: tuple[int | None, ...]
     n_passes: int
     validation_fraction: float
     n_splits: int
+    weigh: bool
 
 
-def decided(lmnn: Any, codes: Indices, n_features: int, *, given: bool) -> Choice:
+def n_directions(rows: Floats) -> int:
+    """In how many directions rows vary; where they are many for their columns, these."""
+    n, p = rows.shape
+    if n >= FEW_ROWS * p:
+        return p
+    one = np.zeros(n, dtype=np.intp)
+    statistics = ClassStatistics(pooled=True, exact=True).add(rows, np.zeros(1, np.intp), one)
+    return total_whitener(statistics).shape[1]
+
+
+def decided(lmnn: Any, codes: Indices, n_directions: int, *, given: bool) -> Choice:
     """What "auto" means for rows of these classes; ``given`` says that targets are given."""
     published = lmnn.solver == "projected_subgradient"
     impostors, n_passes = lmnn.n_impostors, lmnn.n_passes
     fraction, n_splits = lmnn.validation_fraction, 1
+    square = lmnn.structure == "full" and lmnn.n_components is None
+    many = len(codes) >= FEW_ROWS * n_directions
     if fraction == "auto":
         learned = lmnn.n_components is not None and lmnn.reduction == "learned"
-        n_rows = lmnn.n_components if learned else n_features
+        n_rows = lmnn.n_components if learned else n_directions
         few = lmnn.structure == "full" and stops_early(codes, n_rows)
         fraction = HELD_OUT if few and not (given or published) else 0.0
         if fraction > 0 and lmnn.refit:
             n_splits = int(np.clip(np.ceil(ENOUGH_HELD / (fraction * len(codes))), 1, 5))
     if n_passes == "auto":
         n_passes = 1 if given or published or len(codes) > MOST_ROWS else PASSES
+    by_itself = lmnn.n_passes == lmnn.validation_fraction == "auto" and n_passes == PASSES
+    weigh = by_itself and square and many
     if impostors != "auto":
-        return Choice((impostors,), n_passes, fraction, n_splits)
-    return Choice((None,) if published else IMPOSTORS, n_passes, fraction, n_splits)
+        return Choice((impostors,), n_passes, fraction, n_splits, weigh)
+    return Choice((None,) if published else IMPOSTORS, n_passes, fraction, n_splits, weigh)
 
 
 def splits_of(codes: Indices, choice: Choice, seed: Any) -> list[tuple[Indices, Indices]]:
