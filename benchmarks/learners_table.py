@@ -348,7 +348,9 @@ def page(results: Results, limit: float, figure: Path) -> list[str]:
         "In the order of their names the first, third, fifth, ... set took part in the choice of "
         "LMNN's default; the others are judged, and took no part. (Ten sets had been looked at "
         "before, with three impostors and one or two passes, by which these became candidates; the "
-        "judged german, pendigits, satellite and vowel were among them.)",
+        "judged german, pendigits, satellite and vowel were among them. How LMNN counts rows at "
+        "the same distance when it weighs its passes was settled after the judged monks2 had been "
+        "seen, where rounding decided it.)",
         "",
         *section("Sets that took no part in the choice"),
         *summary(results, groups["judged"], methods),

@@ -90,6 +90,31 @@ def test_larger_measures_are_better(tables):
     assert tables.word(0.52, 0.5) == "as the thesis"
 
 
+def test_what_is_not_proven_is_said(tables, tmp_path):
+    near = {"table": "3.2", "data": "teapots", "method": "MVU", "bound": 1e-6, "residual": 0.004}
+    near |= {f"{measure} {near_by}": 0.97 for measure in tables.MEASURES for near_by in (5, 15)}
+    for row, words in (
+        (near, "0.974 / 0.970, as the thesis"),
+        (near | {"bound": 0.4}, "0.974 / 0.970, as the thesis, not proven"),
+        (near | {"bound": -0.4}, "0.974 / 0.970, as the thesis, not proven"),
+        (near | {"residual": 0.08}, "0.974 / 0.970, as the thesis, not proven"),
+        (near | {"bound": None}, "0.974 / 0.970, as the thesis, not proven"),
+    ):
+        results = tables.Results(tmp_path / "rows.jsonl")
+        results.rows = [row]
+        assert f"     - {words}" in tables.embedding_tables(results)
+
+
+def test_work_is_broken_off_in_time(tables):
+    assert tables.ended_in(None, lambda: 1) and tables.ended_in(10, lambda: 1)
+
+    def endless():
+        while True:
+            pass
+
+    assert not tables.ended_in(0.001, endless)
+
+
 @pytest.mark.slow
 def test_a_picture_is_fitted_once_and_drawn_small(run, tables, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")

@@ -1,5 +1,7 @@
 """What LMNN decides by itself: impostors, passes, when to stop; and that all of it is seen."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -10,7 +12,9 @@ from nearfar import LMNN, KNNClassifier, MultiMetricLMNN, MultiPassLMNN, Triplet
 from nearfar.large_margin import problem as solver
 from nearfar.large_margin.held_out import Watch, mean_errors
 from nearfar.large_margin.impostors import target_neighbors
-from nearfar.mahalanobis.lmnn_defaults import decided, splits_of
+from nearfar.mahalanobis import lmnn_run
+from nearfar.mahalanobis.lmnn_defaults import decided, n_directions, splits_of
+from nearfar.mahalanobis.lmnn_run import Run, left_out_errors
 
 IRIS = load_iris(return_X_y=True)
 #: To the end, so that passes alone are at work.
@@ -20,19 +24,22 @@ WHOLE = {"validation_fraction": 0.0}
 @pytest.mark.parametrize(
     ("n", "p", "settings", "wanted"),
     [
-        (400, 20, {}, ((3, 10, None), 2, 0.0, 1)),
-        (299, 20, {}, ((3, 10, None), 2, 0.2, 5)),
-        (1000, 100, {}, ((3, 10, None), 2, 0.2, 3)),
-        (3000, 300, {}, ((3, 10, None), 2, 0.2, 1)),
-        (299, 20, {"refit": False}, ((3, 10, None), 2, 0.2, 1)),
-        (24, 20, {}, ((3, 10, None), 2, 0.0, 1)),  # too few to hold any out
-        (299, 20, {"n_components": 5}, ((3, 10, None), 2, 0.0, 1)),  # few numbers to learn
-        (299, 20, {"n_components": 5, "reduction": "pca"}, ((3, 10, None), 2, 0.2, 5)),
-        (299, 20, {"structure": "diagonal"}, ((3, 10, None), 2, 0.0, 1)),
-        (299, 20, {"solver": "projected_subgradient"}, ((None,), 1, 0.0, 1)),
-        (20_001, 20, {}, ((3, 10, None), 1, 0.0, 1)),
-        (299, 20, {"n_impostors": 7, "n_passes": 4, **WHOLE}, ((7,), 4, 0.0, 1)),
-        (299, 20, {"validation_fraction": 0.3}, ((3, 10, None), 2, 0.3, 1)),
+        (300, 20, {}, ((3, 10, None), 2, 0.0, 1, True)),
+        (300, 20, {"n_impostors": 5}, ((5,), 2, 0.0, 1, True)),
+        (300, 20, {"n_passes": 2}, ((3, 10, None), 2, 0.0, 1, False)),  # as it was asked for
+        (300, 20, {"validation_fraction": 0.0}, ((3, 10, None), 2, 0.0, 1, False)),
+        (299, 20, {}, ((3, 10, None), 2, 0.2, 5, False)),
+        (1000, 100, {}, ((3, 10, None), 2, 0.2, 3, False)),
+        (3000, 300, {}, ((3, 10, None), 2, 0.2, 1, False)),
+        (299, 20, {"refit": False}, ((3, 10, None), 2, 0.2, 1, False)),
+        (24, 20, {}, ((3, 10, None), 2, 0.0, 1, False)),  # too few to hold any out
+        (299, 20, {"n_components": 5}, ((3, 10, None), 2, 0.0, 1, False)),  # few numbers to learn
+        (299, 20, {"n_components": 5, "reduction": "pca"}, ((3, 10, None), 2, 0.2, 5, False)),
+        (400, 20, {"structure": "diagonal"}, ((3, 10, None), 2, 0.0, 1, False)),
+        (400, 20, {"solver": "projected_subgradient"}, ((None,), 1, 0.0, 1, False)),
+        (20_001, 20, {}, ((3, 10, None), 1, 0.0, 1, False)),
+        (299, 20, {"n_impostors": 7, "n_passes": 4, **WHOLE}, ((7,), 4, 0.0, 1, False)),
+        (299, 20, {"validation_fraction": 0.3}, ((3, 10, None), 2, 0.3, 1, False)),
     ],
 )
 def test_what_is_decided(n, p, settings, wanted):
@@ -42,6 +49,19 @@ def test_what_is_decided(n, p, settings, wanted):
     given = decided(LMNN(**settings), codes, p, given=True)
     assert given.n_passes == settings.get("n_passes", 1)
     assert given.validation_fraction == settings.get("validation_fraction", 0.0)
+    assert not given.weigh
+
+
+def test_few_is_said_of_directions_and_not_of_columns():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 5))
+    wide = X @ rng.normal(size=(5, 12)) + 7.0
+    assert n_directions(X) == n_directions(wide) == 5
+    assert n_directions(wide.astype(np.float32)) == 5
+    assert n_directions(np.hstack([X, np.ones((100, 9))])) == 5
+    assert n_directions(X[:4] @ rng.normal(size=(5, 12))) == 3
+    lmnn = LMNN().fit(wide, np.arange(100) % 2)
+    assert lmnn.validation_fraction_ == 0.0
 
 
 def test_every_row_is_held_out_once_where_rows_are_few():
@@ -141,6 +161,152 @@ def test_few_rows_stop_it_in_time():
         for m in (lmnn, published().fit(X, y))
     ]
     assert errors[0] < errors[1]
+
+
+def two_of_six(n, seed=3):
+    """Six columns of few values; a row counts if exactly two of them are zero.
+
+    No column, and no combination, matters more than others, and many rows are there twice.
+    """
+    rng = np.random.default_rng(seed)
+    grid = np.indices((3, 3, 2, 3, 4, 2)).reshape(6, -1).T.astype(float)
+    X = np.vstack([grid] * 3)[rng.permutation(3 * len(grid))][:n]
+    return X / X.std(axis=0), ((X == 0).sum(axis=1) == 2).astype(int)
+
+
+def noisy(n, seed=0):
+    """Two columns in which four classes differ, and six with noise that is larger."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 4
+    X = rng.normal(size=(n, 8)) * np.repeat([1.0, 2.0], [2, 6])
+    X[:, :2] += 2.5 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[y]
+    return X, y
+
+
+def left_out_wrong(Z, y, *, drawn):
+    """Which rows of two classes the three nearest others label wrongly, from all distances.
+
+    Of others at the same distance the first are taken, or the share of all choices is drawn.
+    """
+    D = ((Z[:, None] - Z) ** 2).sum(axis=2)
+    np.fill_diagonal(D, np.inf)
+    if not drawn:
+        nearest = np.argsort(D, axis=1, kind="stable")[:, :3]
+        return ((y[nearest].sum(axis=1) >= 2) != y).astype(float)
+    wrong = np.zeros(len(Z))
+    for i, distances in enumerate(D.round(9)):
+        third = np.sort(distances)[2]
+        nearer, level = np.flatnonzero(distances < third), np.flatnonzero(distances == third)
+        choices = combinations(level, 3 - len(nearer))
+        wrong[i] = np.mean([(y[[*nearer, *some]].sum() >= 2) != y[i] for some in choices])
+    return wrong
+
+
+def knn_error(learner, X, y, Q, q):
+    knn = KNNClassifier().fit(X @ learner.components_.T, y)
+    return 1 - knn.score(Q @ learner.components_.T, q)
+
+
+def stripes(n, seed=0):
+    """Stripes of two classes, and a third far off, whose points lie wide along the same axis.
+
+    To pull these together costs the stripes their width.
+    """
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(0, 8, n), rng.uniform(0, 1, n), np.zeros(n)])
+    y = np.floor(X[:, 0]).astype(int) % 2
+    far = np.arange(n) % 4 == 0
+    X[far] = rng.normal(size=(far.sum(), 3)) * [100, 1, 1] + [0, 0, 30]
+    return X, np.where(far, 2, y)
+
+
+def test_the_plain_distance_is_kept_where_the_learned_one_is_worse():
+    X, y = stripes(800)
+    X, y, Q, q = X[:400], y[:400], X[400:], y[400:]
+    learned = LMNN(n_passes=2).fit(X, y)
+    kept = LMNN().fit(X, y)
+    assert (learned.n_passes_, kept.n_passes_) == (2, 0)
+    factor = kept.components_[0, 0]
+    np.testing.assert_array_equal(kept.components_, factor * np.eye(3))
+    assert np.log2(factor) == np.round(np.log2(factor))
+    plain = 1 - KNNClassifier().fit(X, y).score(Q, q)
+    assert knn_error(kept, X, y, Q, q) == plain < knn_error(learned, X, y, Q, q) - 0.1
+    # Targets and loss are those of the plain distance, and the bound is for its problem.
+    np.testing.assert_array_equal(kept.target_neighbors_, target_neighbors(X, y, 3))
+    M, n_impostors = kept.get_mahalanobis_matrix(), kept.n_impostors_
+    loss = brute_loss(M, X, y, kept.target_neighbors_, n_impostors)
+    assert kept.objective_ == pytest.approx(loss, rel=1e-9)
+    solved = published(n_impostors=n_impostors).fit(X, y)
+    assert kept.dual_bound_ <= solved.objective_ <= kept.objective_
+    assert kept.n_iter_ == len(kept.history_["objective"]) > 0
+
+
+def test_the_learned_distance_stays_where_it_is_better():
+    X, y = noisy(700)
+    X, y, Q, q = X[:300], y[:300], X[300:], y[300:]
+    lmnn, both = LMNN().fit(X, y), LMNN(n_passes=2).fit(X, y)
+    assert lmnn.n_passes_ == 2
+    np.testing.assert_array_equal(lmnn.components_, both.components_)
+    assert knn_error(lmnn, X, y, Q, q) < 1 - KNNClassifier().fit(X, y).score(Q, q) - 0.05
+
+
+@pytest.mark.parametrize(
+    ("errors", "passes"),
+    [
+        ([9, 8, 7], 2),
+        ([9, 7, 7], 2),
+        ([7, 7, 7], 2),
+        ([9, 7, 8], 1),
+        ([7, 8, 7], 2),
+        ([7, 8, 9], 0),
+    ],
+)
+def test_it_goes_back_to_the_pass_with_the_fewest_errors(monkeypatch, errors, passes):
+    said = iter(errors)
+    monkeypatch.setattr(Run, "errors", lambda self, L=None: next(said))
+    X, y = IRIS
+    lmnn = LMNN(tol=1e-8).fit(X, y)
+    assert next(said, None) is None
+    assert lmnn.n_passes_ == passes
+    first = published(n_impostors=3, tol=1e-8).fit(X, y)
+    if passes < 2:
+        np.testing.assert_array_equal(lmnn.target_neighbors_, first.target_neighbors_)
+    if passes == 1:  # as exact as if there had been no other
+        assert lmnn.objective_ == pytest.approx(first.objective_, rel=1e-4)
+    M, targets = lmnn.get_mahalanobis_matrix(), lmnn.target_neighbors_
+    assert lmnn.objective_ == pytest.approx(brute_loss(M, X, y, targets, 3), rel=1e-6)
+    assert lmnn.dual_bound_ <= lmnn.objective_
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("most", [10**6, 50])
+def test_errors_of_rows_are_those_of_leaving_each_out(monkeypatch, most, drawn):
+    monkeypatch.setattr(lmnn_run, "MOST_ASKED", most)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
+    X[120:160], y[120:140] = X[80:120], y[80:100]  # twins, of the same class and of any
+    wrong = left_out_wrong(X, y, drawn=drawn)
+    asked = np.linspace(0, 199, min(most, 200)).astype(int)
+    tied = (wrong > 0) & (wrong < 1)  # one of two twins is the third
+    assert tied.any() == drawn
+    found = left_out_errors(X, y, 3, drawn=drawn)
+    assert abs(found - wrong[asked].sum()) <= tied[asked].sum() / 2
+    # Fewer rows than neighbours.
+    assert left_out_errors(X[:3], np.array([0, 0, 2]), 5, drawn=drawn) == 1.0
+
+
+def test_where_others_are_equally_near_the_first_come_first_or_the_order_is_drawn():
+    X, y = two_of_six(400)
+    assert left_out_errors(X, y, 3, drawn=False) == left_out_wrong(X, y, drawn=False).sum()
+    wrong = left_out_wrong(X, y, drawn=True)
+    spread = np.sqrt((wrong * (1 - wrong)).sum() / 5)
+    assert spread > 1  # a question of chance for many rows
+    found = left_out_errors(X, y, 3, drawn=True)
+    assert abs(found - wrong.sum()) < 4 * spread
+    # Neither rounding nor a turn decides it.
+    Q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))
+    for Z in (X @ Q, 0.1 * X + 7.0):
+        assert left_out_errors(Z, y, 3, drawn=True) == found
 
 
 def test_looks_are_averaged_and_what_has_ended_stays():

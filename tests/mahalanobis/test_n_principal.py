@@ -53,7 +53,7 @@ def test_all_axes_are_no_restriction():
     np.testing.assert_allclose(axes.get_mahalanobis_matrix(), M, atol=0.02 * np.abs(M).max())
 
 
-@pytest.mark.parametrize("settings", [PUBLISHED, PUBLISHED | {"n_components": 2}])
+@pytest.mark.parametrize("settings", [PUBLISHED, PUBLISHED | {"n_components": 2}, {}])
 def test_rows_of_low_rank_are_as_good_in_more_columns(settings):
     X, y = rows()
     Q, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(30, 7)))

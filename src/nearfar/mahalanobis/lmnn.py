@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 
-from nearfar.arrays import Floats, Indices, Matrix
+from nearfar.arrays import Floats, Indices
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL, OnAxes
 from nearfar.large_margin.held_out import WATCH_EVERY, Watch, mean_errors
-from nearfar.large_margin.impostors import check_class_sizes, check_targets, target_neighbors
-from nearfar.large_margin.problem import GivenTriplets, LargeMargin, duality_gap
-from nearfar.large_margin.projected_subgradient import projected_subgradient
-from nearfar.mahalanobis.lmnn_defaults import LOOKS, MOST_OF_NOTHING, Choice, decided, splits_of
-from nearfar.mahalanobis.lmnn_run import Run
+from nearfar.large_margin.impostors import check_class_sizes, check_targets
+from nearfar.large_margin.problem import GivenTriplets, duality_gap
+from nearfar.mahalanobis.lmnn_defaults import (
+    LOOKS,
+    MOST_OF_NOTHING,
+    Choice,
+    check_combination,
+    decided,
+    n_directions,
+    splits_of,
+)
+from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduced
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
-from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.supervision import Triplets
 
 # The tolerance of passes that only choose the targets of the next.
@@ -42,8 +47,10 @@ class LMNN(OnAxes):
     fixed before training: ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is that
     problem. Fewer errors are made, as a rule, where only the three nearest points of other classes
     count and the targets are chosen once more by the metric learned: that is the default. Where
-    rows are few for the features it is stopped early besides. What was decided can be seen in
-    ``n_impostors_``, ``n_passes_`` and ``validation_fraction_``; the evidence is in the guide.
+    rows are few for the features it is stopped early besides; where they are many, the plain
+    distance stays if by it their nearest others label fewer of them wrongly. What was decided can
+    be seen in ``n_impostors_``, ``n_passes_`` and ``validation_fraction_``; the evidence is in the
+    guide.
 
     In :math:`M = L^T L` the problem is convex. It is solved over L by L-BFGS in whitened
     coordinates, so that the units of the features do not matter to the solver, with hinges that
@@ -77,7 +84,9 @@ class LMNN(OnAxes):
         How many passes: the targets of the first are chosen by the rows, those of the next by the
         metric learned so far, from which it starts. "auto" is 2; it is 1 where targets are given
         and beyond 20,000 rows. With rows held out it is the most: a pass that makes no fewer errors
-        does not count and is the last.
+        does not count and is the last. By "auto", where "auto" holds none out as rows are many for
+        a square map, passes are weighed: the plain distance, one pass and two, by how many rows (of
+        5,000 at most) their nearest others label wrongly. The fewest win, of equals the last.
     n_components : int or None, default=None
         Dimension of the output: the rows of L; None learns a square map.
     n_principal : int, "auto" or None, default=None
@@ -111,9 +120,9 @@ class LMNN(OnAxes):
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Share of the rows held out: by class, to stop early. Their k-NN error is looked at every 10
         iterations, and the map with the fewest is kept. "auto" is 0.2 where there are fewer than
-        15 points for each row of a full map, else 0; up to 500 points each is held out once, in
-        five parts, and up to 2,500 so many parts that 500 are; iterations (30 a pass at most) then
-        are those with the fewest errors on average.
+        15 points for each row of a full map, which has no more than they have directions, else 0;
+        up to 500 points each is held out once, in five parts, and up to 2,500 so many parts that
+        500 are; iterations (30 a pass at most) then are those with the fewest errors on average.
     patience : int, default=3
         So many looks without fewer errors end the fit. Of no effect where several parts are held
         out in turn.
@@ -147,7 +156,7 @@ class LMNN(OnAxes):
     n_impostors_ : int or None
         How many impostors of each point counted; None for all.
     n_passes_ : int
-        How many passes were made, and counted.
+        How many passes were made, and counted; 0 where the map stayed as it was given.
     validation_fraction_ : float
         Share of the rows held out to stop early; 0 where it went to the end.
     n_active_ : int
@@ -296,7 +305,7 @@ class LMNN(OnAxes):
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.validation_errors_: list[float] = []
-        self._check_combination(supervision, target_neighbors)
+        check_combination(self, supervision, target_neighbors)
         if self._fitted_on_axes(
             rows, start_from, y, target_neighbors=target_neighbors, supervision=supervision
         ):
@@ -304,7 +313,8 @@ class LMNN(OnAxes):
         if supervision is not None:
             return self._fit_triplets(rows, supervision, start_from)
         self.classes_, codes = self._check_labels(y, len(rows))
-        choice = decided(self, codes, rows.shape[1], given=target_neighbors is not None)
+        directions = n_directions(rows)
+        choice = decided(self, codes, directions, given=target_neighbors is not None)
         targets = None
         if target_neighbors is None:
             check_class_sizes(codes, self.classes_, self.n_neighbors, "LMNN")
@@ -315,7 +325,7 @@ class LMNN(OnAxes):
         self.validation_fraction_ = choice.validation_fraction
         for n_impostors in choice.impostors:
             self.n_impostors_ = n_impostors
-            if not self._fit_labels(rows, codes, targets, choice, start_from):
+            if not self._fit_labels(rows, codes, directions, targets, choice, start_from):
                 return self
         warn(
             f"With n_impostors={self.n_impostors} the best map is all but zero: of most points "
@@ -327,6 +337,7 @@ class LMNN(OnAxes):
         self,
         rows: Floats,
         codes: Indices,
+        directions: int,
         targets: Indices | None,
         choice: Choice,
         start_from: Floats | None,
@@ -335,12 +346,15 @@ class LMNN(OnAxes):
         trained = np.arange(len(rows))
         limits = [self.max_iter] * choice.n_passes
         if self.solver == "projected_subgradient":
-            return self._learn_by_subgradients(rows, codes, targets)
+            return self._learn(SubgradientRun(self, rows, codes), trained, limits, targets)
         if choice.validation_fraction == 0:
-            return self._learn(Run(self, rows, codes, start_from), trained, limits, targets)
-        few = has_few_rows(
-            (1 - choice.validation_fraction) * len(rows), len(self.classes_), rows.shape[1]
-        )
+            run = Run(self, rows, codes, start_from)
+            vanished = self._learn(run, trained, limits, targets)
+            if choice.weigh and not vanished:
+                self._weigh(run, trained)
+            return vanished
+        n_trained = (1 - choice.validation_fraction) * len(rows)
+        few = has_few_rows(n_trained, len(self.classes_), directions)
         splits = splits_of(codes, choice, self.random_state)
         runs = [
             Run(self, rows[some], codes[some], start_from, early=True, few=few)
@@ -349,7 +363,7 @@ class LMNN(OnAxes):
         unseen = [(rows[held], codes[held]) for _, held in splits]
         limits = self._best_limits(runs, unseen, choice.n_passes)
         if not self.refit:
-            self.n_passes_ = len(limits)
+            self.n_passes_ = sum(limit > 0 for limit in limits)
             return self._certify(runs[0], splits[0][0], len(rows))
         run = Run(self, rows, codes, None, early=True, few=few)
         return self._learn(run, trained, limits)
@@ -390,41 +404,6 @@ class LMNN(OnAxes):
         self._keep(runs[0])
         return limits
 
-    def _check_combination(self, supervision: Any, target_neighbors: Any) -> None:
-        if self.structure == "diagonal":
-            for name in ("n_components", "n_principal"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f'structure="diagonal" keeps every feature; leave {name} out.')
-        if self.solver == "projected_subgradient":
-            learned = self.n_components is not None and self.reduction == "learned"
-            for unfit, what in (
-                (self.structure == "diagonal", 'structure="diagonal"'),
-                (learned, 'n_components with reduction="learned"'),
-                (supervision is not None, "triplets"),
-                (self.n_impostors not in ("auto", None), "n_impostors"),
-                (self.n_passes not in ("auto", 1), "n_passes"),
-                (self._asks_to_stop(), "early stopping (validation_fraction)"),
-            ):
-                if unfit:
-                    raise ValueError(f'solver="projected_subgradient" does not do {what}.')
-        if supervision is None:
-            return
-        if not isinstance(supervision, Triplets):
-            raise ValueError(
-                "LMNN learns from labels or triplets: supervision must be Triplets; got "
-                f"{type(supervision).__name__}."
-            )
-        if target_neighbors is not None or self._asks_to_stop():
-            raise ValueError("With triplets there are no target_neighbors and nothing is held out.")
-        if self.n_passes not in ("auto", 1):
-            raise ValueError(
-                f"With triplets targets are not chosen anew; got n_passes={self.n_passes}, 1 or "
-                '"auto" would do.'
-            )
-
-    def _asks_to_stop(self) -> bool:
-        return self.validation_fraction not in ("auto", 0)
-
     # Learning
 
     def _learn(
@@ -437,9 +416,26 @@ class LMNN(OnAxes):
             tol = self.tol if number == len(limits) - 1 else max(self.tol, _ROUGH)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
-            warn_of_limit("LMNN", self.max_iter)
-        self.n_passes_ = len(limits)
+            warn_of_limit(run.called, self.max_iter)
+        self.n_passes_ = sum(limit > 0 for limit in limits)
         return self._certify(run, trained, len(trained))
+
+    def _weigh(self, run: Run, trained: Indices) -> None:
+        """Go back to one pass, or to the plain distance, where the rows err less by it."""
+        maps = [*run.ends, run.L]
+        errors = [run.errors(), *map(run.errors, maps)]
+        best = min(range(len(errors)), key=lambda passes: (errors[passes], -passes))
+        if best == len(maps):
+            return
+        self.n_passes_ = best
+        run.begin(run.first_targets)
+        if best == 0:
+            self.components_ = run.keep_plain()
+        else:
+            run.progress.L = maps[0]
+            if not self._descend(run, self.max_iter, self.tol):
+                warn_of_limit(run.called, self.max_iter)
+        self._certify(run, trained, len(trained))
 
     def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
         triplets.check_n_samples(len(rows))
@@ -478,7 +474,7 @@ class LMNN(OnAxes):
             problem.search(L)
         self.dual_bound_ = problem.dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
-            L = self._reduced(problem, L, run.white)
+            L = reduced(self, problem, L, run.white)
             self.components_ = run.components(L)
             problem.search(L)
         final = problem.objective(L)
@@ -491,45 +487,3 @@ class LMNN(OnAxes):
         # Impostors by "auto" become more before the map is quite zero.
         share = MOST_OF_NOTHING if self.n_impostors == "auto" else 0.9999
         return problem.nearest is not None and final.loss >= share * problem.loss_of_nothing()
-
-    def _reduced(self, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
-        """The square map cut to ``n_components`` rows: U'L for some orthonormal columns U."""
-        assert self.n_components is not None
-        if self.reduction == "pca":
-            Z = problem.mapped(L, problem.points)
-            Z = Z - Z.mean(axis=0)
-            spread = Z.T @ Z
-        else:  # with A = L white' and M = A'A, the leading left singular vectors of A
-            spread = L @ white.T @ white @ L.T
-        _, axes = descending_eigh(spread, min(self.n_components, len(L)))
-        cut = axes.T @ L
-        # Rows beyond the rank of the data stay zero.
-        return np.vstack([cut, np.zeros((self.n_components - len(cut), L.shape[1]))])
-
-    def _learn_by_subgradients(self, rows: Floats, codes: Indices, targets: Indices | None) -> bool:
-        if targets is None:
-            targets = target_neighbors(rows, codes, self.n_neighbors)
-        self.target_neighbors_, self.n_passes_ = targets, 1
-        self.mean_ = rows.mean(axis=0).astype(rows.dtype)
-        points = (rows - self.mean_).astype(np.float64)
-        found = projected_subgradient(
-            points, codes, targets, self.push_weight, max_iter=self.max_iter, tol=self.tol
-        )
-        problem = LargeMargin(points, codes, targets, self.push_weight)
-        L = found.L
-        problem.search(L)
-        self.dual_bound_ = problem.dual_bound(L)
-        if self.n_components is not None:
-            L = self._reduced(problem, L, np.eye(L.shape[1]))
-            problem.search(L)
-        final = problem.objective(L)
-        self.components_ = L.astype(rows.dtype)
-        self.history_, self.n_iter_ = found.history, len(found.history["objective"])
-        self.objective_, self.n_active_ = final.loss, final.n_active
-        self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
-        if not found.converged:
-            warn(
-                f"The projected subgradient did not converge in {self.max_iter} iterations.",
-                ConvergenceWarning,
-            )
-        return False
