@@ -199,3 +199,13 @@ def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_t
     found = listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen)
     assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.worn
     assert not screen.serves(pairs, X @ far.T)
+
+
+def test_a_centre_without_targets_makes_no_nan_of_what_is_complete():
+    X, y = noisy(40, 3)
+    y[0] = 9  # alone in its class
+    problem = LargeMargin(X, y, target_neighbors(X, y, 2), 0.5)
+    L = np.diag([1.0, 1.0, 0.0])  # nothing is known of distances from those under this map
+    problem.search(L)
+    with np.errstate(invalid="raise"):
+        assert not problem.is_complete(L / 9)

@@ -412,7 +412,9 @@ class ListedMargin:
         # Within 10 % none can be left if all are; the bound of the metrics takes longer.
         if before.ndim > 1 and before.shape[0] < before.shape[1]:
             return least
-        return np.maximum(least, self.shrinkage(before, now) * radius)
+        share = self.shrinkage(before, now)
+        # A centre without targets has a radius of minus infinity, of which 0 times is no number.
+        return np.maximum(least, share * radius) if share > 0 else least
 
     def shrinkage(self, before: Matrix, now: Matrix) -> float:
         """At least so many times the squared distances before are those now."""
