@@ -113,8 +113,9 @@ class ClassAdditions(ClassReadings):
         narrow = X.dtype == np.float32 and root is None and not exact
         self._rounded = self._rounded or (narrow and bool(together))
         threads = threads_for(X, len(together))
-        # Own threads limit BLAS themselves.
-        flops = np.inf if threads > 1 else 2.0 * block * X.shape[1] ** 2
+        # Own threads limit BLAS themselves; those of BLAS would wait for narrow rows.
+        flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _NARROW else 0.0
+        flops = np.inf if threads > 1 else flops
         with blas_for(flops):
             for found in map_in_order(moments, together, threads):
                 yield from found
