@@ -33,8 +33,8 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
             # Counting is ten times faster than the sort inside np.unique.
             offset = labels.astype(np.intp, copy=False) - low
             present = np.bincount(offset, minlength=high - low + 1) > 0
-            classes = np.flatnonzero(present) + low
-            return classes.astype(labels.dtype), (np.cumsum(present) - 1)[offset]
+            classes = (np.flatnonzero(present) + low).astype(labels.dtype)
+            return classes, offset if present.all() else (np.cumsum(present) - 1)[offset]
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:

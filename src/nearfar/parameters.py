@@ -90,8 +90,9 @@ def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed
     ...
     ValueError: LMNN: n_neighbors must be an integer of at least 1; got 0.
     """
-    if any(kind.accepts(value) for kind in allowed):
-        return
+    for kind in allowed:  # a loop: batches come by the thousand
+        if kind.accepts(value):
+            return
     wanted = ", or ".join(kind.description for kind in allowed)
     shown = " ".join(repr(value).split())  # arrays have lines
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."

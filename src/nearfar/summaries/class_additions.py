@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import reduce
 from itertools import pairwise
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from nearfar.summaries.row_moments import (
     Moments,
     Workspace,
     by_class,
+    even_blocks,
     lots,
     moments_about,
     of_all_classes,
@@ -25,6 +29,8 @@ from nearfar.summaries.row_moments import (
 
 _TASK_ROWS = 32_768
 _NARROW = 256
+# Blocks of a task at least, and of a class in a window: to begin either takes its time.
+_FEW, _DEEP = 2, 8
 # Variances of a batch, of those before it, up to which it is no surprise.
 _ALIKE = 4.0
 
@@ -64,11 +70,11 @@ class ClassAdditions(ClassReadings):
     def _squares(self) -> Matrix:
         """Σ w (x-s)² over all classes; of dense sums only."""
         dense = [(second, second.dense) for second in self._seconds]
-        return np.sum([second.squares(sums) for second, sums in dense if sums is not None], axis=0)
+        return _sum(second.squares(sums) for second, sums in dense if sums is not None)
 
     def _is_like(self, seconds: dict[int, Matrix], n_rows: int) -> bool:
         """Whether sums over new rows are of the size of those before."""
-        new = np.sum([self._seconds[k].squares(sums) for k, sums in seconds.items()], axis=0)
+        new = _sum(self._seconds[k].squares(sums) for k, sums in seconds.items())
         before = self._squares() / (self._weights.sum() - n_rows)
         return bool((new <= _ALIKE * n_rows * before).all())
 
@@ -77,9 +83,9 @@ class ClassAdditions(ClassReadings):
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Classes, and the sums of their rows, task by task; few rows are kept."""
         second = self._seconds[0]  # which all are like
-        block = second.block_rows(X)
+        block = even_blocks(len(X), second.block_rows(X))
         # Enough for some threads, whose number decides on none of the sums.
-        size = min(max(block, -(-len(X) // 8)), _TASK_ROWS)
+        size = min(max(_FEW * block, -(-len(X) // 8)), _TASK_ROWS)
         left = self._keep_few(X, codes, root)
         together: list[list[tuple[int, NDArray[np.intp]]]] = []
         if self.pooled and left.any():
@@ -88,16 +94,17 @@ class ClassAdditions(ClassReadings):
             together = [[(-1, rows)] for rows in tasks]
         elif left.any():
             # Of wide rows each is long enough to be fetched alone.
-            window = block * int(left.sum()) if X.shape[1] <= _NARROW else len(X)
+            window = _DEEP * block * int(left.sum()) if X.shape[1] <= _NARROW else len(X)
             together = list(lots(by_class(codes, left, window, size), size))
-        how: Any = {"second": second, "exact": exact}
+        how: dict[str, Any] = {"second": second, "exact": exact}
+        spaces = defaultdict[int, Workspace](Workspace)  # one for each thread
 
         def moments(
             tasks: list[tuple[int, NDArray[np.intp]]],
         ) -> list[tuple[NDArray[np.intp], Moments]]:
-            kept: Any = how | {"space": Workspace()}
+            kept: Any = how | {"space": spaces[get_ident()]}
             return [
-                pooled_moments(X, rows, codes, self._shifts, root, **kept)
+                pooled_moments(X, rows, codes, self._shifts, root, size=block, **kept)
                 if slot < 0
                 else (np.array([slot]), moments_about(X, rows, self._shifts[slot], root, **kept))
                 for slot, rows in tasks
@@ -106,8 +113,9 @@ class ClassAdditions(ClassReadings):
         narrow = X.dtype == np.float32 and root is None and not exact
         self._rounded = self._rounded or (narrow and bool(together))
         threads = threads_for(X, len(together))
-        # Own threads limit BLAS themselves.
-        flops = np.inf if threads > 1 else 2.0 * block * X.shape[1] ** 2
+        # Own threads limit BLAS themselves; those of BLAS would wait for narrow rows.
+        flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _NARROW else 0.0
+        flops = np.inf if threads > 1 else flops
         with blas_for(flops):
             for found in map_in_order(moments, together, threads):
                 yield from found
@@ -151,3 +159,8 @@ class ClassAdditions(ClassReadings):
         starts = np.flatnonzero(np.diff(slots, prepend=-1))
         weighed = deviations if root is None else (roots**2)[:, None] * deviations
         self._firsts[slots[starts]] += np.add.reduceat(weighed, starts)
+
+
+def _sum(terms: Iterator[Floats]) -> Matrix:
+    """Without an array of all terms: there is often one."""
+    return np.asarray(reduce(np.add, terms))

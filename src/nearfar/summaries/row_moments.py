@@ -43,8 +43,8 @@ class Products:
         return products.diagonal()
 
     def block_rows(self, X: Floats) -> int:
-        """Rows at once: a megabyte, more where each p×p addition needs more work before it."""
-        in_cache = 2**20 // (X.shape[1] * X.itemsize)
+        """Rows at once: half a megabyte, more where a p×p addition needs more work before it."""
+        in_cache = 2**19 // (X.shape[1] * X.itemsize)
         return min(max(in_cache, X.shape[1], 1024), 4096)
 
 
@@ -108,14 +108,15 @@ def pooled_moments(
     shifts: Floats,
     root: Floats | None,
     *,
+    size: int,
     second: Products = _ALL,
     exact: bool = False,
     space: Workspace | None = None,
 ) -> tuple[Indices, Moments]:
     """The same for rows of many classes, sorted for the most part: classes, and one second moment.
 
-    ``slots`` gives the class of every row of X. The line k of the first moment is that of the k-th
-    class among the rows.
+    ``slots`` gives the class of every row of X, ``size`` the rows of a block. The line k of the
+    first moment is that of the k-th class among the rows.
     """
     classes = slots[rows]
     seen = np.bincount(classes) > 0
@@ -125,7 +126,7 @@ def pooled_moments(
     def work(dtype: np.dtype[Any]) -> Moments:
         first: NDArray[np.float64] = np.zeros((len(present), X.shape[1]))
         total: NDArray[np.float64] | None = None
-        own, size = shifts[present].astype(dtype), second.block_rows(X)
+        own = shifts[present].astype(dtype)
         buffer, ones = (space or Workspace()).of(min(size, len(rows)), X.shape[1], dtype)
         for start in range(0, len(rows), size):
             chosen, some = rows[start : start + size], lines[start : start + size]
@@ -156,8 +157,7 @@ def _gathered(
     X: Floats, rows: Indices, shift: NDArray[Any], size: int, space: Workspace
 ) -> Iterator[tuple[Indices, NDArray[Any], NDArray[Any]]]:
     """Row numbers, the rows less a shift, and as many ones, block by block in one buffer."""
-    # Blocks of one size: a last one of few rows would take nearly as long.
-    size = -(-len(rows) // max(1, round(len(rows) / size)))
+    size = even_blocks(len(rows), size)
     buffer, ones = space.of(size, X.shape[1], shift.dtype)
     for start in range(0, len(rows), size):
         chosen = rows[start : start + size]
@@ -196,8 +196,8 @@ def _center(
 
 def _runs(lines: Indices) -> list[tuple[int, int]]:
     """Where rows of one class begin and end."""
-    starts = np.flatnonzero(np.diff(lines, prepend=-1)).tolist()
-    return list(pairwise([*starts, len(lines)]))
+    cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
+    return list(pairwise([0, *cuts.tolist(), len(lines)]))
 
 
 @cache
@@ -235,6 +235,11 @@ def _sum(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]
 
 
 # ---------------------------------------------------------------------- tasks
+
+
+def even_blocks(n_rows: int, size: int) -> int:
+    """Rows of a block, so many or some more: a last one of few would take nearly as long."""
+    return -(-n_rows // max(1, n_rows // size))
 
 
 def sorted_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
