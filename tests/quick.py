@@ -26,7 +26,6 @@ QUICK = {
         "max_iter": 10,
     },  # passes with the defaults too
     "MLKR": {"max_iter": 60},
-    "MODA": {"max_iter": 2},  # each start is the best of many after as many steps
     "MVU": {"tol": 1e-3, "max_iter": 5},
     "MultiMetricLMNN": {"estimator": ROUGH, "patience": 2, "refit": False},
     "MultiPassLMNN": {"estimator": ROUGH, "n_passes": 2},
