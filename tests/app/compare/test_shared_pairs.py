@@ -1,9 +1,10 @@
 """Pairs of sets computed once for all methods: the same numbers, by any number of processes."""
 
-import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -356,27 +357,28 @@ def fill_slowly(folder, note, stuck_at):
     assert np.array_equal(found, everything()) and seconds >= 0.4
 
 
+def filling(*given):
+    """A process that does."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_shared_pairs as here\n"
+    code += "here.fill_slowly(*sys.argv[2:4], int(sys.argv[4]))"
+    words = [Path(__file__).parent, *given]
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
+
+
 @pytest.mark.process
 @pytest.mark.skipif(not FolderShelf.possible, reason="this system has no such locks")
 def test_processes_fill_blocks_together_and_who_is_killed_is_replaced(tmp_path):
-    context = multiprocessing.get_context("spawn")
     note = tmp_path / "note"
-    stuck = context.Process(target=fill_slowly, args=(str(tmp_path), str(note), 10))
-    stuck.start()
+    stuck = filling(tmp_path, note, 10)
     wait_for(lambda: note.exists() and "10\n" in note.read_text())
-    others = [
-        context.Process(target=fill_slowly, args=(str(tmp_path), str(note), -1)) for _ in range(2)
-    ]
-    for other in others:
-        other.start()
+    others = [filling(tmp_path, note, -1) for _ in range(2)]
     # All but the one in work, which they wait for.
     wait_for(lambda: len(note.read_text().split()) == len(BLOCKS))
     time.sleep(0.3)
-    assert all(other.is_alive() for other in others)
-    os.kill(stuck.pid, signal.SIGKILL)
-    for other in others:
-        other.join(30)
-        assert other.exitcode == 0
+    assert all(other.poll() is None for other in others)
+    stuck.kill()
+    assert stuck.wait(100) == -signal.SIGKILL
+    assert [other.wait(100) for other in others] == [0, 0]
     done = sorted(map(int, note.read_text().split()))
     assert done == sorted([*(rows.start for rows, _ in BLOCKS), 10])
 
