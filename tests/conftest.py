@@ -40,6 +40,23 @@ def fresh_processes(monkeypatch):
     monkeypatch.setattr("subprocess.Popen", FRESH)
 
 
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """Started once in each process of the tests: that takes longer than most tests of a page."""
+    import browsing  # here: it skips the module that imports it where selenium is missing
+
+    driver = browsing.started(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def driver(chromium):
+    """The browser; no page of one module is left to work in the next."""
+    yield chromium
+    chromium.get("about:blank")
+
+
 def pytest_collection_modifyitems(items):
     from near_twins import near_twins  # here: the process that only hands out tests needs none
 

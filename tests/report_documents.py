@@ -187,7 +187,7 @@ def hostile() -> Document:
 
 
 def monstrous(
-    n_rows: int = 100_000, n_classes: int = 500, n_features: int = 5_000, n_methods: int = 20
+    n_rows: int = 20_000, n_classes: int = 500, n_features: int = 5_000, n_methods: int = 20
 ) -> Document:
     """More of everything than a page can hold."""
     rng = np.random.default_rng(0)

@@ -100,12 +100,3 @@ def test_registry_is_exactly_the_estimators_of_the_stub():
 def test_package_data_is_shipped():
     assert (SOURCE / "py.typed").exists()
     assert (SOURCE / "contract" / "bad_input.toml").exists()
-
-
-def test_no_module_imports_a_private_module_of_another_package():
-    # What ruff's rule does not see: "import sklearn.utils._mask".
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            private = [name for name in names if "._" in name and not name.startswith("nearfar")]
-            assert not private, f"{path}: {private}"

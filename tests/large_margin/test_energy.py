@@ -82,12 +82,12 @@ def brute_energies(rule, Z, y, queries):
 
 @pytest.mark.parametrize("mu", [0.0, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize(("k", "m"), [(1, None), (3, None), (1, 1), (3, 3), (2, 20)])
-def test_energy_is_what_the_point_adds_to_the_loss(mu, k, m):
-    for seed in range(3):
-        X, y, queries = problem(seed)
-        rule = EnergyClassifier(n_neighbors=k, push_weight=mu, n_impostors=m).fit(X, y)
-        wanted = brute_energies(rule, X, y, queries)
-        np.testing.assert_allclose(rule.energies(queries), wanted, rtol=1e-10, atol=1e-10)
+@pytest.mark.parametrize("seed", range(3))
+def test_energy_is_what_the_point_adds_to_the_loss(mu, k, m, seed):
+    X, y, queries = problem(seed)
+    rule = EnergyClassifier(n_neighbors=k, push_weight=mu, n_impostors=m).fit(X, y)
+    wanted = brute_energies(rule, X, y, queries)
+    np.testing.assert_allclose(rule.energies(queries), wanted, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("sizes", [(9, 2, 8), (1, 9, 9), (2, 1, 3), (1, 1, 1), (7, 1), (6,), (1,)])

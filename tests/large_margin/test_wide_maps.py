@@ -116,7 +116,7 @@ def test_threads_agree(all_wide, monkeypatch):
     monkeypatch.setattr("nearfar.large_margin.listed_loss.THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.triplet_loss.THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
-    X, y = noisy(200, 10)
+    X, y = noisy(120, 8)
     one, two, again = (
         LMNN(n_impostors=None, n_passes=1, tol=1e-8, max_iter=3000, n_jobs=jobs).fit(X, y)
         for jobs in (1, 2, 2)

@@ -90,7 +90,7 @@ def test_both_losses_equal_the_definition(mu, rows):
 
 @pytest.mark.parametrize("rows", [2, 4])
 def test_gradient_equals_finite_differences(rows):
-    X, y = problem(1)
+    X, y = problem(1, n=24)
     targets = target_neighbors(X, y, 3)
     L = 0.3 * np.random.default_rng(2).normal(size=(rows, 4))
     analytic = 2 * full_loss(X @ L.T, y, targets, 0.5).laplacian_v.T @ X

@@ -143,7 +143,7 @@ def test_a_list_that_is_called_complete_is():
     X, y = problem(4, n=60)
     targets = target_neighbors(X, y, 3)
     said = 0
-    for _ in range(200):
+    for _ in range(100):
         first = rng.normal(size=(4, 4)) * 0.3
         task = LargeMargin(X, y, targets, 0.5)
         task.search(first)
@@ -153,7 +153,7 @@ def test_a_list_that_is_called_complete_is():
             before = task.objective(L).loss
             task.search(L)
             assert task.objective(L).loss == pytest.approx(before, rel=1e-12)
-    assert 20 < said < 200
+    assert 10 < said < 100
 
 
 def test_shrinkage_bounds_every_direction():
@@ -227,19 +227,19 @@ def test_warm_start_of_another_shape_starts_anew():
 
 def test_early_stopping_keeps_the_map_with_the_fewest_errors():
     X, y = load_digits(return_X_y=True)
-    X, y = X[:600], y[:600]
+    X, y = X[:400], y[:400]
     lmnn = published(validation_fraction=0.3, patience=1, refit=False).fit(X, y)
     watched = lmnn.validation_errors_
     assert len(watched) >= 2
     trained = (lmnn.target_neighbors_ >= 0).any(axis=1)
-    assert trained.sum() == 420
+    assert trained.sum() == 280
     knn = KNNClassifier().fit(lmnn.transform(X[trained]), y[trained])
     error = 1 - knn.score(lmnn.transform(X[~trained]), y[~trained])
     assert error == pytest.approx(min(watched))
     # The targets of rows trained on are rows trained on.
     targets = lmnn.target_neighbors_[trained]
     assert trained[targets[targets >= 0]].all()
-    assert published().fit(X, y).validation_errors_ == []
+    assert published().fit(*IRIS).validation_errors_ == []
 
 
 def test_refit_trains_on_all_rows():
@@ -502,7 +502,7 @@ def test_many_metrics_reach_the_optimum_of_the_semidefinite_program():
 
 def test_neighbours_are_measured_by_the_metric_of_the_training_point():
     X, y = WINE
-    found = MultiMetricLMNN(validation_fraction=0).fit(X[::2], y[::2])
+    found = MultiMetricLMNN(LMNN(tol=1e-2), validation_fraction=0).fit(X[::2], y[::2])
     distances, nearest = found.kneighbors(X[1::2], n_neighbors=4)
     rows, queries = X[::2], X[1::2]
     full = np.empty((len(queries), len(rows)))
@@ -515,7 +515,7 @@ def test_neighbours_are_measured_by_the_metric_of_the_training_point():
 
 def test_leave_one_out_leaves_itself_out():
     X, y = problem(3)
-    found = MultiMetricLMNN(LMNN(n_neighbors=1), validation_fraction=0).fit(X, y)
+    found = MultiMetricLMNN(LMNN(n_neighbors=1, tol=1e-2), validation_fraction=0).fit(X, y)
     wrong = 0
     for i in range(36):
         full = [np.linalg.norm(found.components_[y[j]] @ (X[i] - X[j])) for j in range(36)]

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from nearfar import LDA, LMNN, PCA, RCA, KNNClassifier, all_learners
-from nearfar.base.voter import nearest, vote, vote_shares
+from nearfar.base.voter import nearest, vote, vote_shares, votes_by_k
 
 
 def shrinking_vote(labels):
@@ -31,6 +31,9 @@ def test_vote_shrinks_k_until_one_class_leads(k):
     shares = vote_shares(codes, 4, "shrink")
     np.testing.assert_array_equal(shares.argmax(axis=1), wanted)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
+    by_k = votes_by_k(codes, 4)
+    assert by_k.shape == (500, k)
+    np.testing.assert_array_equal(by_k[:, -1], wanted)
 
 
 @pytest.mark.parametrize("levels", [2, 5, 1000])

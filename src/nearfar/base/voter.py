@@ -251,6 +251,20 @@ def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]
     return winners
 
 
+def votes_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
+    """Winning codes (n, k) of the nearest voter, the nearest two, ..., where ties shrink k."""
+    winners = np.empty_like(codes)
+    for block in row_blocks(len(codes), 24 * n_classes):
+        some, rows = codes[block], np.arange(block.stop - block.start)
+        votes, winner = np.zeros((len(rows), n_classes), np.intp), some[:, 0]
+        for k in range(codes.shape[1]):
+            votes[rows, some[:, k]] += 1
+            leads = np.count_nonzero(votes == votes.max(axis=1, keepdims=True), axis=1) == 1
+            winner = np.where(leads, votes.argmax(axis=1), winner)
+            winners[block, k] = winner
+    return winners
+
+
 def _count(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
     """Votes for each class, (n, n_classes)."""
     n, k = codes.shape

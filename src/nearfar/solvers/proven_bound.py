@@ -9,7 +9,6 @@ is proven by the signs of a factor's pivots, not by an eigenvalue found by itera
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from nearfar.arrays import Vector
 from nearfar.solvers.unfolding import (
@@ -65,10 +64,8 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
     :math:`L_w - s C` has as many negative pivots as :math:`L_w v = \lambda C v` has eigenvalues
     below s. For s > 0 one of them is the constant vector's, whose eigenvalue is 0.
     """
-    L = edges.laplacian(weights).tocsc()
-    C = sparse.dia_array((edges.masses[None, :], [0]), shape=L.shape).tocsc()
     try:
-        pivots = symmetric_factor((L - s * C).tocsc()).U.diagonal()
+        pivots = symmetric_factor(edges.laplacian(weights, -s * edges.masses)).U.diagonal()
     except RuntimeError:  # a pivot of zero
         return False
     return int((pivots < 0).sum()) == (1 if s > 0 else 0)

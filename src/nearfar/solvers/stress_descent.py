@@ -213,7 +213,7 @@ def _direction(
 def _preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
     # Edges of no length would leave points without any hold.
     weights = edges.squared + 0.01 * float(edges.squared.mean())
-    L = edges.laplacian(weights).tocsc()
+    L = edges.laplacian(weights)
     if not isinstance(free, slice):
         L = L[free][:, free].tocsc()
     ridge = 1e-6 * float(L.diagonal().mean()) if L.shape[0] else 1.0

@@ -43,6 +43,14 @@ Direction = Literal["max", "min"]
 _DENSE = 200
 
 
+class _Places(NamedTuple):
+    """Of points, edges and edges turned round: the place of each in a sparse matrix by columns."""
+
+    where: Indices
+    indices: NDArray[np.int32]
+    indptr: NDArray[np.int32]
+
+
 @dataclass(frozen=True)
 class Edges:
     r"""Pairs of points and the squared length D of each.
@@ -104,10 +112,25 @@ class Edges:
         delta = self.differences(Y)
         return np.einsum("er,er->e", delta, delta)
 
-    def laplacian(self, weights: Vector) -> sparse.csr_array:
-        r""":math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T`."""
-        U = self.incidence
-        return (U.T @ U.multiply(weights[:, None]).tocsr()).tocsr()
+    def laplacian(self, weights: Vector, diagonal: Vector | float = 0.0) -> sparse.csc_array:
+        r""":math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T`, and what is added to its diagonal."""
+        n, places = self.n_points, self._places
+        degrees = np.bincount(self.first, weights, n) + np.bincount(self.second, weights, n)
+        entries = np.empty(n + 2 * len(self))
+        entries[places.where] = np.concatenate([degrees + diagonal, -weights, -weights])
+        return sparse.csc_array((entries, places.indices, places.indptr), shape=(n, n))
+
+    @cached_property
+    def _places(self) -> _Places:
+        """Where a Laplacian has its entries; many are built of the same edges."""
+        here = np.arange(self.n_points)
+        rows = np.concatenate([here, self.first, self.second])
+        columns = np.concatenate([here, self.second, self.first])
+        order = np.lexsort((rows, columns))
+        indptr = np.searchsorted(columns[order], np.arange(self.n_points + 1))
+        where = np.empty_like(order)
+        where[order] = np.arange(len(order))
+        return _Places(where, rows[order].astype(np.int32), indptr.astype(np.int32))
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
         """Smallest eigenvalues and vectors of their Laplacian; see :func:`laplacian_eigenpairs`."""

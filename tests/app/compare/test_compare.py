@@ -28,7 +28,8 @@ from nearfar.app.tables.inputs import as_table
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.datasets.tables import DataFile
 
-QUICK = {"repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+QUICK = {"cv": 3, "repeats": 1, "tuning": "k", "context": False, "isolate": False, "verbose": False}
+FIVE = QUICK | {"cv": 5}
 
 
 class First(TransformerMixin, BaseEstimator):
@@ -258,7 +259,7 @@ def test_the_printed_lines_of_own_folds():
     frame = messy().drop(columns=["group", "day"])
     y = frame.pop("kind").to_numpy()
     cv = ShuffleSplit(3, random_state=0)
-    result = compare(frame, y, methods=["lda"], cv=cv, **QUICK)
+    result = compare(frame, y, methods=["lda"], **(QUICK | {"cv": cv}))
     # Untuned, the lines are of the plain distance to be kept, if no learner is recommended.
     roles = {"baseline"} if result.best == "reference" else {"learner"}
     error = min(m["error"] for m in methods_of(result).values() if m["role"] in roles)
@@ -323,7 +324,7 @@ def test_only_rows_that_the_report_shows_are_kept():
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(2000, 3)), np.arange(2000) % 2
-    document = compare(X, y, methods=["lda"], **QUICK).document
+    document = compare(X, y, methods=["lda"], **FIVE).document
     values = document["rows"]["values"]
     assert len(values) < 700
     every = {str(i): [f"{value:.4g}" for value in row] for i, row in enumerate(X)}
@@ -445,10 +446,10 @@ def test_own_folds_are_asked_for_once():
     given = list(KFold(3, shuffle=True, random_state=1).split(X))
     masks = ((np.isin(np.arange(150), a), np.isin(np.arange(150), b)) for a, b in given)
     for cv in (iter(given), masks):
-        result = compare(X, y, methods={"first": First()}, cv=cv, **QUICK)
+        result = compare(X, y, methods={"first": First()}, **(QUICK | {"cv": cv}))
         assert [f["test"] for f in result.document["folds"]] == [b.tolist() for _, b in given]
     # A splitter without a seed gives others each time it is asked.
-    result = compare(X, y, methods={"first": First()}, cv=KFold(3, shuffle=True), **QUICK)
+    result = compare(X, y, methods={"first": First()}, **(QUICK | {"cv": KFold(3, shuffle=True)}))
     held = result.document["held_out"]
     rows = [row for fold in result.document["folds"] for row in fold["test"]]
     assert held["rows"] == rows
@@ -628,7 +629,7 @@ def test_a_copy_of_the_target_is_named():
 def test_small_classes_are_named():
     X = np.random.default_rng(0).normal(size=(63, 3))
     y = np.r_[["big"] * 30, ["large"] * 30, ["tiny"] * 3]
-    result = compare(X, y, methods=["lda"], **QUICK)
+    result = compare(X, y, methods=["lda"], **FIVE)
     assert "tiny" in result.document["warnings"][0]["text"]
 
 
@@ -695,7 +696,7 @@ def test_peak_memory_is_that_of_the_method(isolated):
 
 def test_what_runs_elsewhere_gives_the_same_numbers(isolated):
     X, y = load_iris(return_X_y=True)
-    here = methods_of(compare(X, y, methods={"lda": LDA()}, cv=2, **QUICK))
+    here = methods_of(compare(X, y, methods={"lda": LDA()}, **(QUICK | {"cv": 2})))
     for name in ("lda", "raw", "reference"):
         assert here[name]["error"] == isolated[name]["error"]
 
@@ -754,7 +755,7 @@ def test_an_interrupted_run_gives_what_there_is_and_goes_on(tmp_path, monkeypatc
             raise KeyboardInterrupt
 
     def run():
-        options = QUICK | {"repeats": 2, "verbose": True}
+        options = FIVE | {"repeats": 2, "verbose": True}
         return compare(X, y, methods={"lda": LDA()}, journal=journal, **options)
 
     with monkeypatch.context() as patch:

@@ -20,13 +20,6 @@ pytestmark = browsing.needed
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = browsing.started(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
 def roll():
     return make_swiss_roll(300, random_state=0)
 

@@ -16,13 +16,6 @@ pytestmark = browsing.needed
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = browsing.started(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
 def page(tmp_path_factory):
     wine = load_wine(as_frame=True)
     quick = {"repeats": 1, "tuning": "k", "isolate": False, "verbose": False, "context": False}

@@ -16,13 +16,6 @@ pytestmark = browsing.needed
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = browsing.started(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
 def page(tmp_path_factory):
     frame, y = load_wine(return_X_y=True, as_frame=True)
     pairs = Pairs.from_labels(y, n_similar=400, n_dissimilar=400, random_state=0)

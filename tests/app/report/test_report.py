@@ -494,7 +494,7 @@ def test_page_stays_small_whatever_the_data(monstrous_page):
     assert "Of 500 classes, the 25 with the most errors" in page.text("classes")
     assert "4,980 more features share" in page.text("features")
     assert "4,950 more columns" in page.text("data")
-    assert "random 333 of 100,000 rows" in page.text("maps")
+    assert "random 333 of 20,000 rows" in page.text("maps")
     assert "a random 6 of" in page.text("neighbours")
     # Long texts are cut: no piece of text is longer than the code may be.
     assert max(len(piece) for part in page.sections.values() for piece in part) <= 20_000

@@ -22,13 +22,6 @@ pytestmark = browsing.needed
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = browsing.started(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
 def made():
     """The documents by name."""
     wine = documents.wine()
@@ -258,6 +251,7 @@ return cut;
 """
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [400, 760, 1100, 1400])
 @pytest.mark.parametrize("name", ["wine", "interrupted", "wide", "embeddings"])
@@ -269,10 +263,11 @@ def test_no_number_of_the_leaderboard_is_cut(browser, made, name, width, dark):
     assert inside <= seen
     assert driver.execute_script(CUT) == []
     # What stands there is what the document holds.
-    rows = find(driver, "#board tbody tr")
-    assert len(rows) == len(made[name]["methods"])
-    for row, method in zip(rows, made[name]["methods"], strict=True):
-        text = row.text.replace("\u00a0", " ")
+    rows = "return [...document.querySelectorAll('#board tbody tr')].map(row => row.innerText)"
+    texts = driver.execute_script(rows)
+    assert len(texts) == len(made[name]["methods"])
+    for text, method in zip(texts, made[name]["methods"], strict=True):
+        text = text.replace("\u00a0", " ")
         measured = method.get("kept") if name == "embeddings" else method["error"]
         gain = method["difference"]
         gain = gain if gain is None or name == "embeddings" else -gain

@@ -23,13 +23,6 @@ EVIL = "</script><script>window.hacked=1</script>"
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = browsing.started(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
 def sets():
     made = make_sets(12, 3, 3, sizes=(8, 20), random_state=0)
     names = [EVIL, *(f"u{i}" for i in range(1, 36))]

@@ -19,13 +19,6 @@ pytestmark = browsing.needed
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = browsing.started(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
 def document():
     images, y = stripes(60, shape=(8, 6, 3))
     quick = {"repeats": 1, "tuning": "k", "isolate": False, "verbose": False, "context": False}

@@ -31,7 +31,7 @@ from nearfar.arrays import Indices
 from nearfar.base import LocalExplanation
 from nearfar.base.local_voter import LocalVoter
 from nearfar.base.voter import nearest as nearest_columns
-from nearfar.base.voter import vote, vote_shares
+from nearfar.base.voter import vote, vote_shares, votes_by_k
 from nearfar.evaluation.measures import Measure
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.search.exact_search import kneighbors
@@ -135,9 +135,8 @@ class Problem:
     def answers_by_k(self, neighbors: Indices) -> Answers:
         """What the first k neighbours of some rows say, given by their numbers, for each k."""
         voters, n_classes = self.codes[neighbors], len(self.classes)
-        ks = range(1, neighbors.shape[1] + 1)
         return Answers(
-            np.stack([vote(voters[:, :k], n_classes, "shrink") for k in ks], axis=1),
+            votes_by_k(voters, n_classes),
             lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
             voters,
         )
