@@ -10,11 +10,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Workers with one BLAS thread each: three on two cores, as one of them often waits for a process.
+# Two workers with one BLAS thread each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Tests start many processes, which would each compile the library anew.
 export PYTHONDONTWRITEBYTECODE :=
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 3 --durations=20
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20
 
 .PHONY: demo test checks tests test-fast lanes test-slow test-oldest docs bench clean
 
