@@ -1,5 +1,7 @@
 """Compiled kernels of the large-margin loss: the same as what NumPy makes of it."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -109,5 +111,5 @@ def test_without_numba_arrays_serve(monkeypatch):
     wanted = LMNN(n_passes=1).fit(X, y).components_
     monkeypatch.setattr("nearfar.large_margin.working_set.COMPILED", 1)
     monkeypatch.setattr("nearfar.large_margin.working_set.kernels", extras.kernels.__wrapped__)
-    monkeypatch.setitem(__import__("sys").modules, "numba", None)  # import raises
+    monkeypatch.setitem(sys.modules, "numba", None)  # to import it raises
     np.testing.assert_array_equal(LMNN(n_passes=1).fit(X, y).components_, wanted)
