@@ -5,6 +5,7 @@ import tracemalloc
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -31,8 +32,7 @@ def test_mpm_is_the_conic_program_with_its_ridge():
     w = cp.Variable(5)
     roots = [np.linalg.cholesky(S).T for S in covariances]
     program = cp.Problem(cp.Minimize(sum(cp.norm(R @ w) for R in roots)), [d @ w == 1])
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == "optimal"
+    solved(program)
     assert np.isclose(machine.kappa_, 1 / program.value, rtol=1e-6)
     assert np.allclose(machine.coef_[0], w.value, atol=1e-5)
     assert np.isclose(machine.worst_case_accuracy_, machine.kappa_**2 / (1 + machine.kappa_**2))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conic import solved
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 
 from nearfar import ITML, KNNClassifier, Pairs
@@ -59,9 +60,7 @@ def optimum(X, pairs, bounds, gamma, prior):
         outer = np.einsum("ij,ik->ijk", V, V).reshape(len(V), -1) / bound
         constraints.append(sign * (outer @ cp.vec(A, order="C") - slack) <= 0)
     program = cp.Problem(cp.Minimize(value), constraints)
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == cp.OPTIMAL
-    return program.value
+    return solved(program)
 
 
 @pytest.mark.parametrize("scales", [1.0, SCALES], ids=["plain", "scaled columns"])

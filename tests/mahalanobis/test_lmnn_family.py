@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conic import solved
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs, make_circles
@@ -97,7 +98,7 @@ def test_triplets_are_used_exactly():
     hinges = cp.sum(cp.pos(1 + (squares(a, b) - squares(a, c)) @ flat))
     pulls = cp.sum(squares(near[:, 0], near[:, 1]) @ flat)
     task = cp.Problem(cp.Minimize(0.5 * pulls + 0.5 * hinges))
-    task.solve(solver="CLARABEL")
+    solved(task)
     assert lmnn.objective_ == pytest.approx(task.value, rel=1e-4)
     assert lmnn.dual_bound_ <= task.value * (1 + 1e-6)
     assert lmnn.duality_gap_ < 0.03
@@ -297,7 +298,7 @@ def test_a_diagonal_map_is_the_best_of_its_kind():
             gaps += [near - (X[i] - X[k]) ** 2 for k in np.flatnonzero(y != y[i])]
     hinges = cp.sum(cp.pos(1 + np.stack(gaps) @ free))
     task = cp.Problem(cp.Minimize(0.5 * pulls @ free + 0.5 * hinges))
-    task.solve(solver="CLARABEL")
+    solved(task)
     assert lmnn.objective_ == pytest.approx(task.value, rel=1e-4)
     assert lmnn.dual_bound_ <= task.value * (1 + 1e-6) and lmnn.duality_gap_ < 0.03
 
@@ -492,7 +493,7 @@ def test_many_metrics_reach_the_optimum_of_the_semidefinite_program():
     gaps = [row(i, j) - row(i, k) for i, j in near for k in np.flatnonzero(y != y[i])]
     hinges = cp.sum(cp.pos(1 + np.stack(gaps) @ flat))
     task = cp.Problem(cp.Minimize(0.5 * pulls @ flat + 0.5 * hinges))
-    task.solve(solver="CLARABEL")
+    solved(task)
     assert task.value * (1 - 1e-6) <= found.objective_ <= task.value * (1 + 1e-3)
     assert found.dual_bound_ <= task.value * (1 + 1e-6)
     assert found.duality_gap_ < 0.03

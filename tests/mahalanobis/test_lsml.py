@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conic import solved
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 
 from nearfar import LSML, KNNClassifier, Pairs, Quadruplets
@@ -51,9 +52,7 @@ def optimum(X, quadruplets, weights, prior):
     share = weights / weights.sum()
     value = share @ (x + t - 2 * s) + cp.trace(A) - cp.log_det(A) - p
     program = cp.Problem(cp.Minimize(value), [cone, t <= y])
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == cp.OPTIMAL
-    return program.value
+    return solved(program)
 
 
 @pytest.mark.parametrize("scales", [1.0, SCALES], ids=["plain", "scaled columns"])

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from sklearn.datasets import load_iris, load_wine
 
 from nearfar import MCML
@@ -25,9 +26,7 @@ def conic_optimum(X, y):
         value += cp.log_sum_exp(cp.hstack([-distances[j] for j in others]))
         value += sum(distances[j] for j in own) / len(own) - np.log(len(own))
     program = cp.Problem(cp.Minimize(value))
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == cp.OPTIMAL
-    return program.value
+    return solved(program)
 
 
 def problem(seed):

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from conic import solved
 from scipy.stats import norm
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC, NuSVC
@@ -40,9 +41,7 @@ def conic_svm(X, y, cost):
     program = cp.Problem(
         cp.Minimize(0.5 * cp.sum_squares(w) + cost @ cp.pos(1 - cp.multiply(y, X @ w + b)))
     )
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == "optimal"
-    return program.value, w.value
+    return solved(program), w.value
 
 
 def moments(X, y):
@@ -200,8 +199,7 @@ def test_nu_svm_is_the_conic_program_with_weights():
     w, b, rho = cp.Variable(4), cp.Variable(), cp.Variable(nonneg=True)
     short = cp.pos(rho - cp.multiply(y, X @ w + b))
     program = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + (v / v.sum()) @ short - 0.4 * rho))
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == "optimal"
+    solved(program)
     assert np.isclose(plane.objective, program.value, atol=1e-7)
     assert np.allclose(plane.w, w.value, atol=1e-4)
 
@@ -273,8 +271,7 @@ def test_mpm_is_the_conic_program_and_its_dual(seed):
     roots = [np.linalg.cholesky(S).T for S in (S_plus, S_minus)]
     w = cp.Variable(5)
     program = cp.Problem(cp.Minimize(sum(cp.norm(R @ w) for R in roots)), [d @ w == 1])
-    program.solve(solver=cp.CLARABEL)
-    assert program.status == "optimal"
+    solved(program)
     assert np.isclose(1 / program.value, found.kappa, rtol=1e-6)
     assert 1 / found.kappa <= program.value * (1 + 1e-9)
     assert np.allclose(found.w, w.value, atol=1e-4)
@@ -283,7 +280,7 @@ def test_mpm_is_the_conic_program_and_its_dual(seed):
         cp.Maximize(level),
         [level * d == roots[0].T @ u + roots[1].T @ v, cp.norm(u) <= 1, cp.norm(v) <= 1],
     )
-    dual.solve(solver=cp.CLARABEL)
+    solved(dual)
     assert np.isclose(dual.value, 1 / found.kappa, rtol=1e-6)
     # Both classes touch their bound.
     b = found.kappa * found.deviations[0] - found.w @ m_plus
