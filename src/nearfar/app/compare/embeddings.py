@@ -24,6 +24,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.fold_rows import FoldRows
 from nearfar.app.compare.folds import some_of, texts_of
 from nearfar.app.compare.methods import (
     Method,
@@ -39,7 +40,6 @@ from nearfar.app.compare.methods import (
 from nearfar.app.compare.picture import picture_quality
 from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.through import map_through
-from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
 from nearfar.evaluation.quality import held_out_quality, shares_kept
@@ -254,7 +254,7 @@ def neighbors_counted(n_train: int) -> tuple[int, tuple[int, ...]]:
 
 
 @dataclass
-class Embeddings:
+class Embeddings(FoldRows):
     """The rows, and how they become inputs: the :class:`nearfar.app.compare.folds.Work` to do."""
 
     X: Any
@@ -269,14 +269,10 @@ class Embeddings:
     drawn_by: str = "at random"
     far_power: float = FAR_POWER
 
-    def rows(self, rows: Indices) -> Any:
-        """Some rows of X."""
-        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
-
-    def inputs(self, train: Indices, test: Indices) -> tuple[Matrix, Matrix]:
+    def parts(self, train: Indices, test: Indices) -> tuple[Matrix, Matrix]:
         """Both parts as numbers, prepared by what the training rows tell."""
-        steps = Setting("", self.scaler, "passthrough").steps(self.prepare)
-        parts = [self.rows(train), self.rows(test)]
+        steps = Setting("", self.scaler, "passthrough").steps(self.first_step)
+        parts = [self.inputs(train), self.inputs(test)]
         if steps:
             chain = Pipeline(steps).fit(parts[0])
             parts = [map_through(chain, part) for part in parts]
@@ -291,7 +287,7 @@ class Embeddings:
         """Seconds of one fit and placing on so many rows."""
         train, test, size = task["train"], task["test"], task["size"]
         some = some_of(train, size)
-        known, new = self.inputs(some, test[: max(1, len(test) * len(some) // len(train))])
+        known, new = self.parts(some, test[: max(1, len(test) * len(some) // len(train))])
         began = perf_counter()
         place(method, known, new[:MEASURED])
         return perf_counter() - began
@@ -301,7 +297,7 @@ class Embeddings:
         every = np.arange(len(self.X))
         some = evenly(len(every), 400)  # enough to fill a block
         with suppress(Exception):  # it is not asked for anything
-            known, new = self.inputs(every, some)
+            known, new = self.parts(every, some)
             there, placed = known[:, :2], new[:, :2]
             held_out_quality(known, there, new, placed, n_neighbors=self.n_neighbors)
             shares_kept(known, there, self.looked_at, some)
@@ -359,7 +355,7 @@ def run_fold(
     problem: Embeddings, method: Method, train: Indices, test: Indices, *, draw: bool = False
 ) -> dict[str, Any]:
     """All measures of one method on one fold, as plain data."""
-    known, new = problem.inputs(train, test)
+    known, new = problem.parts(train, test)
     measured = evenly(len(new), MEASURED)
     shown = drawn_rows(len(train), len(test))
     everywhere = np.union1d(measured, shown[1]) if draw else measured

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.explaining import explain_chain, told
+from nearfar.app.compare.fold_rows import FoldRows
 from nearfar.app.compare.kernel_shares import kernels_of
 from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.plan import FAR_POWER
@@ -26,7 +27,6 @@ from nearfar.app.compare.shared_pairs import FoldPairs, Given, SharedPairs
 from nearfar.app.compare.splits import INNER_SPLITS, Tuning, inner_splits
 from nearfar.app.compare.tensor_pictures import tensors_of
 from nearfar.app.compare.through import map_through
-from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices
 from nearfar.base import LocalExplanation
 from nearfar.base.local_voter import LocalVoter
@@ -78,7 +78,7 @@ class Work(Protocol):
 
 
 @dataclass
-class Problem:
+class Problem(FoldRows):
     """The data, prepared for comparison."""
 
     X: Any
@@ -114,10 +114,6 @@ class Problem:
     column_names: tuple[str, ...] = ()
     #: Of sets, the pairs that methods share.
     pairs: SharedPairs | None = None
-
-    def rows(self, rows: Indices) -> Any:
-        """Some rows of X."""
-        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
 
     def labels(self, rows: Indices) -> NDArray[Any]:
         """Their labels, as the user gave them."""
@@ -206,7 +202,7 @@ def predict_all_k(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if shared is None:
-            given = Given(setting, problem.rows(train), problem.rows(test))
+            given = Given(setting, problem.inputs(train), problem.inputs(test))
         else:
             given = shared.given(setting, train, test)
         result = _predicted(problem, given, train)
@@ -235,7 +231,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
     if given.distances is not None:
         nearest = nearest_columns(given.distances, largest)[1]
     else:
-        steps = setting.steps(problem.prepare)
+        steps = setting.steps(problem.first_step)
         labels = problem.labels(train)
         chain = Pipeline(steps) if steps else None
         if chain is not None and setting.neighbors:
@@ -464,7 +460,7 @@ def run_fold(
         "search_seconds": final.search_seconds,
         "warnings": list(dict.fromkeys([*choice.caught, *final.caught]))[:5],
         "weights": column_shares(
-            final.chain, problem.rows(train), problem.origins, problem.n_columns
+            final.chain, problem.inputs(train), problem.origins, problem.n_columns
         ),
     }
     result["kernels"] = kernels_of(final.chain)
@@ -475,7 +471,7 @@ def run_fold(
         result["map"] = _flat_map(final)
         result["history"] = history_of(final.chain)
         result["tensors"] = tensors_of(
-            final.chain, problem.rows(test), test, show_rows=problem.show_rows
+            final.chain, problem.inputs(test), test, show_rows=problem.show_rows
         )
         result["local"] = local_of(problem, final.chain, train, test, final.ks[column])
     return result
@@ -495,7 +491,7 @@ def local_of(
     voter.n_neighbors = k
     some = test[shown_rows(len(test))]
     own = Pipeline([*chain.steps[:-1], ("learner", voter)])
-    why = explain_chain(own, problem.rows(some), problem.column_names, overall=False)
+    why = explain_chain(own, problem.inputs(some), problem.column_names, overall=False)
     mean = why.relevance.mean(axis=0)
     why = why.against(mean)
     codes = problem.answers(why.labels)

@@ -24,6 +24,7 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.fold_rows import FoldRows
 from nearfar.app.compare.folds import (
     Choice,
     column_shares,
@@ -36,7 +37,6 @@ from nearfar.app.compare.methods import Method, Setting
 from nearfar.app.compare.pair_splits import inner_pair_splits
 from nearfar.app.compare.splits import Tuning
 from nearfar.app.compare.through import map_through
-from nearfar.app.tables.columns import as_floats
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LinearLearner
 from nearfar.blocks import row_blocks
@@ -55,7 +55,7 @@ UNLIKE = 3.0
 
 
 @dataclass
-class PairProblem:
+class PairProblem(FoldRows):
     """Rows, and which pairs of them are alike or different."""
 
     X: Any
@@ -94,10 +94,6 @@ class PairProblem:
         """By what a threshold is calibrated: accuracy, or F1 where one kind is rare."""
         counts = np.bincount(self.codes, minlength=2)
         return "f_beta" if counts.max() > UNLIKE * counts.min() else "accuracy"
-
-    def rows(self, rows: Indices) -> Any:
-        """Some rows of X."""
-        return as_floats(self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows])
 
     def known(self, numbers: Indices) -> tuple[Indices, Pairs]:
         """Rows of some pairs and rows in none, and these pairs in their numbers."""
@@ -229,15 +225,15 @@ def judged(problem: PairProblem, setting: Setting, train: Indices, test: Indices
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         began = perf_counter()
-        steps = setting.steps(problem.prepare)
+        steps = setting.steps(problem.first_step)
         chain = Pipeline(steps) if steps else None
         numbers, pairs = problem.known(train)
-        rows = problem.rows(numbers)
+        rows = problem.inputs(numbers)
         if chain is not None:
             fit_to_pairs(chain, rows, pairs)
         fitted = perf_counter()
         held, places = np.unique(problem.ends[test], return_inverse=True)
-        distances = pair_distances(chain, problem.rows(held), places.reshape(-1, 2))
+        distances = pair_distances(chain, problem.inputs(held), places.reshape(-1, 2))
         measured = perf_counter()
         own = pair_distances(chain, rows, np.searchsorted(numbers, problem.ends[train]))
     told = [w for w in caught if issubclass(w.category, ConvergenceWarning | RuntimeWarning)]
