@@ -118,9 +118,9 @@ def copy(tmp_path_factory):
     return folder
 
 
-def python(copy, *words):
+def python(copy, code):
     run = subprocess.run(
-        [sys.executable, *map(str, words)],
+        [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(copy)},
         cwd=copy,
         capture_output=True,
@@ -129,18 +129,6 @@ def python(copy, *words):
     )
     assert run.returncode == 0, (run.stdout + run.stderr)[-3000:]
     return run.stdout
-
-
-def test_the_common_tests_find_them(copy):
-    modules = [copy / "nearfar" / file for file in FILES.values()]
-    which = " or ".join([*FILES, "stub", *(module.stem for module in modules)])
-    words = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "--doctest-modules", "-k", which)
-    out = python(copy, *words, *modules, "tests")
-    for name, file in FILES.items():
-        for contract in "scikit_learn", "nearfar":
-            assert f"test_{contract}_contract[{name}] PASSED" in out, name
-        assert re.search(rf"{file}::\S+{name} PASSED", out), name
-    assert "test_stub_names_every_learner_and_summary_of_the_rooms PASSED" in out
 
 
 QUICK = "--repeats 1 --tuning k --no-context --in-process --out a.html --force"
@@ -156,9 +144,16 @@ print("{name} came back")
 
 @pytest.fixture(scope="module")
 def printed(copy):
-    """What one process prints that lists, compares, saves and documents them."""
+    """What one process prints that tests, lists, compares, saves and documents them."""
+    modules = [copy / "nearfar" / file for file in FILES.values()]
+    which = " or ".join([*FILES, "stub", *(module.stem for module in modules)])
+    words = ["-v", "-p", "no:cacheprovider", "--doctest-modules", "-k", which]
+    words += [*map(str, modules), "tests"]
     lines = [
         "import sys",
+        "import pytest",
+        f"assert pytest.main({words}) == 0",
+        f"print({MARK!r})",
         "import numpy as np, nearfar",
         "from nearfar.app.cli import main",
         "from nearfar.contract import KINDS, used",
@@ -179,8 +174,17 @@ def printed(copy):
     lines.append(f"print({MARK!r})")
     lines += ["sys.path.insert(0, 'docs/_ext')", "import estimator_lists"]
     lines.append("print(estimator_lists.reference_text())")
-    parts = python(copy, "-c", "\n".join(lines)).split(f"{MARK}\n")
-    return dict(zip(("methods", "compare", "save", "pages"), parts, strict=True))
+    parts = python(copy, "\n".join(lines)).split(f"{MARK}\n")
+    return dict(zip(("tests", "methods", "compare", "save", "pages"), parts, strict=True))
+
+
+def test_the_common_tests_find_them(printed):
+    out = printed["tests"]
+    for name, file in FILES.items():
+        for contract in "scikit_learn", "nearfar":
+            assert f"test_{contract}_contract[{name}] PASSED" in out, name
+        assert re.search(rf"{file}::\S+{name} PASSED", out), name
+    assert "test_stub_names_every_learner_and_summary_of_the_rooms PASSED" in out
 
 
 @pytest.mark.parametrize("name", FILES)

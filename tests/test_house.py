@@ -3,8 +3,10 @@
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,17 +22,45 @@ MODULES = {
 LIBRARY = {name: path for name, path in MODULES.items() if not name.startswith("nearfar.app")}
 
 
+class Facts(NamedTuple):
+    """What the tests below ask of a module."""
+
+    imports: list[ast.Import | ast.ImportFrom]  # at its head or in a function
+    modules: list[str]  # of the application, named by strings
+    targets: list[str]  # what it defines
+    questions: list[int]  # lines that ask whether the data are sets
+
+
 @cache  # reading the whole library takes seconds
-def statements(name: str) -> list[ast.Import | ast.ImportFrom]:
-    """What a module imports, at its head or in a function."""
-    nodes = ast.walk(ast.parse(MODULES[name].read_text("utf-8")))
-    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+def facts(name: str) -> Facts:
+    tree = ast.parse(MODULES[name].read_text("utf-8"))
+    found = Facts([], [], list(defined(tree)), [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.startswith("nearfar.app"):
+                found.modules.append(node.value)
+        elif asks_for_sets(node):
+            found.questions.append(node.lineno)
+    return found
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """Names of a module's classes, functions and values."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (t.id for t in node.targets if isinstance(t, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
 
 
 def imports_of(name: str) -> set[str]:
     """Modules of ours that a module imports."""
     found = set()
-    for node in statements(name):
+    for node in facts(name).imports:
         if isinstance(node, ast.ImportFrom) and node.module:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             found |= {m if m in MODULES else node.module for m in inner}
@@ -64,12 +94,8 @@ def test_no_cycle_lazy_imports_included():
 
 def test_nothing_in_the_library_names_the_application():
     # Import-linter sees imports; this sees what is imported by a string.
-    for name, path in LIBRARY.items():
-        if name == "nearfar.__main__":
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            named = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            assert not (named and node.value.startswith("nearfar.app")), f"{name}: {node.value}"
+    for name in LIBRARY.keys() - {"nearfar.__main__"}:
+        assert not facts(name).modules, name
 
 
 def test_no_two_modules_of_one_name():
@@ -82,18 +108,10 @@ def test_no_two_modules_of_one_name():
 
 def test_no_two_public_things_of_one_name():
     places = defaultdict(set)
-    for name, path in LIBRARY.items():
-        for node in ast.parse(path.read_text("utf-8")).body:
-            targets = []
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                targets = [node.name]
-            elif isinstance(node, ast.Assign):
-                targets = [t.id for t in node.targets if isinstance(t, ast.Name)]
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                targets = [node.target.id]
-            for target in targets:
-                if not target.startswith("_"):
-                    places[target].add(name)
+    for name in LIBRARY:
+        for target in facts(name).targets:
+            if not target.startswith("_"):
+                places[target].add(name)
     assert not {name: sorted(where) for name, where in places.items() if len(where) > 1}
 
 
@@ -101,7 +119,7 @@ def test_no_private_name_is_borrowed():
     borrowed = [
         f"{name} imports {node.module}.{alias.name}"
         for name in LIBRARY
-        for node in statements(name)
+        for node in facts(name).imports
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nearfar.")
         for alias in node.names
         # Base classes of a room that are no learners themselves begin with an underscore.
@@ -115,7 +133,7 @@ def test_no_module_imports_a_private_module_of_another_package():
     private = [
         f"{name} imports {alias.name}"
         for name in MODULES
-        for node in statements(name)
+        for node in facts(name).imports
         if isinstance(node, ast.Import)
         for alias in node.names
         if "._" in alias.name and not alias.name.startswith("nearfar")
@@ -143,14 +161,13 @@ def asks_for_sets(node):
 def test_only_kinds_and_the_reader_ask_whether_the_data_are_sets():
     # Who else asked would have to be told of each kind to come. What is named after sets knows
     # nothing else.
-    app = {name: path for name, path in MODULES.items() if name.startswith("nearfar.app.")}
+    app = [name for name in MODULES if name.startswith("nearfar.app.")]
     allowed = ("nearfar.app.compare.kinds.", "nearfar.app.embed.kinds.", "nearfar.app.tables.")
     found = [
-        f"{name}:{node.lineno}"
-        for name, path in app.items()
+        f"{name}:{line}"
+        for name in app
         if not name.startswith((*allowed, "nearfar.app.compare.set_"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if asks_for_sets(node)
+        for line in facts(name).questions
     ]
     assert not found
     for path in (SOURCE / "app").rglob("*.jinja"):

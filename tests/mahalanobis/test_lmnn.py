@@ -311,7 +311,8 @@ def test_raw_wine_falls_from_thirty_percent_to_below_seven():
 
 def test_digits_with_constant_pixels_give_no_nan():
     X, y = load_digits(return_X_y=True)
-    lmnn = published(tol=1e-4).fit(X[:400], y[:400])
+    assert np.ptp(X[:150], axis=0).min() == 0
+    lmnn = published(tol=1e-3).fit(X[:150], y[:150])
     assert np.isfinite(lmnn.components_).all()
     assert np.isfinite(lmnn.transform(X)).all()
 

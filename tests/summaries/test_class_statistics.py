@@ -1008,17 +1008,17 @@ def test_thousands_of_classes_cost_no_more_than_their_rows():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_batches_of_many_features_match_two_passes_whenever_they_are_read(pooled, dtype):
     """There only triangles are summed, which a read, a copy or a merge must make whole."""
-    X, y = sample(n=1200, p=260, c=2, apart=1.0)
+    X, y = sample(n=1000, p=260, c=2, apart=1.0)
     X = X.astype(dtype)
     bound = BOUND if dtype == np.float64 else 1e-5
-    statistics = in_batches(X[:700], y[:700], 175, pooled=pooled)
+    statistics = in_batches(X[:560], y[:560], 140, pooled=pooled)
     assert not statistics.is_factored
-    assert error(statistics.within_scatter(), Reference(X[:700], y[:700]).within) < bound
-    statistics.partial_fit(X[700:1000], y[700:1000])
+    assert error(statistics.within_scatter(), Reference(X[:560], y[:560]).within) < bound
+    statistics.partial_fit(X[560:800], y[560:800])
     loaded = pickle.loads(pickle.dumps(statistics))
-    rest = ClassStatistics(pooled=pooled, storage="dense").partial_fit(X[1000:], y[1000:])
+    rest = ClassStatistics(pooled=pooled, storage="dense").partial_fit(X[800:], y[800:])
     expected = Reference(X, y)
-    for both in (loaded.merge(rest), rest.merge(loaded), loaded.partial_fit(X[1000:], y[1000:])):
+    for both in (loaded.merge(rest), rest.merge(loaded), loaded.partial_fit(X[800:], y[800:])):
         assert error(both.within_scatter(), expected.within) < bound
         B = np.linalg.qr(np.random.default_rng(0).normal(size=(260, 3)))[0]
         assert error(both.within_dot(B), expected.within @ B) < 10 * bound

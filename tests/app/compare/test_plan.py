@@ -327,7 +327,7 @@ def test_wide_data_are_reduced_inside_each_fold_for_what_iterates():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(75, 140)), np.arange(75) % 3
     X[:, :3] += 4 * np.eye(3)[y]
-    how = {"methods": ["lda", "lmnn"], "repeats": 1, "tuning": "k"}
+    how = {"methods": ["lda", "lmnn"], "repeats": 1, "tuning": "k", "cv": 2}
     result = compare(X, y, **(QUICK | how))
     rows = {m["name"]: m for m in result.document["methods"]}
     chosen = {name: rows[name]["results"][0]["setting"] for name in ("lda", "lmnn")}
