@@ -124,12 +124,12 @@ def _pairs_below(
 ) -> Iterator[tuple[slice, _Near]]:
     """Pairs whose distance is below a limit for each row (b, 1), column (n,) or pair.
 
-    In parts of the rows so small that the caller may hold a few numbers for each pair, and a dozen
-    for each of so many levels of a row.
+    In parts of the rows so small that the caller may hold a few numbers for each pair, and some
+    dozens for each of so many levels of a row.
     """
     n = distances.shape[1]
     limit = np.broadcast_to(limit, distances.shape)
-    for part in row_blocks(len(distances), 64 * n + 96 * n_levels):
+    for part in row_blocks(len(distances), 64 * n + 384 * n_levels):
         cells = np.flatnonzero(distances[part] < limit[part])
         classes = np.add.outer(n * np.arange(part.stop - part.start), edges[:-1])
         starts = np.append(np.searchsorted(cells, classes.ravel()), len(cells))
