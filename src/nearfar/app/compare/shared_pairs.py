@@ -125,16 +125,32 @@ class SharedPairs:
         if FolderShelf.possible:
             self._shelf = FolderShelf(folder)
 
+    def lasts(self, n: int) -> bool:
+        """Whether there is room for all pairs of so many sets, for all folds to read."""
+        return self._bytes(n, n) <= MAX_BYTES
+
+    def _bytes(self, n: int, m: int) -> int:
+        """Of terms of pairs of n sets with m of them, and of the n Gaussians."""
+        p = self._X.n_features
+        return 8 * n * (3 * m + p * min(p, int(self._X.sizes.max())))
+
     def fold(
-        self, train: Indices, test: Indices, settings: Iterable[Setting], n_splits: int = 3
+        self,
+        train: Indices,
+        test: Indices,
+        settings: Iterable[Setting],
+        n_splits: int = 3,
+        common_units: bool = False,
     ) -> FoldPairs | None:
-        """The pairs of a fold, split so often inside; None where they would take too much room."""
-        n, p = len(train) + len(test), self._X.n_features
-        numbers = 3 * n * len(train) + n * p * min(p, int(self._X.sizes.max()))
-        if 8 * numbers > MAX_BYTES:
+        """The pairs of a fold, split so often inside; None where they would take too much room.
+
+        With ``common_units`` scale and ridge are those of all its sets, which :meth:`lasts`.
+        """
+        n = len(train) + len(test)
+        if self._bytes(n, len(train)) > MAX_BYTES:
             return None
-        folded = self._folded and 8 * 3 * n**2 <= MAX_BYTES
-        return self._made(self._shelf, train, test, settings, n_splits, folded)
+        folded = common_units or (self._folded and self.lasts(n))
+        return self._made(self._shelf, train, test, settings, n_splits, folded, common_units)
 
     def alone(self, train: Indices, test: Indices, settings: Iterable[Setting]) -> FoldPairs:
         """The same with nothing of what others have done, for one split inside."""
@@ -148,10 +164,12 @@ class SharedPairs:
         settings: Iterable[Setting],
         n_splits: int,
         folded: bool,
+        common_units: bool = False,
     ) -> FoldPairs:
         # Of one split inside, neighbours need the pairs of held-out sets with the others alone.
         whole = None if n_splits > 1 else self._whole
-        return FoldPairs(self._X, shelf, self._equals(), train, test, settings, whole, folded)
+        sides = (train, test, settings, whole, folded, common_units)
+        return FoldPairs(self._X, shelf, self._equals(), *sides)
 
     def _equals(self) -> Indices:
         """For each set the first that is equal to it."""
@@ -180,6 +198,8 @@ class FoldPairs:
         Of what Gaussians all pairs of training sets are needed anyway; None means of all.
     folded : bool, default=True
         Whether other folds of these sets follow, which read the pairs that last.
+    common_units : bool, default=False
+        Whether scale and ridge are those of all sets of the fold: then all pairs last.
     """
 
     def __init__(
@@ -192,8 +212,10 @@ class FoldPairs:
         settings: Iterable[Setting],
         whole: frozenset[Way | None] | None = None,
         folded: bool = True,
+        common_units: bool = False,
     ) -> None:
         self._X, self._shelf, self._firsts, self._whole = X, shelf, firsts, whole
+        self._common_units = common_units
         self._among, self._asked = Side("train", train, train, True), Side("test", test, train)
         self._train, self._test = train, test
         every = np.union1d(train, test)
@@ -309,8 +331,8 @@ class FoldPairs:
     ) -> Matrix:
         """Dissimilarities of a side, or of some of its sets; read-only."""
         way, metric = Way.of(first), first.metric
-        every = self._every
-        if every is None or not way.lasting or not costly_terms(metric):
+        every = self._lasting(way)
+        if every is None or not costly_terms(metric):
             D = self._whole_matrix(way, metric, side)
             if rows is None or columns is None:
                 return D
@@ -348,22 +370,32 @@ class FoldPairs:
 
     # ------------------------------------------------------------------ what is shared
 
+    def _lasting(self, way: Way) -> Side | None:
+        """All sets, if their Gaussians are the same in all folds; else None."""
+        return self._every if self._common_units or way.lasting else None
+
     def _gaussians(self, way: Way, side: Side) -> tuple[Gaussians, Gaussians | None]:
         """Of the rows and columns of a side, made as the classifier makes them."""
 
+        every = self._lasting(way)
+
         def make() -> tuple[Gaussians, Gaussians | None]:
             maker = SetKNeighborsClassifier(1, **way._asdict())
-            known = self._X[side.rows if side is self._every else self._train]
+            known = self._X[self._train if every is None else every.rows]
             maker.fit(known, np.zeros(len(known), dtype=int))
-            if side is self._every:
+            if every is not None:
                 return maker.gaussians_, None
             return maker.gaussians_, maker._gaussians_of(maker._new_objects(self._X[self._test]))
 
         began = perf_counter()
         found: tuple[Gaussians, Gaussians | None]
-        found, self.charged[way, "gaussians"] = self._shelf.once(self._box(way, side), make)
+        box = self._box(way, every or side)
+        found, self.charged[way, "gaussians"] = self._shelf.once(box, make)
         self.passed += perf_counter() - began
         known, new = found
+        if every is not None:
+            rows, columns = (np.searchsorted(every.rows, one) for one in (side.rows, side.columns))
+            return known[rows], None if side.same else known[columns]
         if side.same or new is None:
             return known, None
         if side is self._asked:
