@@ -115,11 +115,26 @@ def counted(monkeypatch):
 
 def test_the_default_comparison_computes_all_pairs_once(sets, counted):
     """Of each of its four ways to make Gaussians, whatever the methods, folds and repeats."""
-    found = compare(sets, **QUICK | {"repeats": 3, "tuning": "holdout"})
-    assert len(found.document["folds"]) == 15 and len(found.document["methods"]) == 12
+    # A bag of words has no pairs, and takes long.
+    options = QUICK | {"repeats": 2, "tuning": "holdout", "without": ["bag-of-words"]}
+    found = compare(sets, **options)
+    assert len(found.document["folds"]) == 10 and len(found.document["methods"]) == 11
     assert all((n, m) == (N, N) for _, n, m, _ in counted)
     for term in ("riemann", "quad_mean", "log_mean"):
         assert sum(new for one, *_, new in counted if one == term) == 4 * (N * (N - 1) // 2)
+
+
+def test_cheap_pairs_are_computed_once_too(sets, monkeypatch):
+    rows = []
+
+    def counting(A, B=None, metric=""):
+        rows.append((len(A), len(B), metric))
+        return dissimilarity(A, B, metric)
+
+    monkeypatch.setattr(shared_pairs, "dissimilarity", counting)
+    compare(sets, methods=["jeffreys", "riemann"], **QUICK | {"repeats": 2, "tuning": "full"})
+    assert all(m == N for _, m, metric in rows if metric == "jeffreys")
+    assert sum(n for n, _, metric in rows if metric == "jeffreys") == 4 * N
 
 
 def test_gaussians_are_made_once_for_all_folds(sets, monkeypatch):
@@ -212,7 +227,7 @@ def test_what_is_fitted_for_use_has_the_units_that_were_compared(sets, monkeypat
 
 
 def test_errors_are_nearly_those_of_units_of_the_training_sets(sets, monkeypatch):
-    options = QUICK | {"tuning": "full"}
+    options = QUICK | {"tuning": "holdout", "without": ["bag-of-words"]}
     common = compare(sets, **options)
     assert units_of(common)[1] is not None
     monkeypatch.setattr(kind_module, "MANY_SETS", N + 1)
@@ -310,7 +325,7 @@ def a_ridge_in_the_units_of_the_vectors(sets):
 
 
 def no_dear_pairs(sets):
-    return sets, {"methods": ["jeffreys", "bag-of-words"]}
+    return sets, {"methods": ["jeffreys"]}
 
 
 CASES = [
@@ -351,11 +366,11 @@ def test_a_repeat_that_may_follow_has_a_say(sets, monkeypatch):
     """What is begun is not changed: all repeats for which there may be time are looked at."""
     options = {"X": sets, "y": sets.labels, "methods": ["riemann"], "random_state": 3}
 
-    def scheme(repeats, **more):
+    def scheme(n, **more):
         kind = kind_of(Question.of(options | more))
         kind.read()
         kind.prepare()
-        return kind.splits(repeats)
+        return kind.splits(n)
 
     first, every = scheme(1).units_differ, scheme(5).units_differ
     assert first < every < 0.05

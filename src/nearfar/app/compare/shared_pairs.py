@@ -10,7 +10,9 @@ Scale and ridge of a fold are those of its training sets, so what is said of the
 each method would say alone: to the last digit, but for rounding where pairs serve all folds, where
 covariances are of low rank, or so different that singular values must do, or where a test set is a
 training set too. The splits inside, which choose k and settings, see the same scale and ridge: they
-come from the whole training fold, not from its part. No label has a hand in either.
+come from the whole training fold, not from its part. Of many sets both may come from all of them
+(``set_units.py``): what is said is then what each method would say in these units. No label has a
+hand in either.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from nearfar.distributions.dissimilarities import (
     from_costly,
     is_turned,
 )
-from nearfar.distributions.objects import fingerprints, found_again
+from nearfar.distributions.objects import SYMMETRIC, fingerprints, found_again
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.summaries.gaussians import Gaussians
@@ -60,8 +62,10 @@ from nearfar.summaries.sets import Sets
 
 # Terms that come of one factorisation, and are computed together.
 _GROUPS = (("riemann",), ("quad_mean", "log_mean"))
-# Pairs of a block: a fraction of a second, which is the longest that one waits for another.
+# Pairs of a block: a fraction of a second, which is the longest that one waits for another;
 _PAIRS = 16_000
+# and so many times that where pairs are cheap, for which all sets are made ready in each block.
+_CHEAPER = 50
 
 
 class Side(NamedTuple):
@@ -332,7 +336,7 @@ class FoldPairs:
         """Dissimilarities of a side, or of some of its sets; read-only."""
         way, metric = Way.of(first), first.metric
         every = self._lasting(way)
-        if every is None or not costly_terms(metric):
+        if every is None or metric == "mean":  # which costs no more than to be read
             D = self._whole_matrix(way, metric, side)
             if rows is None or columns is None:
                 return D
@@ -355,6 +359,11 @@ class FoldPairs:
         if costly_terms(metric):
             terms = self._terms(way, side, metric)
             D = from_costly(metric, terms, same=side.same, turned=side.turned)
+        elif side is self._every:
+            D = np.array(self._terms(way, side, metric)[metric])
+            if metric in SYMMETRIC:
+                D = (D + D.T) / 2  # but for rounding it was
+            np.fill_diagonal(D, 0.0)
         else:
             D = dissimilarity(*self._gaussians(way, side), metric)
         self._zero_equals(D, side)
@@ -403,10 +412,15 @@ class FoldPairs:
         return known[self._places[side.rows]], known[self._places[side.columns]]
 
     def _terms(self, way: Way, side: Side, metric: str) -> dict[str, Matrix]:
-        """The terms of all pairs of a side, as far as a dissimilarity needs them."""
+        """The terms of all pairs of a side, as far as a dissimilarity needs them.
+
+        Of one that needs none that are dear, itself; then both sides are the same.
+        """
         shape = (len(side.rows), len(side.columns))
         shape = shape[::-1] if side.turned else shape
-        pairs: list[CostlyPairs] = []
+        dear = bool(costly_terms(metric))
+        blocks = _blocks(shape, side.same) if dear else _blocks(shape, False, _CHEAPER * _PAIRS)
+        pairs: list[Any] = []
         found: dict[str, Matrix] = {}
         making = Lock()
         for group in _groups(metric):
@@ -416,12 +430,15 @@ class FoldPairs:
             def work(rows: slice, group: tuple[str, ...] = group) -> list[Matrix]:
                 with making:
                     if not pairs:  # only who has work to do needs them
-                        pairs.append(CostlyPairs(*self._gaussians(way, side)))
+                        known = self._gaussians(way, side)
+                        pairs.append(CostlyPairs(*known) if dear else known[0])
+                if not dear:
+                    return [dissimilarity(pairs[0][rows], pairs[0], metric)]
                 terms = pairs[0].terms(rows, frozenset(group))
                 return [terms[name] for name in group]
 
             began, passed = perf_counter(), self.passed
-            name, blocks = f"{side.name}-{group[0]}", _blocks(shape, side.same)
+            name = f"{side.name}-{group[0]}"
             arrays, seconds = self._shelf.blocks(
                 self._box(way, side), name, (len(group), *shape), blocks, work
             )
@@ -443,16 +460,20 @@ class FoldPairs:
 
 
 def _groups(metric: str) -> list[tuple[str, ...]]:
-    """What is computed together of the terms that a dissimilarity needs."""
-    return [group for group in _GROUPS if costly_terms(metric) & set(group)]
+    """What is computed together of the terms a dissimilarity needs; or itself, if none is dear.
+
+    >>> _groups("riemann"), _groups("jeffreys")
+    ([('riemann',)], [('jeffreys',)])
+    """
+    return [group for group in _GROUPS if costly_terms(metric) & set(group)] or [(metric,)]
 
 
 def _digest(train: Indices, test: Indices) -> str:
     return blake2b(train.tobytes() + b"|" + test.tobytes(), digest_size=8).hexdigest()
 
 
-def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
-    """Rows, and the first of the columns, in parts of some :data:`_PAIRS` pairs.
+def _blocks(shape: tuple[int, int], same: bool, size: int | None = None) -> list[Block]:
+    """Rows, and the first of the columns, in parts of some :data:`_PAIRS` pairs, or so many.
 
     >>> [(rows.start, rows.stop, first) for rows, first in _blocks((300, 300), True)]
     [(0, 60, 0), (60, 141, 60), (141, 300, 141)]
@@ -460,9 +481,10 @@ def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
     n, m = shape
     found: list[Block] = []
     start = pairs = 0
+    most = size or _PAIRS
     for row in range(n):
         pairs += m - row - 1 if same else m
-        if pairs >= _PAIRS or row == n - 1:
+        if pairs >= most or row == n - 1:
             found.append((slice(start, row + 1), start if same else 0))
             start, pairs = row + 1, 0
     return found
