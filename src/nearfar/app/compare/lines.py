@@ -296,7 +296,7 @@ def _given_lines(problem: Problem, scheme: Scheme) -> list[str]:
     if problem.pairs is not None and scheme.units_differ is not None:
         lines += [
             "# Scale and ridge of Gaussians come from the sets that are fitted here, from all sets",
-            "# in the comparison: a close choice, or that of a set or two, may fall otherwise.",
+            "# in the comparison: a close choice, or the label of a set, may fall otherwise.",
         ]
     elif problem.pairs is not None:
         lines += [

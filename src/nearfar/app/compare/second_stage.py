@@ -40,8 +40,7 @@ def confirm(schedule: Schedule, finalists: Sequence[Finalist]) -> dict[str, Any]
     drawn = schedule.scheme.rows is not None and schedule.cuts_rows
     if plan is None or not drawn or not finalists or schedule.status != "complete":
         return None
-    scheme = schedule.scheme_for(1, None)
-    fold = scheme.folds[0]
+    fold = schedule.scheme_for(1, None).folds[0]
     sizes = {"n_train": len(fold.train), "n_test": len(fold.test)}
     foretold = max(_seconds(schedule, one.method, len(fold.train)) for one in finalists)
     foretold *= 1 if schedule.n_jobs > 1 else len(finalists)
@@ -52,7 +51,7 @@ def confirm(schedule: Schedule, finalists: Sequence[Finalist]) -> dict[str, Any]
     schedule.progress.say(
         f"Once more on all {noun}s: {' and '.join(one.method.label for one in finalists)}."
     )
-    task = {"train": fold.train, "test": fold.test, "tuning": plan.tuning, **scheme.told}
+    task = {"train": fold.train, "test": fold.test, "tuning": plan.tuning}
     found = _run(schedule, finalists, task)
     failed = [one.method.label for one in finalists if "error" not in found[one.role]]
     if failed:

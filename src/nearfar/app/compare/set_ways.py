@@ -12,8 +12,8 @@ standardised vectors is r times the variances v over all vectors: S_i + r diag(v
 all eigenvalues of all pairs are others, and none follow from those of another fold. If these sets
 are the training sets of each fold, *one fold alone* reads its pairs. Of many sets all folds read
 the same here too: v and the ridge are then those of all sets, if it was measured that the training
-sets of no fold would give others that matter, and it is said so (``set_units.py``). Test sets have a
-say in their units then, as far as that measure lets them, and without their labels.
+sets of no fold would give others that matter, and it is said so (``set_units.py``). Test sets then
+have a say in their units, as far as that measure lets them, and without their labels.
 """
 
 from __future__ import annotations
