@@ -25,8 +25,10 @@ from nearfar.summaries.sets import Sets
 #: 2.4 million of them computed fold by fold, half a minute of one core at 13 features and minutes
 #: at 50, against half a million computed once.
 MANY_SETS = 500
-#: How much the units of training sets may differ from those of all. What tuning has to choose from
-#: are ridges that differ by factors of ten: a twentieth is far below what any choice here sees.
+#: How much the units of training sets may differ from those of all: far less than the ridges among
+#: which tuning chooses, which are factors of ten apart. At the same setting and k, one label changed
+#: on average of 640 Japanese vowels (1.6 %) and of 548 bird songs (7 %), but 46 of 567 actions with
+#: subjects apart (37 %).
 TOLERANCE = 0.05
 # As much of the largest number is rounding.
 _ROUNDING = 1e-12

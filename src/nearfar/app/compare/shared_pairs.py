@@ -385,7 +385,6 @@ class FoldPairs:
 
     def _gaussians(self, way: Way, side: Side) -> tuple[Gaussians, Gaussians | None]:
         """Of the rows and columns of a side, made as the classifier makes them."""
-
         every = self._lasting(way)
 
         def make() -> tuple[Gaussians, Gaussians | None]:
