@@ -26,9 +26,9 @@ from nearfar.summaries.sets import Sets
 #: at 50, against half a million computed once.
 MANY_SETS = 500
 #: How much the units of training sets may differ from those of all: far less than the ridges among
-#: which tuning chooses, which are factors of ten apart. At the same setting and k, one label changed
-#: on average of 640 Japanese vowels (1.6 %) and of 548 bird songs (7 %), but 46 of 567 actions with
-#: subjects apart (37 %).
+#: which tuning chooses, which are factors of ten apart. At the same setting and k, about one label
+#: changed on average of 640 Japanese vowels (1.6 %) and of 548 bird songs (7 %), but 46 of 567
+#: actions with subjects apart (37 %).
 TOLERANCE = 0.05
 # As much of the largest number is rounding.
 _ROUNDING = 1e-12
