@@ -24,9 +24,9 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.column_shares import column_shares
 from nearfar.app.compare.folds import (
     Choice,
-    column_shares,
     history_of,
     one_line,
     some_of,
