@@ -13,7 +13,11 @@ from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Triplet
 
 # Public names are imported when they are first asked for, which is not to be measured.
 getattr(nearfar, json.loads(sys.argv[3]).get("method", "LMNN"))
-kernels("nearfar.large_margin._kernels")  # numba is an import, too
+# numba is an import, too, most of whose modules wait for its first function.
+if kernels("nearfar.large_margin._kernels") is not None:
+    import numba
+
+    numba.njit(lambda: 0)()
 
 
 def fit(X, y=None, method="LMNN", **settings):

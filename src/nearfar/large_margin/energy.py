@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
+from nearfar.large_margin.energy_costs import center_costs, impostor_costs
 from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
 from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, target_distances
 from nearfar.notices import warn
@@ -386,126 +386,6 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
                 f"{np.abs(points).max():.3g}; divide the data by a constant."
             )
         return placed
-
-
-def center_costs(
-    distances: Matrix,
-    edges: Indices,
-    n_neighbors: int,
-    push_weight: float,
-    n_impostors: int | None = None,
-) -> Matrix:
-    """What each query costs as a centre under each label, pull and push, (b, n_classes).
-
-    ``distances`` (b, n) are squared ones from queries to training points, which are in the order
-    of classes: class c is ``edges[c]`` to ``edges[c + 1]``. A distance of inf means that the point
-    is not there; the cost is inf for a class without points. So many impostors of the query count,
-    the nearest; None is all.
-    """
-    # One look at all distances serves neighbours and impostors.
-    found = _nearest_of_classes(distances, edges, max(n_neighbors, n_impostors or 1))
-    nearest = _least(found, n_neighbors)
-    present = np.isfinite(nearest)
-    pulls = np.where(present, nearest, 0).sum(axis=2)
-    # A reach of 0 makes no hinge.
-    reach = np.where(present, 1 + nearest, 0)
-    if n_impostors is None:
-        pushes = _all_pushes(distances, edges, reach)
-    else:
-        pushes = _nearest_pushes(_least(found, n_impostors), reach)
-    costs = (1 - push_weight) * pulls + push_weight * pushes
-    return np.where(present.any(axis=2), costs, np.inf)
-
-
-def _nearest_of_classes(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
-    """The least distances to each class, (b, n_classes, n_nearest), in no order; inf for none."""
-    nearest = np.full((len(distances), len(edges) - 1, n_nearest), np.inf)
-    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
-        k = min(n_nearest, stop - start)
-        nearest[:, c, :k] = np.partition(distances[:, start:stop], k - 1, axis=1)[:, :k]
-    return nearest
-
-
-def _least(values: Matrix, n_least: int) -> Matrix:
-    """So many of the last axis, in no order."""
-    if n_least == values.shape[-1]:
-        return values
-    return np.partition(values, n_least - 1, axis=-1)[..., :n_least]
-
-
-def _nearest_pushes(nearest: Matrix, reach: Matrix) -> Matrix:
-    """Hinges of the nearest points of other classes, from those of each class, (b, n_classes)."""
-    b, n_classes, m = nearest.shape
-    pushes = np.empty((b, n_classes))
-    for c in range(n_classes):
-        others = np.delete(nearest, c, axis=1).reshape(b, -1)
-        others = np.partition(others, m - 1, axis=1)[:, :m] if n_classes > 2 else others
-        pushes[:, c] = np.maximum(reach[:, c, :, None] - others[:, None], 0).sum(axis=(1, 2))
-    return pushes
-
-
-def _all_pushes(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
-    """Hinges of all points of other classes, (b, n_classes)."""
-    b, n_neighbors = len(distances), reach.shape[2]
-    pushes = _hinge_sums(distances, reach.reshape(b, -1)).reshape(reach.shape).sum(axis=2)
-    for c, (start, stop) in enumerate(pairwise(edges.tolist())):
-        own = distances[:, start:stop]
-        for rows, columns in _pairs_below(own, reach[:, c].max(axis=1, keepdims=True), n_neighbors):
-            hinges = np.maximum(reach[rows, c] - own[rows, columns, None], 0).sum(axis=1)
-            pushes[:, c] -= np.bincount(rows, hinges, b)
-    return np.maximum(pushes, 0)  # what is left after taking hinges away may be rounding
-
-
-def impostor_costs(
-    distances: Matrix, edges: Indices, reach: Matrix, beyond: Matrix | None = None
-) -> Matrix:
-    """What each query costs the training points of each class as their impostor, (b, n_classes).
-
-    ``distances`` as in :func:`center_costs`; ``reach`` (n, k) is 1 plus the squared distance of
-    each training point to its targets, -inf where there is none. Where only the nearest impostors
-    count ``beyond``, (n,) or (b, n), is the squared distance of the last of them: a query that is
-    nearer takes its place.
-    """
-    b, n_classes = len(distances), len(edges) - 1
-    codes = np.repeat(np.arange(n_classes), np.diff(edges))
-    costs = np.zeros(b * n_classes)
-    limit = reach.max(axis=1, initial=0)
-    if beyond is not None:
-        limit, beyond = np.minimum(limit, beyond), np.broadcast_to(beyond, distances.shape)
-    for rows, columns in _pairs_below(distances, limit, reach.shape[1]):
-        parts = np.maximum(reach[columns] - distances[rows, columns, None], 0)
-        if beyond is not None:
-            parts -= np.maximum(reach[columns] - beyond[rows, columns, None], 0)
-        hinges = parts.sum(axis=1)
-        costs += np.bincount(rows * n_classes + codes[columns], hinges, b * n_classes)
-    return costs.reshape(b, n_classes)
-
-
-def _hinge_sums(distances: Matrix, levels: Matrix) -> Matrix:
-    """The sum of ``[levels[r, m] - distances[r]]_+`` over all columns, for each r and m.
-
-    Sorted, the distances below a level are the first ones, and their sums are running sums.
-    """
-    sums = np.empty_like(levels)
-    for row, (all_of_row, level) in enumerate(zip(distances, levels, strict=True)):
-        near = np.sort(all_of_row[all_of_row < level.max()])
-        counts = np.searchsorted(near, level)
-        sums[row] = counts * level - np.concatenate([[0.0], np.cumsum(near)])[counts]
-    return sums
-
-
-def _pairs_below(
-    distances: Matrix, limit: Matrix, n_slots: int
-) -> Iterator[tuple[Indices, Indices]]:
-    """Rows and columns where distances are below a limit for each row (b, 1) or column (n,).
-
-    In parts so small that the caller may hold ``n_slots`` hinges for each pair.
-    """
-    limit = np.broadcast_to(limit, distances.shape)
-    for part in row_blocks(len(distances), (48 + 16 * n_slots) * distances.shape[1]):
-        below = np.flatnonzero(distances[part] < limit[part])
-        rows, columns = np.divmod(below, distances.shape[1])
-        yield rows + part.start, columns
 
 
 def _with_targets(learner: Any) -> Any:

@@ -154,7 +154,7 @@ def listed_loss(
     parts = [slice(0, len(Z))] if few else _even_parts(indptr, n_threads)
     evaluated = by_arrays if compiled is None or measured is not None else by_kernel
     total: _Part | None = None
-    for part in map_in_order(evaluated, parts, n_threads):
+    for part in map_in_order(evaluated, parts, 1 if few else n_threads):
         # Of arrays, which are sums as the numbers are, the first is added to in place.
         total = part if total is None else _Part(*map(operator.iadd, total, part))
     assert total is not None

@@ -48,6 +48,7 @@ COMPILED = 10**6
 SCREENED = 32  # dimensions from which to measure a pair takes longer than to see that it is far
 # A table of impostors may have so many places, or so many for each that is listed.
 SMALL_TABLE, MOST_EMPTY = 10**5, 4
+SAMPLED = 6 * 10**5  # distances by which it is judged how many pairs a radius lists
 THREADED_ROWS, PARTS = 10**6, 2  # numbers of rows from which threads pay, and parts for each
 
 
@@ -174,7 +175,7 @@ class ListedMargin:
         few = self.n_threads == 1 or X.size < THREADED_ROWS
         parts = 1 if few else PARTS * self.n_threads
         slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // parts)))
-        return list(map_in_order(function, slices, self.n_threads))
+        return list(map_in_order(function, slices, 1 if few else self.n_threads))
 
     def evaluate(
         self,
@@ -312,7 +313,7 @@ class ListedMargin:
 
     def _affordable(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
         """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
-        sample = self._sample(3 * 10**6)
+        sample = self._sample(SAMPLED)
         shares = (self._distances(Z, sample) / radius[sample, None]).ravel()
         n_centers = int((self.targets >= 0).any(axis=1).sum())
         allowed = int(n_pairs * len(sample) / n_centers)

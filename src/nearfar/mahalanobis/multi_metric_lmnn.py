@@ -16,7 +16,7 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.progress import open_channel, report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
-from nearfar.large_margin.energy import center_costs, impostor_costs
+from nearfar.large_margin.energy_costs import center_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances

@@ -3,6 +3,7 @@
 import multiprocessing
 import threading
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -189,15 +190,19 @@ def test_methods_say_what_is_done_once_for_all_folds():
 
 def test_what_is_done_once_is_foretold_once():
     """In seconds of one repeat of five folds, of which each matrix takes one."""
-    clock = SimpleNamespace(scheme=SimpleNamespace(n_splits=5), seconds=lambda run, n_train: 1.0)
+    clock = SimpleNamespace(seconds=lambda run, n_train: 1.0)
+    scheme = make_scheme(np.arange(60) % 3, repeats=1)
 
-    def seconds(tuning, *ridges):
+    def seconds(tuning, *ridges, units_differ=None):
         several = [SetKNeighborsClassifier(ridge=ridge) for ridge in ridges]
-        return Schedule._round(clock, Run(set_learners({"mine": several})[0]), 100, tuning)
+        run = Run(set_learners({"mine": several})[0])
+        return Schedule._round(clock, run, tuning, replace(scheme, units_differ=units_differ))
 
     assert seconds("full", "auto", 0.1) - seconds("full", 0.5, 0.1) == pytest.approx(4)
     assert seconds("k", "auto", 0.1) - seconds("k", 0.1, "auto") == pytest.approx(4)
     assert seconds("k", 0.5, 0.1) == pytest.approx(1 + 5 * OWN_SHARE * 0.8)
+    # In units of all sets every matrix lasts.
+    assert seconds("full", "auto", 0.1, units_differ=0.01) == seconds("full", 0.5, 0.1)
 
 
 # ---------------------------------------------------------------------- processes and threads

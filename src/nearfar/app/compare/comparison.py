@@ -288,6 +288,7 @@ def footnotes(document: dict[str, Any]) -> list[str]:
         value = nested.get("auc", nested["error"])
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
         lines.append(f"Method chosen inside each training fold: {percent(value)} ({chosen}).")
+    lines += filter(None, [document["protocol"].get("units")])
     dear = [m for m in methods if (m.get("times_plain") or 0) > 0 and _has_numbers(m)]
     if dear:
         said = "; ".join(

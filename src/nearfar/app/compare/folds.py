@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.column_shares import column_shares
 from nearfar.app.compare.explaining import explain_chain, told
 from nearfar.app.compare.fold_rows import FoldRows
 from nearfar.app.compare.kernel_shares import kernels_of
@@ -41,8 +42,6 @@ MAX_K = 15
 SHOWN_NEIGHBORS = 5
 #: Rows on which each method is timed, at most.
 PILOT_ROWS = 1000
-# Numbers of a linear map that are looked at for its weights, at most.
-_MOST_CELLS = 20_000_000
 #: Held-out rows of a local rule that the report explains, at most.
 SHOWN_EXPLAINED = 24
 #: Held-out points of a map, at most.
@@ -356,8 +355,9 @@ def tune(
 ) -> Choice:
     """The setting and k with the lowest error on splits inside the training rows.
 
-    Of sets, with ``shared``, scale and ridge are those of all training sets in every split. Where
-    ``k`` is given, the setting with the lowest error at that k, or at the most that is tried.
+    Of sets, with ``shared``, scale and ridge are those of all training sets, or of all sets, in
+    every split. Where ``k`` is given, the setting with the lowest error at that k, or at the most
+    that is tried.
     """
     settings = method.tried(tuning)
     inside = problem.inside(tuning, train)
@@ -418,6 +418,7 @@ def run_fold(
     details: bool = False,
     draw: bool = False,
     fixed: tuple[str, int | None] | None = None,
+    common_units: bool = False,
 ) -> dict[str, Any]:
     """Tune, fit and predict; a plain dictionary of what came of it.
 
@@ -432,11 +433,14 @@ def run_fold(
         Keep a map of held-out points, the history of the fit, and pictures of a map of tensors.
     fixed : (str, int or None), optional
         A setting by its label, and k: nothing is tuned.
+    common_units : bool
+        Of sets, whether scale and ridge are those of all sets of the folds.
     """
     began = perf_counter()
     shared = None
     if problem.pairs is not None:
-        shared = problem.pairs.fold(train, test, method.settings, INNER_SPLITS[tuning])
+        splits = INNER_SPLITS[tuning]
+        shared = problem.pairs.fold(train, test, method.settings, splits, common_units)
     if fixed is None:
         choice = tune(problem, method, train, tuning, shared)
     else:
@@ -606,50 +610,6 @@ def _probabilities(chain: Pipeline, problem: Problem, new: Any) -> NDArray[np.fl
     shares = np.zeros((len(found), len(problem.classes)))
     shares[:, _codes_of(chain[-1].classes_, problem.classes)] = found
     return shares
-
-
-def column_shares(
-    chain: Pipeline | None,
-    rows: Any,
-    origins: Callable[[Any], list[int]] | None,
-    n_columns: int,
-) -> list[float] | None:
-    """Share of each raw column in the squared distance of two random rows, each on its own.
-
-    For a linear chain with map A, fitted to these rows: (A'A)_jj times the variance of column j,
-    summed over the columns that a category became, scaled to sum to one.
-    """
-    if chain is None or "learner" not in chain.named_steps:
-        return None
-    learner = chain.named_steps["learner"]
-    if getattr(learner, "_n_features_out", 0) * getattr(learner, "n_features_in_", 0) > _MOST_CELLS:
-        return None  # of tensors the map of flat rows is made only to be asked for
-    components = getattr(learner, "components_", None)
-    scaler = chain.named_steps.get("scale")
-    if not isinstance(components, np.ndarray) or components.ndim != 2:
-        return None
-    if scaler is not None and not hasattr(scaler, "scale_"):
-        return None  # not linear
-    prepare = chain.named_steps.get("prepare")
-    X = np.asarray(rows if prepare is None else prepare.transform(rows))
-    reduce = chain.named_steps.get("reduce")
-    if reduce is not None:
-        components = components @ reduce.components_
-    after = chain.named_steps.get("after")
-    if after is not None:
-        components = after.components_ @ components
-    if X.shape[1] != components.shape[1]:
-        return None
-    spread = X.astype(np.float64).std(axis=0)
-    if scaler is not None:
-        spread = spread / scaler.scale_
-    parts = (components.astype(np.float64) ** 2).sum(axis=0) * spread**2
-    if prepare is not None and origins is not None:
-        parts = np.bincount(origins(prepare), parts, minlength=n_columns)
-    total = parts.sum()
-    if not (np.isfinite(total) and total > 0):
-        return None
-    return [float(part) for part in parts / total]
 
 
 def _flat_map(final: Predictions) -> dict[str, list[float]] | None:

@@ -293,7 +293,12 @@ def _given_lines(problem: Problem, scheme: Scheme) -> list[str]:
         lines.append(f"# scoring: the scorer that was given, {_one_line(problem.measure.scoring)}")
     if _own_folds(scheme):
         lines.append("# cv: the folds that were given")
-    if problem.pairs is not None:
+    if problem.pairs is not None and scheme.units_differ is not None:
+        lines += [
+            "# Scale and ridge of Gaussians come from the sets that are fitted here, from all sets",
+            "# in the comparison: a close choice, or the label of a set, may fall otherwise.",
+        ]
+    elif problem.pairs is not None:
         lines += [
             "# Inside, scale and ridge of Gaussians come from the inner part here, from the whole",
             "# training fold in the comparison: a close choice may fall otherwise.",

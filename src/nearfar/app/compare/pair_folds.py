@@ -24,10 +24,10 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from nearfar.app.compare.column_shares import column_shares
 from nearfar.app.compare.fold_rows import FoldRows
 from nearfar.app.compare.folds import (
     Choice,
-    column_shares,
     history_of,
     one_line,
     some_of,

@@ -115,17 +115,17 @@ def leaving(kept: Mapping[str, tuple[float, int]], box: str, room: int) -> list[
 
     First those of other folds, the longest unused before others. Then those of its own fold, but
     the last used first: all methods go through them in one order, and if the first left, each would
-    be computed anew by each method. Last those that all folds read.
+    be computed anew by each method. Last those that all folds read, of which the same is true.
 
-    >>> kept = {"f-a": (0, 5), "g-a": (1, 5), "g-b": (2, 5), "all-c": (0, 5)}
-    >>> [leaving(kept, "g-d", room) for room in (20, 15, 10, 5)]
-    [[], ['f-a'], ['f-a', 'g-b'], ['f-a', 'g-b', 'g-a']]
+    >>> kept = {"f-a": (0, 5), "g-a": (1, 5), "g-b": (2, 5), "all-c": (0, 5), "all-d": (3, 5)}
+    >>> [leaving(kept, "g-d", room) for room in (25, 20, 15, 5)]
+    [[], ['f-a'], ['f-a', 'g-b'], ['f-a', 'g-b', 'g-a', 'all-d']]
     """
 
     def order(other: str) -> tuple[int, float]:
         used = kept[other][0]
         if other.startswith(FOR_ALL):
-            return 2, used
+            return 2, -used
         return (1, -used) if other.split("-")[0] == box.split("-")[0] else (0, used)
 
     total = sum(size for other, (_, size) in kept.items() if other != box)

@@ -232,6 +232,7 @@ class Schedule:
                 "tuning": self.plan.tuning,
                 "details": fold.repeat == 0,
                 "draw": number == 0,
+                **self.scheme.told,
             }
         self.progress.working(run.method.name)
         self.pool.give(name, kind, arguments)
@@ -356,11 +357,10 @@ class Schedule:
         if len(repeats) == len(rows) == len(tunings) == 1:
             return Plan(tunings[0], repeats[0], rows[0])
         known = {run.method.name: run for run in self.runs.values() if run.alive}
-        n_train = len(self.scheme.folds[0].train)
+        schemes = {n: self.scheme_for(1, n) for n in rows}
 
         def seconds(name: str, n: int | None, tuning: Tuning) -> float:
-            some = n_train if n is None else max(1, round(n_train * n / self.n_rows))
-            return self._round(known[name], some, tuning)
+            return self._round(known[name], tuning, schemes[n])
 
         learners = [name for name, run in known.items() if run.method.role == "learner"]
         learners.sort(key=lambda name: seconds(name, rows[-1], tunings[-1]))
@@ -409,16 +409,16 @@ class Schedule:
         guesses = [foretell(pilots, n_train, power) for pilots in known]
         return float(np.median(guesses)) if guesses else _UNKNOWN  # it had no turn
 
-    def _round(self, run: Run, n_train: int, tuning: Tuning) -> float:
-        """Seconds for every fold of one repeat, with so many training rows."""
+    def _round(self, run: Run, tuning: Tuning, scheme: Scheme) -> float:
+        """Seconds for every fold of one repeat."""
         settings = run.method.tried(tuning)
         tuned = len(settings) > 1 or settings[0].votes
         fits = 1 + 0.8 * INNER_SPLITS[tuning] * len(settings) * tuned
         if run.method.shares is not None:  # the pilot has split inside, and was alone
             parts = 1 if tuning == "k" else run.method.n_parts
-            lasting = sum(part < parts for part in run.method.lasting)
-            fits = OWN_SHARE * (fits - parts) + parts - lasting + lasting / self.scheme.n_splits
-        return fits * self.seconds(run, n_train) * self.scheme.n_splits
+            lasting = parts if scheme.told else sum(i < parts for i in run.method.lasting)
+            fits = OWN_SHARE * (fits - parts) + parts - lasting + lasting / scheme.n_splits
+        return fits * self.seconds(run, len(scheme.folds[0].train)) * scheme.n_splits
 
     def _for_all_rows(self) -> float:
         """Seconds to keep for a fit on all rows, if that can be afforded."""
@@ -470,7 +470,7 @@ class Schedule:
 
     def _cost(self, run: Run, plan: Plan) -> float:
         """Seconds of the whole plan, whose rows the scheme has by now."""
-        return plan.repeats * self._round(run, len(self.scheme.folds[0].train), plan.tuning)
+        return plan.repeats * self._round(run, plan.tuning, self.scheme)
 
     def _why_left_out(self, run: Run, plan: Plan) -> str:
         cost = self._cost(run, plan)

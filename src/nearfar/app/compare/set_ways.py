@@ -6,12 +6,14 @@ other set. Without a ridge, vectors may be standardised too: what is dear of a p
 when all Gaussians go through one invertible linear map, and scaling is such a map as long as no
 ridge adds the same to all variances, whatever their units.
 
-*One fold alone* reads them where its training sets take part in making the Gaussians. The ridge
-"auto" is a median over them; and in units of the vectors as they are, a ridge r of standardised
-vectors is r times the variances v over all training vectors: S_i + r diag(v). With another v all
-eigenvalues of all pairs are others, and none follow from those of another fold. Scale and ridge of
-all sets together would do for all folds, but then test sets would have a say in what they are
-tested by. What is compared by default is of this kind.
+What is compared by default is not of this kind: other sets take part in making the Gaussians. The
+ridge "auto" is a median over sets; and in units of the vectors as they are, a ridge r of
+standardised vectors is r times the variances v over all vectors: S_i + r diag(v). With another v
+all eigenvalues of all pairs are others, and none follow from those of another fold. If these sets
+are the training sets of each fold, *one fold alone* reads its pairs. Of many sets all folds read
+the same here too: v and the ridge are then those of all sets, if it was measured that the training
+sets of no fold would give others that matter, and it is said so (``set_units.py``). Test sets then
+have a say in their units, as far as that measure lets them, and without their labels.
 """
 
 from __future__ import annotations

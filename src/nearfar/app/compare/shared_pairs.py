@@ -10,7 +10,9 @@ Scale and ridge of a fold are those of its training sets, so what is said of the
 each method would say alone: to the last digit, but for rounding where pairs serve all folds, where
 covariances are of low rank, or so different that singular values must do, or where a test set is a
 training set too. The splits inside, which choose k and settings, see the same scale and ridge: they
-come from the whole training fold, not from its part. No label has a hand in either.
+come from the whole training fold, not from its part. Of many sets both may come from all of them
+(``set_units.py``): what is said is then what each method would say in these units. No label has a
+hand in either.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from nearfar.distributions.dissimilarities import (
     from_costly,
     is_turned,
 )
-from nearfar.distributions.objects import fingerprints, found_again
+from nearfar.distributions.objects import SYMMETRIC, fingerprints, found_again
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.summaries.gaussians import Gaussians
@@ -60,8 +62,10 @@ from nearfar.summaries.sets import Sets
 
 # Terms that come of one factorisation, and are computed together.
 _GROUPS = (("riemann",), ("quad_mean", "log_mean"))
-# Pairs of a block: a fraction of a second, which is the longest that one waits for another.
+# Pairs of a block: a fraction of a second, which is the longest that one waits for another;
 _PAIRS = 16_000
+# and so many times that where pairs are cheap, for which all sets are made ready in each block.
+_CHEAPER = 50
 
 
 class Side(NamedTuple):
@@ -125,16 +129,32 @@ class SharedPairs:
         if FolderShelf.possible:
             self._shelf = FolderShelf(folder)
 
+    def lasts(self, n: int) -> bool:
+        """Whether there is room for all pairs of so many sets, for all folds to read."""
+        return self._bytes(n, n) <= MAX_BYTES
+
+    def _bytes(self, n: int, m: int) -> int:
+        """Of terms of pairs of n sets with m of them, and of the n Gaussians."""
+        p = self._X.n_features
+        return 8 * n * (3 * m + p * min(p, int(self._X.sizes.max())))
+
     def fold(
-        self, train: Indices, test: Indices, settings: Iterable[Setting], n_splits: int = 3
+        self,
+        train: Indices,
+        test: Indices,
+        settings: Iterable[Setting],
+        n_splits: int = 3,
+        common_units: bool = False,
     ) -> FoldPairs | None:
-        """The pairs of a fold, split so often inside; None where they would take too much room."""
-        n, p = len(train) + len(test), self._X.n_features
-        numbers = 3 * n * len(train) + n * p * min(p, int(self._X.sizes.max()))
-        if 8 * numbers > MAX_BYTES:
+        """The pairs of a fold, split so often inside; None where they would take too much room.
+
+        With ``common_units`` scale and ridge are those of all its sets, which :meth:`lasts`.
+        """
+        n = len(train) + len(test)
+        if self._bytes(n, len(train)) > MAX_BYTES:
             return None
-        folded = self._folded and 8 * 3 * n**2 <= MAX_BYTES
-        return self._made(self._shelf, train, test, settings, n_splits, folded)
+        folded = common_units or (self._folded and self.lasts(n))
+        return self._made(self._shelf, train, test, settings, n_splits, folded, common_units)
 
     def alone(self, train: Indices, test: Indices, settings: Iterable[Setting]) -> FoldPairs:
         """The same with nothing of what others have done, for one split inside."""
@@ -148,10 +168,12 @@ class SharedPairs:
         settings: Iterable[Setting],
         n_splits: int,
         folded: bool,
+        common_units: bool = False,
     ) -> FoldPairs:
         # Of one split inside, neighbours need the pairs of held-out sets with the others alone.
         whole = None if n_splits > 1 else self._whole
-        return FoldPairs(self._X, shelf, self._equals(), train, test, settings, whole, folded)
+        sides = (train, test, settings, whole, folded, common_units)
+        return FoldPairs(self._X, shelf, self._equals(), *sides)
 
     def _equals(self) -> Indices:
         """For each set the first that is equal to it."""
@@ -180,6 +202,8 @@ class FoldPairs:
         Of what Gaussians all pairs of training sets are needed anyway; None means of all.
     folded : bool, default=True
         Whether other folds of these sets follow, which read the pairs that last.
+    common_units : bool, default=False
+        Whether scale and ridge are those of all sets of the fold: then all pairs last.
     """
 
     def __init__(
@@ -192,8 +216,10 @@ class FoldPairs:
         settings: Iterable[Setting],
         whole: frozenset[Way | None] | None = None,
         folded: bool = True,
+        common_units: bool = False,
     ) -> None:
         self._X, self._shelf, self._firsts, self._whole = X, shelf, firsts, whole
+        self._common_units = common_units
         self._among, self._asked = Side("train", train, train, True), Side("test", test, train)
         self._train, self._test = train, test
         every = np.union1d(train, test)
@@ -309,8 +335,8 @@ class FoldPairs:
     ) -> Matrix:
         """Dissimilarities of a side, or of some of its sets; read-only."""
         way, metric = Way.of(first), first.metric
-        every = self._every
-        if every is None or not way.lasting or not costly_terms(metric):
+        every = self._lasting(way)
+        if every is None or metric == "mean":  # which costs no more than to be read
             D = self._whole_matrix(way, metric, side)
             if rows is None or columns is None:
                 return D
@@ -333,6 +359,11 @@ class FoldPairs:
         if costly_terms(metric):
             terms = self._terms(way, side, metric)
             D = from_costly(metric, terms, same=side.same, turned=side.turned)
+        elif side is self._every:
+            D = np.array(self._terms(way, side, metric)[metric])
+            if metric in SYMMETRIC:
+                D = (D + D.T) / 2  # but for rounding it was
+            np.fill_diagonal(D, 0.0)
         else:
             D = dissimilarity(*self._gaussians(way, side), metric)
         self._zero_equals(D, side)
@@ -348,22 +379,31 @@ class FoldPairs:
 
     # ------------------------------------------------------------------ what is shared
 
+    def _lasting(self, way: Way) -> Side | None:
+        """All sets, if their Gaussians are the same in all folds; else None."""
+        return self._every if self._common_units or way.lasting else None
+
     def _gaussians(self, way: Way, side: Side) -> tuple[Gaussians, Gaussians | None]:
         """Of the rows and columns of a side, made as the classifier makes them."""
+        every = self._lasting(way)
 
         def make() -> tuple[Gaussians, Gaussians | None]:
             maker = SetKNeighborsClassifier(1, **way._asdict())
-            known = self._X[side.rows if side is self._every else self._train]
+            known = self._X[self._train if every is None else every.rows]
             maker.fit(known, np.zeros(len(known), dtype=int))
-            if side is self._every:
+            if every is not None:
                 return maker.gaussians_, None
             return maker.gaussians_, maker._gaussians_of(maker._new_objects(self._X[self._test]))
 
         began = perf_counter()
         found: tuple[Gaussians, Gaussians | None]
-        found, self.charged[way, "gaussians"] = self._shelf.once(self._box(way, side), make)
+        box = self._box(way, every or side)
+        found, self.charged[way, "gaussians"] = self._shelf.once(box, make)
         self.passed += perf_counter() - began
         known, new = found
+        if every is not None:
+            rows, columns = (np.searchsorted(every.rows, one) for one in (side.rows, side.columns))
+            return known[rows], None if side.same else known[columns]
         if side.same or new is None:
             return known, None
         if side is self._asked:
@@ -371,10 +411,15 @@ class FoldPairs:
         return known[self._places[side.rows]], known[self._places[side.columns]]
 
     def _terms(self, way: Way, side: Side, metric: str) -> dict[str, Matrix]:
-        """The terms of all pairs of a side, as far as a dissimilarity needs them."""
+        """The terms of all pairs of a side, as far as a dissimilarity needs them.
+
+        Of one that needs none that are dear, itself; then both sides are the same.
+        """
         shape = (len(side.rows), len(side.columns))
         shape = shape[::-1] if side.turned else shape
-        pairs: list[CostlyPairs] = []
+        dear = bool(costly_terms(metric))
+        blocks = _blocks(shape, side.same) if dear else _blocks(shape, False, _CHEAPER * _PAIRS)
+        pairs: list[Any] = []
         found: dict[str, Matrix] = {}
         making = Lock()
         for group in _groups(metric):
@@ -384,12 +429,15 @@ class FoldPairs:
             def work(rows: slice, group: tuple[str, ...] = group) -> list[Matrix]:
                 with making:
                     if not pairs:  # only who has work to do needs them
-                        pairs.append(CostlyPairs(*self._gaussians(way, side)))
+                        known = self._gaussians(way, side)
+                        pairs.append(CostlyPairs(*known) if dear else known[0])
+                if not dear:
+                    return [dissimilarity(pairs[0][rows], pairs[0], metric)]
                 terms = pairs[0].terms(rows, frozenset(group))
                 return [terms[name] for name in group]
 
             began, passed = perf_counter(), self.passed
-            name, blocks = f"{side.name}-{group[0]}", _blocks(shape, side.same)
+            name = f"{side.name}-{group[0]}"
             arrays, seconds = self._shelf.blocks(
                 self._box(way, side), name, (len(group), *shape), blocks, work
             )
@@ -411,16 +459,20 @@ class FoldPairs:
 
 
 def _groups(metric: str) -> list[tuple[str, ...]]:
-    """What is computed together of the terms that a dissimilarity needs."""
-    return [group for group in _GROUPS if costly_terms(metric) & set(group)]
+    """What is computed together of the terms a dissimilarity needs; or itself, if none is dear.
+
+    >>> _groups("riemann"), _groups("jeffreys")
+    ([('riemann',)], [('jeffreys',)])
+    """
+    return [group for group in _GROUPS if costly_terms(metric) & set(group)] or [(metric,)]
 
 
 def _digest(train: Indices, test: Indices) -> str:
     return blake2b(train.tobytes() + b"|" + test.tobytes(), digest_size=8).hexdigest()
 
 
-def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
-    """Rows, and the first of the columns, in parts of some :data:`_PAIRS` pairs.
+def _blocks(shape: tuple[int, int], same: bool, size: int | None = None) -> list[Block]:
+    """Rows, and the first of the columns, in parts of some :data:`_PAIRS` pairs, or so many.
 
     >>> [(rows.start, rows.stop, first) for rows, first in _blocks((300, 300), True)]
     [(0, 60, 0), (60, 141, 60), (141, 300, 141)]
@@ -428,9 +480,10 @@ def _blocks(shape: tuple[int, int], same: bool) -> list[Block]:
     n, m = shape
     found: list[Block] = []
     start = pairs = 0
+    most = size or _PAIRS
     for row in range(n):
         pairs += m - row - 1 if same else m
-        if pairs >= _PAIRS or row == n - 1:
+        if pairs >= most or row == n - 1:
             found.append((slice(start, row + 1), start if same else 0))
             start, pairs = row + 1, 0
     return found

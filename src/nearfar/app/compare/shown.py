@@ -68,6 +68,7 @@ _EMPTY: dict[str, Any] = {
         "chance": None,
         "n_components": None,
         "scaling": "",
+        "units": "",
         "time_budget": None,
         "plan": [],
         "n_rows_used": None,

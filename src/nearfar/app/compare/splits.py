@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +58,13 @@ class Scheme:
     code: str | None
     #: The rows that were drawn, in their order; None if all are used.
     rows: Indices | None = None
+    #: Of sets whose units all folds share: how much those of training sets alone differ, at most.
+    units_differ: float | None = field(default=None, kw_only=True)
+
+    @property
+    def told(self) -> dict[str, bool]:
+        """What a task on one of the folds is told beyond the rows."""
+        return {} if self.units_differ is None else {"common_units": True}
 
     @property
     def n_rows(self) -> int:

@@ -112,6 +112,7 @@ def protocol_view(comparison: Comparison) -> View:
         ("Intervals", f"{comparison.confidence}, {over}"),
         ("Smallest gain that counts", gain is not None and f"{percent(gain)} of the error"),
         ("Tuning", ": ".join(filter(None, tuning))),
+        ("Units", cut(protocol["units"], 400)),
         ("Time budget", "none" if budget is None else _with_unit(budget)),
         ("Time used", _with_unit(comparison["seconds"])),
         ("Status", cut(comparison["status"], 80)),

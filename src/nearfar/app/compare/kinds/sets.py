@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ from nearfar.app.compare.answer import Answer, Row
 from nearfar.app.compare.kinds.rows import RowKind, cuts
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.profile import profile
+from nearfar.app.compare.schedule import MAX_REPEATS, Schedule
 from nearfar.app.compare.set_methods import plain_setting, set_baselines, set_context, set_learners
 from nearfar.app.compare.set_pictures import picture_of_sets
+from nearfar.app.compare.set_units import MANY_SETS, TOLERANCE, SetUnits, units_text
 from nearfar.app.compare.shared_pairs import SharedPairs
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme
@@ -95,10 +99,39 @@ class SetKind(RowKind):
             )
         return Sets.concatenate([table.X, test.X]), "passthrough"
 
+    def splits(self, repeats: int, sample: int | None = None) -> Scheme:
+        """Folds as of rows, which share the units of the vectors where these hardly differ."""
+        scheme, pairs = super().splits(repeats, sample), self.problem.pairs
+        # There are pairs to spare, and room for them.
+        dear = len(scheme.folds) > 1 and scheme.n_rows >= MANY_SETS and self._in_units
+        if not dear or pairs is None or not pairs.lasts(scheme.n_rows):
+            return scheme
+        folds = scheme.folds
+        if self.question.draws_folds:  # all that may follow: what is begun is not changed
+            folds = super().splits(self.question.repeats or MAX_REPEATS, sample).folds
+        found = self._units.differences(folds)
+        if found is None or max(found) > TOLERANCE:
+            return scheme
+        return replace(scheme, units_differ=max(found[: len(scheme.folds)]))
+
+    @cached_property
+    def _units(self) -> SetUnits:
+        return SetUnits(self.problem.X)
+
+    @cached_property
+    def _learners(self) -> list[Method]:
+        asked = self.question
+        return set_learners(asked.methods, asked.scale, asked.random_state)
+
+    @property
+    def _in_units(self) -> bool:
+        """Whether dear pairs depend on scale or ridge of other sets."""
+        sharing = [method for method in self._learners if method.shares is not None]
+        return any(len(method.lasting) < method.n_parts for method in sharing)
+
     def methods(self, scheme: Scheme) -> list[Method]:
         """Neighbours by the means, what sees more, and the majority class."""
-        asked, seed = self.question, self.question.random_state
-        found = set_learners(asked.methods, asked.scale, seed)
+        asked, seed, found = self.question, self.question.random_state, self._learners
         if self.problem.pairs is not None:
             self.problem.pairs.expect(found, len(scheme.folds))
         return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
@@ -128,6 +161,15 @@ class SetKind(RowKind):
             fingerprints(sets), problem.codes, cuts(scheme), noun=problem.noun, names=names
         )
         return [*found, *self._class_warnings(scheme), *small_sets(sets)]
+
+    def protocol(self, schedule: Schedule) -> dict[str, Any]:
+        """As of rows, and where the units of the vectors come from."""
+        scheme = schedule.scheme
+        text = ""
+        if scheme.units_differ is not None:
+            text = units_text(scheme.n_rows, scheme.rows is not None, scheme.units_differ)
+        units = {"units": text, "units_differ": scheme.units_differ}
+        return super().protocol(schedule) | units
 
     def describe(self) -> dict[str, Any]:
         """What is known of the data, and the sizes of the sets."""
