@@ -615,8 +615,8 @@ def write(results: dict[str, list[dict[str, Any]]], options: argparse.Namespace)
     notes = (
         f"Each fit alone in a fresh process, {options.threads} threads on all sides, best of "
         f"{options.repeat}; loading and imports not counted, but for that of numba, which sums its "
-        "hinges here, in the rows of nearfar alone: it takes most of a second of the first fit in a "
-        "process. Errors are those of 3-NN after the map. The "
+        "hinges here, in the rows of nearfar alone: it takes most of a second of a process's first "
+        "fit. Errors are those of 3-NN after the map. The "
         "objective is that of nearfar, with its targets and μ = 0.5, at the best multiple of each "
         "map; PyLMNN (squared hinges) and mlpack (the k nearest impostors only) minimise others, "
         "see `benchmarks/peers/README.md`. Seeds are 0, or in the calls. Made by "
