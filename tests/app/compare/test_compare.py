@@ -214,6 +214,20 @@ def same_error(tuning):
     return result
 
 
+@pytest.mark.usefixtures("few_k")
+def test_the_printed_lines_have_the_folds_in_time_that_were_asked_for():
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    y[:40] = 1  # a first fold, of four, that is left out
+    options = {"cv": 4, "tuning": "holdout", "methods": ["lda"], "min_gain": 0.0}
+    result = compare(X, y, **QUICK | options, time=np.arange(len(X)))
+    assert "3 folds in time" in str(result)
+    error = methods_of(result)[result.best]["error"]
+    printed = run_lines(result.code, X=X, y=y, time=np.arange(len(X)))
+    assert printed == pytest.approx(error, abs=1e-12)
+
+
 def messy(n=200):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n) * 100})

@@ -351,8 +351,8 @@ def _search_lines(
     own = ""
     if _own_folds(scheme):
         own = ", cv=cv, X=X"
-    elif problem.time is None and scheme.n_splits != N_SPLITS:
-        own = f", cv={scheme.n_splits}"
+    elif (n_folds := scheme.n_asked or scheme.n_splits) != N_SPLITS:
+        own = f", cv={n_folds}"
     rows = "X.iloc" if hasattr(problem.X, "iloc") else "X"
     return [
         f"codes = {problem.codes_of_y.format(y='y')}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +58,8 @@ class Scheme:
     code: str | None
     #: The rows that were drawn, in their order; None if all are used.
     rows: Indices | None = None
+    #: Folds in time that were asked for, of which some may be left out.
+    n_asked: int | None = field(default=None, kw_only=True)
     #: Of sets whose units all folds share: how much those of training sets alone differ, at most.
     units_differ: float | None = field(default=None, kw_only=True)
 
@@ -140,8 +142,9 @@ def make_scheme(
         size = _splits_a_repeat(cv, len(splits))
         scheme = Scheme(_folds(splits, size), size, f"the folds given ({len(splits)})", [], None)
     elif time is not None:
-        folds = list(_time_folds(time, N_SPLITS if cv is None else int(cv), noun))
-        scheme = Scheme(folds, len(folds), _in_time(folds), [], None)
+        wanted = N_SPLITS if cv is None else int(cv)
+        folds = list(_time_folds(time, wanted, noun))
+        scheme = Scheme(folds, len(folds), _in_time(folds), [], None, n_asked=wanted)
     else:
         wanted = N_SPLITS if cv is None else int(cv)
         shares = codes if stratified else None
@@ -225,7 +228,7 @@ def on_sample(scheme: Scheme, rows: Indices, n: int, noun: str) -> Scheme:
     """Folds of a sample in the numbers of all rows."""
     folds = [Fold(f.repeat, f.fold, rows[f.train], rows[f.test]) for f in scheme.folds]
     words = f"{scheme.words}, on {len(rows):,} of {n:,} {noun}s"
-    return Scheme(folds, scheme.n_splits, words, scheme.notes, scheme.code, rows)
+    return replace(scheme, folds=folds, words=words, rows=rows)
 
 
 def make_unlabelled_scheme(
@@ -354,7 +357,7 @@ def _without_shared_groups(scheme: Scheme, groups: NDArray[Any], noun: str) -> S
         for f in scheme.folds
     ]
     words = f"{scheme.words}; training {noun}s of tested groups left out"
-    return Scheme(folds, scheme.n_splits, words, scheme.notes, None)
+    return replace(scheme, folds=folds, words=words, code=None)
 
 
 def _with_two_classes(scheme: Scheme, codes: Indices) -> Scheme:
@@ -369,7 +372,8 @@ def _with_two_classes(scheme: Scheme, codes: Indices) -> Scheme:
     if not left_out:
         return scheme
     note = f"{left_out} of {len(scheme.folds)} folds left out: a single class in the past."
-    return Scheme(folds, len(folds), _in_time(folds), [*scheme.notes, note], None)
+    words, notes = _in_time(folds), [*scheme.notes, note]
+    return replace(scheme, folds=folds, n_splits=len(folds), words=words, notes=notes, code=None)
 
 
 def _check(scheme: Scheme, codes: Indices | None, n: int, noun: str) -> None:
