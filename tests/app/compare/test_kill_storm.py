@@ -14,7 +14,8 @@ import pytest
 from nearfar.app.cli import main
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the system who started whom")
-pytestmark = [linux, pytest.mark.usefixtures("default_signals")]
+# Fresh: what warm processes are forked from would be killed, too.
+pytestmark = [linux, pytest.mark.usefixtures("default_signals", "fresh_processes")]
 
 OPTIONS = ["--methods", "lda,rca", "--repeats", "2", "--tuning", "k", "--no-context"]
 OPTIONS += ["--jobs", "2", "--seed", "3", "--out", "a.html", "--json", "a.json"]
