@@ -11,12 +11,15 @@ import signal
 import sys
 import time
 from collections import defaultdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).parent / "docs"
 collect_ignore_glob = ["docs/conf.py", "docs/_*", "docs/api/*", "docs/gallery/*", "docs/guide/*.py"]
+if find_spec("numba") is None:  # the extra "fast"
+    collect_ignore_glob += ["src/**/_kernels.py"]
 # Where own_learners.py, shown on the page about extending, is imported from.
 sys.path.insert(0, str(DOCS / "guide"))
 

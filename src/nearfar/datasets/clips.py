@@ -87,8 +87,8 @@ def read_clips(
     >>> sets = read_clips(folder)
     >>> sets
     Sets(n_sets=8, n_features=36, n_vectors=152, sizes from 19 to 19, with labels, names)
-    >>> sets.names[0], sets.labels[0]
-    (np.str_('bounce/clip6.npy'), np.str_('bounce'))
+    >>> str(sets.names[0]), str(sets.labels[0])
+    ('bounce/clip6.npy', 'bounce')
     """
     motion = {
         "bins": bins,

@@ -30,8 +30,8 @@ def pairs_of(gaussians: Gaussians, metric: str, n_jobs: int | None) -> Matrix:
 
     >>> held = Gaussians([[0.0], [2.0]], [[[1.0]], [[4.0]]])
     >>> with pairs_held():
-    ...     (pairs_of(held, "mean", None) == pairs_of(held, "mean", None)).all()
-    np.True_
+    ...     bool((pairs_of(held, "mean", None) == pairs_of(held, "mean", None)).all())
+    True
     """
     held = _HELD.get()
     if held is None:

@@ -123,8 +123,8 @@ class ADAMENNClassifier(LocalVoter):
     >>> X = np.random.default_rng(0).normal(size=(300, 6))
     >>> y = X[:, 0] > 0
     >>> rule = ADAMENNClassifier(c=20.0).fit(X, y)
-    >>> rule.weights_at(X).mean(axis=0).argmax()
-    np.int64(0)
+    >>> int(rule.weights_at(X).mean(axis=0).argmax())
+    0
     """
 
     state = State(

@@ -121,8 +121,8 @@ class LFMSVMClassifier(LocalVoter):
     >>> points, found = rule.boundary_points(X[:3])
     >>> found.tolist()
     [True, True, True]
-    >>> rule.weights_at([[1.0, 0.0, 0.0, 0.0]]).argmax()
-    np.int64(0)
+    >>> int(rule.weights_at([[1.0, 0.0, 0.0, 0.0]]).argmax())
+    0
     """
 
     state = State(

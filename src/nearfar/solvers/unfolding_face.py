@@ -96,6 +96,8 @@ def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
     for _ in range(_REFINEMENTS):
         axes = axes - factor.solve(np.asarray(scaled @ (scaled.T @ axes)))
         axes = axes - np.outer(constant, constant @ axes)
+        if not axes.shape[1]:
+            return None
         axes, lengths, _ = linalg.svd(axes, full_matrices=False)
         axes = axes[:, lengths > 0.5]
     if not 0 < axes.shape[1] <= _MOST_ROWS:

@@ -60,8 +60,8 @@ def saliency_map(image: ArrayLike) -> Matrix:
     >>> image = np.zeros((128, 160))
     >>> image[60:68, 92:100] = 1
     >>> found = saliency_map(image)
-    >>> np.unravel_index(found.argmax(), found.shape)
-    (np.int64(64), np.int64(96))
+    >>> [int(place) for place in np.unravel_index(found.argmax(), found.shape)]
+    [64, 96]
     """
     pixels = np.asarray(image, dtype=np.float64)
     if pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)) or not pixels.size:
