@@ -40,6 +40,21 @@ def fresh_processes(monkeypatch):
     monkeypatch.setattr("subprocess.Popen", FRESH)
 
 
+@pytest.fixture
+def gaussians_made(monkeypatch):
+    """How many Gaussians were made of sets, each time."""
+    from nearfar import Gaussians
+
+    made, from_sets = [], Gaussians.from_sets.__func__
+
+    def counted(cls, sets, *given, **options):
+        made.append(len(sets))
+        return from_sets(cls, sets, *given, **options)
+
+    monkeypatch.setattr(Gaussians, "from_sets", classmethod(counted))
+    return made
+
+
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """Started once in each process of the tests: that takes longer than most tests of a page."""

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from nearfar import Gaussians, SetEmbedding, SetKNeighborsClassifier, Sets, compare
+from nearfar import SetEmbedding, SetKNeighborsClassifier, Sets, compare
 from nearfar.app.compare import pair_shelf, shared_pairs
 from nearfar.app.compare.kinds import sets as kind_module
 from nearfar.app.compare.kinds.choice import kind_of
@@ -137,18 +137,11 @@ def test_cheap_pairs_are_computed_once_too(sets, monkeypatch):
     assert sum(n for n, _, metric in rows if metric == "jeffreys") == 4 * N
 
 
-def test_gaussians_are_made_once_for_all_folds(sets, monkeypatch):
-    made = []
-    from_sets = Gaussians.from_sets.__func__
-    monkeypatch.setattr(
-        Gaussians,
-        "from_sets",
-        classmethod(lambda *a, **k: (made.append(len(a[1])), from_sets(*a, **k))[1]),
-    )
+def test_gaussians_are_made_once_for_all_folds(sets, gaussians_made, monkeypatch):
     # No picture, which has Gaussians of its own.
     monkeypatch.setattr(kind_module, "picture_of_sets", lambda *a, **k: None)
     compare(sets, methods=["riemann", "jeffreys"], **QUICK | {"tuning": "full"})
-    assert made == 4 * [N]
+    assert gaussians_made == 4 * [N]
 
 
 def test_when_room_is_short_most_of_what_lasts_stays(monkeypatch, tmp_path):

@@ -142,17 +142,10 @@ def test_splits_inside_take_scale_and_ridge_of_the_training_fold(sets):
     assert len(fold._placed) == 1
 
 
-def test_pairs_are_computed_once_for_all_methods(sets, monkeypatch):
+def test_pairs_are_computed_once_for_all_methods(sets, gaussians_made, monkeypatch):
     calls = []
     terms = CostlyPairs.terms
     monkeypatch.setattr(CostlyPairs, "terms", lambda *a: (calls.append(sorted(a[2])), terms(*a))[1])
-    made = []
-    from_sets = Gaussians.from_sets.__func__
-    monkeypatch.setattr(
-        Gaussians,
-        "from_sets",
-        classmethod(lambda *a, **k: (made.append(len(a[1])), from_sets(*a, **k))[1]),
-    )
     problem, plain = problem_of(sets), problem_of(sets, shared=False)
     for method in [*set_baselines(), *set_learners()]:
         if method.name == "bag-of-words":
@@ -167,7 +160,7 @@ def test_pairs_are_computed_once_for_all_methods(sets, monkeypatch):
     inside = [call for call in calls if call == ["riemann"]]
     assert 4 <= len(inside) <= 8
     assert all(call in (["riemann"], ["log_mean", "quad_mean"]) for call in calls)
-    shared = [n for n in made if n == len(TRAIN)]
+    shared = [n for n in gaussians_made if n == len(TRAIN)]
     assert len(shared) <= 4 + 10  # and once for each method alone
 
 
