@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine
 
-from nearfar.datasets import EMBEDDED, read_table
+from nearfar.datasets import BUILT_IN, read_table
 
 pd = pytest.importorskip("pandas")
 
@@ -41,11 +41,11 @@ def said(table, *parts):
     return any(all(part in message for part in parts) for message in table.messages)
 
 
-# Embedded sets and NumPy files
+# Built-in datasets and NumPy files
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
-def test_embedded_sets_have_names_of_columns_and_classes(name):
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_datasets_have_names_of_columns_and_classes(name):
     table = read_table(name)
     assert table.name == name and table.target == "class"
     assert len(table.feature_names) == table.X.shape[1]
@@ -58,12 +58,12 @@ def test_digits_are_images_and_wine_is_scikit_learns():
     np.testing.assert_array_equal(read_table("wine").X, load_wine().data)
 
 
-def test_a_file_goes_before_the_embedded_set_of_its_name(tmp_path, monkeypatch):
+def test_a_file_goes_before_the_built_in_dataset_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "iris").mkdir()
     assert read_table("iris").X.shape == (150, 4)  # a directory does not
     (tmp_path / "wine").write_text("a,b\n")
-    with pytest.raises(ValueError, match="hides the embedded set 'wine'"):
+    with pytest.raises(ValueError, match="hides the built-in dataset 'wine'"):
         read_table("wine")
 
 
@@ -71,7 +71,7 @@ def test_a_file_goes_before_the_embedded_set_of_its_name(tmp_path, monkeypatch):
     ("option", "words"),
     [({"groups": "a"}, "has no groups"), ({"target": "alcohol"}, "has its own classes")],
 )
-def test_embedded_sets_have_no_other_columns(option, words):
+def test_built_in_datasets_have_no_other_columns(option, words):
     with pytest.raises(ValueError, match=words):
         read_table("wine", **option)
 
@@ -198,7 +198,7 @@ def test_object_arrays_are_not_opened(tmp_path):
         read_table(tmp_path / "a.npy")
 
 
-def test_numpy_files_and_embedded_sets_need_no_pandas(tmp_path):
+def test_numpy_files_and_built_in_datasets_need_no_pandas(tmp_path):
     np.savez(tmp_path / "a.npz", X=NUMBERS, y=ANIMALS)
     np.save(tmp_path / "a.npy", NUMBERS)
     (tmp_path / "labels.txt").write_text("\n".join(ANIMALS))
@@ -211,8 +211,8 @@ class Blocker:
         if name.partition(".")[0] in ("pandas", "pyarrow"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocker())
-from nearfar.datasets import EMBEDDED, read_table
-for name in EMBEDDED:
+from nearfar.datasets import BUILT_IN, read_table
+for name in BUILT_IN:
     read_table(name)
 print(read_table("a.npz").y[0], read_table("a.npy", labels="labels.txt").y[0],
       read_table("a.npy", labels="labels.csv").y[0], read_table("a.npy", need_target=False).y)
@@ -495,7 +495,7 @@ def test_short_lines_are_said(write):
     [
         ("https://example.org/a.csv", "reads no URLs"),
         ("s3://bucket/a.parquet", "reads no URLs"),
-        ("", "should be a file or one of"),
+        ("", "should be a file or a built-in dataset"),
         ("brest_cancer", "Did you mean 'breast_cancer'"),
         ("a_file.cvs", "Did you mean 'a_file.csv'"),
         ("folder", "is a directory"),

@@ -328,10 +328,12 @@ def test_ids_must_be_there_and_unique(tmp_path, ids, words):
         read_table(tmp_path / "a.csv", ids="who")
 
 
-def test_embedded_sets_have_neither(tmp_path):
-    with pytest.raises(ValueError, match="--id a: the embedded set 'wine' has no id"):
+def test_built_in_datasets_have_neither(tmp_path):
+    with pytest.raises(ValueError, match="--id a: the built-in dataset 'wine' has no id"):
         read_table("wine", ids="a")
-    with pytest.raises(ValueError, match="--vector a: the embedded set 'wine' has plain columns"):
+    with pytest.raises(
+        ValueError, match="--vector a: the built-in dataset 'wine' has plain columns"
+    ):
         read_table("wine", vector="a")
 
 

@@ -1,5 +1,6 @@
-"""Embedded sets, readers for tables, pictures, clips and recordings, and generators."""
+"""Built-in datasets, readers for tables, pictures, clips and recordings, and generators."""
 
+from nearfar.datasets.builtin import BUILT_IN, BuiltIn
 from nearfar.datasets.clips import read_clips
 from nearfar.datasets.gait_files import load_gait
 from nearfar.datasets.generators import (
@@ -23,11 +24,12 @@ from nearfar.datasets.sets_of_vectors import (
     write_tones,
 )
 from nearfar.datasets.table import Table
-from nearfar.datasets.tables import EMBEDDED, read_table
+from nearfar.datasets.tables import read_table
 from nearfar.datasets.walkers import make_walkers
 
 __all__ = [
-    "EMBEDDED",
+    "BUILT_IN",
+    "BuiltIn",
     "Images",
     "Table",
     "load_gait",

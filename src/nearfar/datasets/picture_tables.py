@@ -15,11 +15,13 @@ from nearfar.words import count, listed
 
 
 def say_hidden(name: str) -> list[str]:
-    """Tell of a folder of pictures that goes by the name of an embedded set."""
+    """Return a message if a folder of pictures has the name of a built-in dataset."""
     path = Path(name)
     if not path.is_dir() or not has_pictures(path):
         return []
-    return [f"This is the embedded set '{name}'; for the pictures in the folder say ./{name}."]
+    return [
+        f"This is the built-in dataset '{name}'. For the pictures in the folder, pass ./{name}."
+    ]
 
 
 def from_pictures(

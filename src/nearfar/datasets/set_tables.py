@@ -101,7 +101,9 @@ def read_sets(
     file = as_file(source)
     path = file.path
     if path is None:
-        raise ValueError(f"--set-id {by}: the embedded set '{file.source}' holds rows, not sets.")
+        raise ValueError(
+            f"--set-id {by}: the built-in dataset '{file.source}' holds rows, not sets."
+        )
     asked = {"target": None if labels is not None else target, "groups": groups}
     if vector is not None and (by is None or file.arrays is not None):
         raise ValueError(

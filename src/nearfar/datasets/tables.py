@@ -1,7 +1,7 @@
-"""Tables as users have them: CSV, TSV, Parquet, NumPy files, folders of pictures, embedded sets.
+"""Reader for tables: CSV, TSV, Parquet, NumPy files, folders of pictures, built-in datasets.
 
-Whatever had to be decided while reading (the separator's decimal comma, a guessed target, rows
-left out) is kept in ``Table.messages``. Rows are counted from 0, lines of a file from 1.
+Decisions made while reading (a decimal comma, a guessed target, omitted rows) are kept in
+``Table.messages``. Rows are counted from 0, lines of a file from 1.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from nearfar.datasets.array_files import (
     read_arrays,
     refuse_two_roles,
 )
+from nearfar.datasets.builtin import BUILT_IN
 from nearfar.datasets.delimited import (
     MISSING,
     as_numbers,
@@ -55,8 +56,6 @@ from nearfar.datasets.vector_columns import (
 from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
 
-EMBEDDED = ("digits", "wine", "iris", "breast_cancer")
-
 #: A target is guessed from these names only.
 TARGET_NAMES = ("target", "label", "class", "y")
 _TEXT = (".csv", ".tsv", ".txt")
@@ -75,11 +74,11 @@ _ELSE = {
 
 
 class DataFile:
-    """A file or embedded set, opened once whoever asks what it holds."""
+    """A file or built-in dataset, opened once."""
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         self.source = os.fspath(source)
-        #: None for an embedded set.
+        #: None for a built-in dataset.
         self.path = _locate(source)
 
     @cached_property
@@ -125,7 +124,7 @@ def read_table(
     guess_target: bool | None = None,
     image_shape: tuple[int, ...] | None = None,
 ) -> Table:
-    """Read a file, a folder of pictures or an embedded set.
+    """Read a file, a folder of pictures or a built-in dataset.
 
     A text table may be separated by commas, semicolons or tabs (decimal commas go with the last
     two), and may lack a header. Its empty cells, "NA", "NaN", "null" and "?" are missing values.
@@ -138,8 +137,8 @@ def read_table(
     ``X`` or ``data``; ``y``, ``target`` or ``labels``; and optionally ``groups``, ``time``,
     ``feature_names``, ``target_names`` (of the sorted labels) and ``image_shape``; keys that are
     not used are named. X of shape (n, height, width) or (n, height, width, 3) holds images, and of
-    any (n, d1, ..., dk) tensors. Pickled (object) arrays are never opened. NumPy files and embedded
-    sets need no pandas.
+    any (n, d1, ..., dk) tensors. Pickled (object) arrays are never opened. NumPy files and built-in
+    datasets need no pandas.
 
     Of a folder of pictures, read by :func:`~nearfar.datasets.load_images`, the labels are the names
     of its sub-folders and the ids the names of the files.
@@ -148,7 +147,8 @@ def read_table(
     ----------
     source : str or path
         A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of Parquet files or of pictures,
-        or one of ``EMBEDDED``. A file of that name goes before the embedded set.
+        or the name of a built-in dataset: a key of ``BUILT_IN``, such as "wine". A file of the
+        same name takes precedence.
     target : str, optional
         Column, or key of an .npz, with the labels. None takes the one column named target, label,
         class or y, in capitals or not. In a file without header, columns are "column 0", "column
@@ -189,7 +189,7 @@ def read_table(
     wanted = {"target": None if labels is not None else target, "groups": groups, "time": time}
     wanted["id"] = ids
     if path is None:
-        table = _from_embedded(file.source, wanted | {"vector": vector or None})
+        table = _from_built_in(file.source, wanted | {"vector": vector or None})
     elif file.holds_pictures:
         table = from_pictures(path, wanted | {"vector": vector or None}, image_shape)
     elif file.arrays is not None:
@@ -233,14 +233,16 @@ def read_table(
 
 
 def _locate(source: str | os.PathLike[str]) -> Path | None:
-    """The file, or None for an embedded set."""
+    """Return the path of the file, or None for a built-in dataset."""
     text = os.fspath(source)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"The data should be a file or one of {listed(EMBEDDED)}; got {text!r}.")
+        raise ValueError(
+            f"The data should be a file or a built-in dataset ({listed(BUILT_IN)}); got {text!r}."
+        )
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
         raise ValueError(f"nearfar reads no URLs: download {text} and give the file's path.")
     path = Path(text).expanduser()
-    if text in EMBEDDED and not path.is_file():
+    if text in BUILT_IN and not path.is_file():
         return None
     if path.is_dir():
         if not is_parquet(path):
@@ -253,37 +255,29 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
         return path
     if not path.exists():
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, [*near, *EMBEDDED])
-        raise ValueError(f"There is no file {text}.{hint} Embedded sets: {', '.join(EMBEDDED)}.")
+        hint = did_you_mean(path.name, [*near, *BUILT_IN])
+        names = ", ".join(BUILT_IN)
+        raise ValueError(f"There is no file {text}.{hint} Built-in datasets: {names}.")
     suffix = path.suffix.lower()
     if suffix not in (*_TEXT, *PARQUET, *NUMPY):
         known = "Known are .csv, .tsv, .txt, .parquet, .npy and .npz."
-        hides = f" It hides the embedded set '{text}'." if text in EMBEDDED else ""
+        hides = f" It hides the built-in dataset '{text}'." if text in BUILT_IN else ""
         what = f"the ending '{suffix}' is" if suffix else "a file name without ending is"
         raise ValueError(f"{text}: {what} not known. {_ELSE.get(suffix, known)}{hides}")
     return path
 
 
-def _from_embedded(name: str, wanted: dict[str, str | None]) -> Table:
+def _from_built_in(name: str, wanted: dict[str, str | None]) -> Table:
+    """Return a built-in dataset. Raises if an option asks for columns that it does not have."""
     for option, column in wanted.items():
         if option == "vector" and column is not None:
-            raise ValueError(f"--vector {column}: the embedded set '{name}' has plain columns.")
+            raise ValueError(f"--vector {column}: the built-in dataset '{name}' has plain columns.")
         if column is not None and (option != "target" or column.lower() not in TARGET_NAMES):
             own = "has its own classes" if option == "target" else f"has no {option}"
-            raise ValueError(f"--{option} {column}: the embedded set '{name}' {own}.")
-    from sklearn import datasets
-
-    bunch = getattr(datasets, f"load_{name}")()
-    return Table(
-        name,
-        bunch.data,
-        bunch.target,
-        "class",
-        feature_names=[str(column) for column in bunch.feature_names],
-        class_names=[str(label) for label in bunch.target_names],
-        tensor_shape=bunch.images.shape[1:] if name == "digits" else None,
-        messages=say_hidden(name),
-    )
+            raise ValueError(f"--{option} {column}: the built-in dataset '{name}' {own}.")
+    table = BUILT_IN[name].load()
+    table.messages += say_hidden(name)
+    return table
 
 
 # Tables with columns

@@ -221,11 +221,11 @@ def test_one_class_is_refused(here, capsys):
     assert "class" in capsys.readouterr().err
 
 
-def test_a_folder_with_the_name_of_an_embedded_set_is_told_of(here, capsys):
+def test_a_folder_with_the_name_of_a_built_in_dataset_is_reported(here, capsys):
     (here / "iris" / "ann").mkdir(parents=True)
     Image.fromarray(as_pixels(stripes(12)[0])[0]).save(here / "iris" / "ann" / "1.png")
     assert run("fit", "iris", "--method", "raw", "-k", "1", "--save", "m.nf") == 0
-    assert "for the pictures in the folder say ./iris" in capsys.readouterr().out
+    assert "For the pictures in the folder, pass ./iris." in capsys.readouterr().out
 
 
 def test_methods_say_what_tensors_take(capsys):

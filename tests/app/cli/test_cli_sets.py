@@ -235,7 +235,7 @@ def test_files_that_know_their_sets_are_refused_by_what_is_wrong(here, sets, cap
         (["no.npz", "--set-id", "u"], "no.npz has no key 'offsets'"),
         (["s.npz", "--set-id", "u"], "its own offsets"),
         (["bad.npz"], "bad.npz: offsets must run from 0 to the"),
-        (["iris", "--set-id", "u"], "the embedded set 'iris' holds rows"),
+        (["iris", "--set-id", "u"], "the built-in dataset 'iris' holds rows"),
     ):
         assert run("compare", *words, *QUICK) == 2
         assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Long checks of nearfar compare: calibration, embedded sets, the time budget at scale."""
+"""Long checks of nearfar compare: calibration, built-in datasets, the time budget at scale."""
 
 import json
 import subprocess

@@ -434,7 +434,7 @@ def test_lines_for_a_file_run_as_printed(tmp_path, monkeypatch):
     assert share == pytest.approx(by_name(result)[result.best]["kept"], abs=1e-12)
 
 
-def test_lines_for_an_embedded_set_and_many_held_out_rows(monkeypatch):
+def test_lines_for_a_built_in_dataset_and_many_held_out_rows(monkeypatch):
     monkeypatch.setattr("nearfar.app.compare.embeddings.MEASURED", 20)
     monkeypatch.setattr("nearfar.app.compare.kinds.embeddings.MEASURED", 20)
     assert MEASURED > 20

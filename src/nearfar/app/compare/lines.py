@@ -15,7 +15,7 @@ from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.splits import N_SPLITS, Scheme, Tuning, inner_splits, inner_splitter
-from nearfar.datasets.tables import EMBEDDED
+from nearfar.datasets.builtin import find_sklearn_loader
 
 # What the lines use besides the estimators of the method.
 _TOOLS = {
@@ -376,10 +376,11 @@ def _inner(problem: Problem, tuning: Tuning, train: Any, groups: Any = None) -> 
 def _data_lines(kind: Kind, *, labels: bool = True) -> list[str]:
     """Lines that bring X, y and what goes with them; without ``labels`` X alone."""
     table, test, keep, drop = kind.table, kind.test, kind.keep, kind.drop
-    if table.name in EMBEDDED and table.source is not None and not drop:
-        load = f"load_{table.name}(return_X_y=True)"
+    loader = find_sklearn_loader(table)
+    if loader is not None and not drop:
+        load = f"{loader}(return_X_y=True)"
         return [
-            f"from sklearn.datasets import load_{table.name}",
+            f"from sklearn.datasets import {loader}",
             "",
             f"X, y = {load}" if labels else f"X, _ = {load}",
         ]

@@ -28,8 +28,8 @@ from nearfar.app.tables.columns import Columns, as_floats, choose_columns, colum
 from nearfar.app.tables.images import pictures
 from nearfar.app.tables.reading import left_to_drop
 from nearfar.base import Learner
+from nearfar.datasets.builtin import find_sklearn_loader
 from nearfar.datasets.table import Table
-from nearfar.datasets.tables import EMBEDDED
 from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
 from nearfar.words import count, did_you_mean, listed
 
@@ -156,11 +156,12 @@ class Rows(Kind):
     def code(self, table: Table, ready: Ready, wishes: Wishes) -> tuple[list[str], list[str]]:
         """Lines that read and prepare the same rows."""
         imports: list[str] = []
+        loader = find_sklearn_loader(table)
         if table.source is None:
             lines = ["# X: the columns in use, as numbers"]
-        elif table.name in EMBEDDED and not wishes.drop:
-            imports.append(f"from sklearn.datasets import load_{table.name}")
-            lines = [f"X = load_{table.name}().data"]
+        elif loader is not None and not wishes.drop:
+            imports.append(f"from sklearn.datasets import {loader}")
+            lines = [f"X = {loader}().data"]
         else:
             imports.append("from nearfar.datasets import read_table")
             lines = [f"table = {table.source}", "X = table.X"]

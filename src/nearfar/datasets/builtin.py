@@ -1,0 +1,152 @@
+"""Registry of the built-in datasets: small labeled sets that every command accepts by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nearfar.datasets.table import Table
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """Facts about one built-in dataset, and the function that loads it.
+
+    Attributes
+    ----------
+    name : str
+        Name that users type, for example ``nearfar compare wine``.
+    description : str
+        What the rows are, in one line.
+    n_rows, n_columns, n_classes : int
+        Size of the dataset.
+    task : str
+        What a model predicts, in words.
+    origin : str
+        Who published the data, and where.
+    license : str
+        Terms under which the data may be used.
+    load : callable
+        Called without arguments, returns the dataset as a new ``Table``.
+    has_images : bool, default=False
+        True if each row has a picture: its columns are pixels, or there are thumbnails.
+    sklearn_loader : str or None, default=None
+        Name of the function in ``sklearn.datasets`` that returns the same rows in the same order.
+        Python code that nearfar prints uses it; None means that the code calls ``read_table``.
+    """
+
+    name: str
+    description: str
+    n_rows: int
+    n_columns: int
+    n_classes: int
+    task: str
+    origin: str
+    license: str
+    load: Callable[[], Table] = field(repr=False)
+    has_images: bool = False
+    sklearn_loader: str | None = None
+
+
+def _load_from_sklearn(name: str) -> Table:
+    """Return a dataset that scikit-learn ships. Nothing is downloaded."""
+    from sklearn import datasets
+
+    from nearfar.datasets.table import Table
+
+    bunch = getattr(datasets, f"load_{name}")()
+    images = getattr(bunch, "images", None)
+    return Table(
+        name,
+        bunch.data,
+        bunch.target,
+        "class",
+        feature_names=[str(column) for column in bunch.feature_names],
+        class_names=[str(label) for label in bunch.target_names],
+        tensor_shape=None if images is None else images.shape[1:],
+    )
+
+
+#: The license of the UCI Machine Learning Repository for each of its datasets below.
+_UCI_LICENSE = "CC BY 4.0 (UCI Machine Learning Repository); shipped with scikit-learn"
+
+#: Built-in datasets by name, in the order in which they are listed to users.
+BUILT_IN: dict[str, BuiltIn] = {
+    dataset.name: dataset
+    for dataset in (
+        BuiltIn(
+            name="digits",
+            description="handwritten digits, images of 8 × 8 pixels",
+            n_rows=1797,
+            n_columns=64,
+            n_classes=10,
+            task="recognize the digit from 0 to 9",
+            origin=(
+                "E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, "
+                "UCI Machine Learning Repository (its test set)"
+            ),
+            license=_UCI_LICENSE,
+            load=lambda: _load_from_sklearn("digits"),
+            has_images=True,
+            sklearn_loader="load_digits",
+        ),
+        BuiltIn(
+            name="wine",
+            description="chemical analyses of Italian wines from three growers",
+            n_rows=178,
+            n_columns=13,
+            n_classes=3,
+            task="recognize the grower",
+            origin=("S. Aeberhard and M. Forina (1991), Wine, UCI Machine Learning Repository"),
+            license=_UCI_LICENSE,
+            load=lambda: _load_from_sklearn("wine"),
+            sklearn_loader="load_wine",
+        ),
+        BuiltIn(
+            name="iris",
+            description="lengths and widths of the sepals and petals of iris flowers",
+            n_rows=150,
+            n_columns=4,
+            n_classes=3,
+            task="recognize the species",
+            origin=(
+                "R. A. Fisher (1936), The use of multiple measurements in taxonomic problems, "
+                "Annals of Eugenics 7; UCI Machine Learning Repository"
+            ),
+            license=_UCI_LICENSE,
+            load=lambda: _load_from_sklearn("iris"),
+            sklearn_loader="load_iris",
+        ),
+        BuiltIn(
+            name="breast_cancer",
+            description="shapes of cell nuclei in images of breast tissue samples",
+            n_rows=569,
+            n_columns=30,
+            n_classes=2,
+            task="tell malignant from benign tumors",
+            origin=(
+                "W. H. Wolberg, W. N. Street and O. L. Mangasarian (1993), Breast Cancer Wisconsin "
+                "(Diagnostic), UCI Machine Learning Repository"
+            ),
+            license=_UCI_LICENSE,
+            load=lambda: _load_from_sklearn("breast_cancer"),
+            sklearn_loader="load_breast_cancer",
+        ),
+    )
+}
+
+
+def find_sklearn_loader(table: Table) -> str | None:
+    """Return the name of the ``sklearn.datasets`` function that returns this table's X and y.
+
+    None means that there is no such function: the table comes from a file or from memory, its
+    labels were replaced (``--labels``), or scikit-learn does not have the dataset.
+    """
+    dataset = BUILT_IN.get(table.name)
+    # A folder of pictures can have the name of a dataset, but not the same source.
+    source = table.source or ""
+    if dataset is None or not source.startswith(f"read_table({dataset.name!r}"):
+        return None
+    return dataset.sklearn_loader if table.target == "class" else None
