@@ -33,7 +33,7 @@ def test_the_texts_are_single_lines(name):
 
 
 def test_the_order_is_that_of_the_registry():
-    assert list(BUILT_IN)[:4] == ["digits", "wine", "iris", "breast_cancer"]
+    assert list(BUILT_IN) == ["clothes", "digits", "wine", "iris", "breast_cancer"]
 
 
 def test_an_entry_cannot_be_changed():
@@ -96,3 +96,21 @@ print(len(module.BUILT_IN) > 3, *sorted({"numpy", "sklearn"} & set(sys.modules))
     command = [sys.executable, "-c", code, str(Path(builtin.__file__))]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["True"]
+
+
+def test_clothes_are_vectors_with_thumbnails_in_at_most_one_megabyte():
+    table = read_table("clothes")
+    assert table.tensor_shape is None and table.images.shape == (1200, 28, 28)
+    assert table.images.dtype == np.uint8 and table.images.min() == 0 and table.images.max() == 255
+    assert np.bincount(table.y).tolist() == [120] * 10
+    stored = Path(builtin.__file__).parent / "data" / "clothes.npz"
+    assert stored.stat().st_size <= 1_000_000
+
+
+def test_each_thumbnail_of_clothes_belongs_to_its_row():
+    # The pixels, which the vectors do not contain, predict the labels of the rows they stand by.
+    table = read_table("clothes")
+    pixels = table.images.reshape(len(table.y), -1) / 255.0
+    centers = np.stack([pixels[:600][table.y[:600] == c].mean(axis=0) for c in range(10)])
+    distances = ((pixels[600:, None] - centers) ** 2).sum(axis=2)
+    assert (distances.argmin(axis=1) == table.y[600:]).mean() > 0.6

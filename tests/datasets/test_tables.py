@@ -116,6 +116,28 @@ def test_images_are_flattened_and_said(tmp_path, shape, image_shape):
     np.testing.assert_array_equal(table.X, X.reshape(6, -1))
 
 
+@pytest.mark.parametrize(
+    ("shape", "read"), [((4, 5), (4, 5)), ((4, 5, 3), (4, 5, 3)), ((4, 5, 1), (4, 5))]
+)
+def test_images_beside_vectors_are_shown_and_are_not_features(tmp_path, shape, read):
+    images = np.arange(6 * np.prod(shape)).reshape(6, *shape)
+    y = np.array(["a", "b", "", "a", "b", "a"])
+    np.savez(tmp_path / "a.npz", X=np.ones((6, 2)), y=y, images=images)
+    table = read_table(tmp_path / "a.npz")
+    assert table.X.shape == (5, 2) and table.tensor_shape is None
+    np.testing.assert_array_equal(table.images, images.reshape(6, *read)[[0, 1, 3, 4, 5]])
+    assert "images" not in " ".join(table.messages)
+
+
+@pytest.mark.parametrize(
+    "images", [np.ones((5, 4, 4)), np.ones((6, 4)), np.ones((6, 4, 4, 2)), np.full((6, 2, 2), "a")]
+)
+def test_images_that_do_not_fit_the_rows_are_refused(tmp_path, images):
+    np.savez(tmp_path / "a.npz", X=np.ones((6, 2)), y=[0, 1] * 3, images=images)
+    with pytest.raises(ValueError, match=r"'images' should hold one image per row, of shape \(6, "):
+        read_table(tmp_path / "a.npz")
+
+
 def test_image_shape_of_flat_rows_must_fit(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.zeros((4, 6)), y=[0, 1, 0, 1], image_shape=(2, 3))
     assert read_table(tmp_path / "a.npz").image_shape == (2, 3)

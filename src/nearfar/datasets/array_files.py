@@ -88,7 +88,11 @@ def from_arrays(
         if key is not None:
             setattr(table, side, one_a_row(arrays[key], key, n, where))
             setattr(table, f"{role}_name", key)
-    _say_unused(table, arrays, {key for key in found.values() if key is not None})
+    used = {key for key in found.values() if key is not None}
+    if "images" in arrays and "images" not in used:
+        table.images = _images_beside(np.asarray(arrays["images"]), n, where)
+        used.add("images")
+    _say_unused(table, arrays, used)
     return table
 
 
@@ -198,6 +202,19 @@ def _points(
         f"X has rows of {sizes} numbers: read as {what}, flattened for learners of vectors."
     )
     return X, shape
+
+
+def _images_beside(images: NDArray[Any], n: int, where: str) -> NDArray[Any]:
+    """Return the images that reports show next to the rows. Raises if they do not fit."""
+    fits = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
+    if images.dtype.kind not in "biuf" or not fits or len(images) != n or 0 in images.shape:
+        raise ValueError(
+            f"{where}: 'images' should hold one image per row, of shape ({n}, height, width) or "
+            f"({n}, height, width, 3); got {images.dtype} of shape {images.shape}. They are shown "
+            "in reports and are not used as features. Rename or remove the key if it holds "
+            "something else."
+        )
+    return images[..., 0] if images.ndim == 4 and images.shape[3] == 1 else images
 
 
 def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,6 +70,26 @@ def _load_from_sklearn(name: str) -> Table:
     )
 
 
+def _load_clothes() -> Table:
+    """Return the image embeddings that ``tools/make_clothes.py`` wrote."""
+    import numpy as np
+
+    from nearfar.datasets.table import Table
+
+    with np.load(Path(__file__).parent / "data" / "clothes.npz", allow_pickle=False) as stored:
+        arrays = dict(stored)
+    X = arrays["X"] * float(arrays["unit"])
+    return Table(
+        "clothes",
+        X,
+        arrays["y"].astype(np.int64),
+        "class",
+        feature_names=[f"component {i + 1}" for i in range(X.shape[1])],
+        class_names=arrays["classes"].tolist(),
+        images=arrays["images"] * np.uint8(255 // (int(arrays["levels"]) - 1)),
+    )
+
+
 #: The license of the UCI Machine Learning Repository for each of its datasets below.
 _UCI_LICENSE = "CC BY 4.0 (UCI Machine Learning Repository); shipped with scikit-learn"
 
@@ -76,6 +97,21 @@ _UCI_LICENSE = "CC BY 4.0 (UCI Machine Learning Repository); shipped with scikit
 BUILT_IN: dict[str, BuiltIn] = {
     dataset.name: dataset
     for dataset in (
+        BuiltIn(
+            name="clothes",
+            description="photos of clothes as image embeddings, with thumbnails",
+            n_rows=1200,
+            n_columns=128,
+            n_classes=10,
+            task="recognize the type of garment",
+            origin=(
+                "H. Xiao, K. Rasul and R. Vollgraf (2017), Fashion-MNIST, arXiv 1708.07747: the "
+                "first 120 images per class; 128 principal components of the embeddings"
+            ),
+            license="MIT, Copyright (c) 2017 Zalando SE",
+            load=_load_clothes,
+            has_images=True,
+        ),
         BuiltIn(
             name="digits",
             description="handwritten digits, images of 8 × 8 pixels",

@@ -44,6 +44,8 @@ class Table:
         Names of the classes, in the order of the sorted labels.
     tensor_shape : tuple of int or None
         (d1, ..., dk) where each row is a tensor of these sizes, written out in the order of C.
+    images : ndarray of shape (n_samples, height, width) or (n_samples, height, width, 3), or None
+        A picture of each row, for reports; not used as a feature.
     left_out : tuple of str
         Columns of the file that were dropped to give its rows a shape.
     messages : list of str
@@ -67,6 +69,7 @@ class Table:
     feature_names: list[str] | None = None
     class_names: list[str] | None = None
     tensor_shape: tuple[int, ...] | None = None
+    images: NDArray[Any] | None = None
     left_out: tuple[str, ...] = ()
     messages: list[str] = field(default_factory=list)
     source: str | None = None

@@ -477,7 +477,7 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     framed = hasattr(table.X, "iloc")
     table.X = table.X.iloc[kept].reset_index(drop=True) if framed else table.X[kept]
     table.y = table.y[kept]
-    for role in ("groups", "time", "ids"):
+    for role in ("groups", "time", "ids", "images"):
         if getattr(table, role) is not None:
             setattr(table, role, getattr(table, role)[kept])
     table.others = {name: values[kept] for name, values in table.others.items()}

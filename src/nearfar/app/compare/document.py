@@ -17,7 +17,7 @@ from nearfar.app.compare.answer import Answer
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.tables.columns import Columns
-from nearfar.app.tables.images import pictures
+from nearfar.app.tables.images import has_images, images_of_rows
 from nearfar.app.tables.traps import Trap
 from nearfar.datasets.table import Table
 
@@ -149,10 +149,11 @@ def versions() -> dict[str, str]:
 
 def contents(chosen: Sequence[int], rows: Any, columns: Columns, table: Table) -> dict[str, Any]:
     """Values, or pictures, of the rows that the report shows."""
-    image_shape = table.image_shape
-    if image_shape is not None:
-        drawn = pictures(rows[chosen], image_shape, _IMAGE_BYTES)
-        images = {str(row): image for row, image in zip(chosen, drawn, strict=False)}
+    if has_images(table):
+        # The images of a test file are not read.
+        drawn = [row for row in chosen if table.images is None or row < len(table.images)]
+        found = images_of_rows(table, rows, drawn, _IMAGE_BYTES)
+        images = {str(row): image for row, image in zip(drawn, found, strict=False)}
         named = [] if table.ids is None else table.ids.tolist()  # not those of a test file
         names = {str(row): _text(named[row]) for row in chosen if row < len(named)}
         return {"rows": {"columns": [], "values": {}, "names": names}, "images": images}

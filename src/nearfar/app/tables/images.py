@@ -11,7 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearfar.datasets.table import Table
+
 LARGEST = 32  # pixels on the longer side
+
+
+def has_images(table: Table) -> bool:
+    """Return True if each row of the table is an image, or has one."""
+    return table.images is not None or table.image_shape is not None
+
+
+def images_of_rows(
+    table: Table, X: NDArray[Any], chosen: Sequence[int] | NDArray[np.intp], most_bytes: int
+) -> list[str]:
+    """Return images of the chosen rows as data URIs, up to ``most_bytes`` bytes in total.
+
+    ``X`` holds the rows of the table, followed by those of a test file if there is one.
+    """
+    if table.images is not None:
+        return pictures(table.images[chosen], table.images.shape[1:], most_bytes)
+    assert table.image_shape is not None
+    return pictures(X[chosen], table.image_shape, most_bytes)
 
 
 def pictures(

@@ -25,7 +25,7 @@ from nearfar.app.tables.colors import (
     is_known,
 )
 from nearfar.app.tables.columns import Columns, as_floats, choose_columns, columns_of
-from nearfar.app.tables.images import pictures
+from nearfar.app.tables.images import has_images, images_of_rows
 from nearfar.app.tables.reading import left_to_drop
 from nearfar.base import Learner
 from nearfar.datasets.builtin import find_sklearn_loader
@@ -313,9 +313,8 @@ def _contents(table: Table, columns: Columns, color: dict[str, Any] | None, n: i
     """What a hover shows: the picture of a row, or its ID first and then its values."""
 
     def contents(drawn: NDArray[np.intp]) -> dict[str, Any]:
-        if table.image_shape is not None:
-            rows = np.asarray(table.X)[drawn]
-            return {"images": pictures(rows, table.image_shape, _IMAGE_BYTES)}
+        if has_images(table):
+            return {"images": images_of_rows(table, np.asarray(table.X), drawn, _IMAGE_BYTES)}
         ids, others = _shown(columns, color)
         names = [*ids, *others][: max(1, min(_MOST_COLUMNS, _MOST_CELLS // n))]
         named = {} if table.ids is None else {str(table.id_name): table.ids[drawn].tolist()}
