@@ -96,7 +96,8 @@ def _print_overview(methods: list[MethodInfo]) -> None:
     defaults = {one: keys for one, keys in default_methods().items() if one != "groups"}
     width = max(len(SITUATIONS[one][0]) for one in defaults)
     for one, keys in defaults.items():
-        print(f"  {SITUATIONS[one][0]:<{width}}  {_shorten(keys, line_width() - width - 4)}")
+        names = _shorten(keys, line_width() - width - 4)
+        print(_cut(f"  {SITUATIONS[one][0]:<{width}}  {names}"))
     print(f"\nAll {len(methods)} methods, by family:")
     sizes: dict[str, int] = {}
     for method in methods:
