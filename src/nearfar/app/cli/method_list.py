@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from nearfar.app.compare import pair_methods, set_methods, value_methods
 from nearfar.app.compare.embeddings import BASELINE, REFERENCE, default_names
@@ -42,6 +42,43 @@ _SUPERVISION = {"values": "number", "chunklets": "groups"}
 _INPUTS = {"tensors": "images"}
 #: Sizes of a training fold for which ``compare`` selects different embeddings.
 _SIZES = (500, 3_000, 20_000)
+
+
+class _Samples(NamedTuple):
+    """How usage examples name the data of one kind of input."""
+
+    #: Data on the command line.
+    data: str
+    #: Names of the samples and of their labels in Python.
+    X: str
+    y: str
+    #: What these two are.
+    shape: str
+    labels: str
+
+
+_SAMPLES = {
+    "vectors": _Samples(
+        "wine", "X", "y", "array of shape (n_rows, n_columns)", "one label per row"
+    ),
+    "images": _Samples(
+        "digits", "images", "y", "array of shape (n_images, height, width)", "one label per image"
+    ),
+    "sets": _Samples(
+        "frames.csv --set-id utterance --target vowel",
+        "sets",
+        "labels",
+        "nearfar.Sets or a list of 2-D arrays",
+        "one label per set",
+    ),
+    "pairs": _Samples(
+        "rows.csv --pairs pairs.csv",
+        "pairs",
+        "signs",
+        "array of shape (n_pairs, 2, n_columns)",
+        "+1 similar, -1 dissimilar",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -136,66 +173,44 @@ class MethodInfo:
 
     def command_lines(self) -> list[str]:
         """Return commands that use the method, on built-in datasets where there are any."""
-        sets = "frames.csv --set-id utterance --target vowel"
-        pairs = "rows.csv --pairs pairs.csv"
+        data, pairs = _SAMPLES[self.input].data, _SAMPLES["pairs"].data
         if self.output == "distance":
-            return [
-                f"nearfar fit {sets if self.input == 'sets' else 'wine'} --method {self.key} "
-                "--save model.nf"
-            ]
+            return [f"nearfar fit {data} --method {self.key} --save model.nf"]
         if self.input == "pairs":
-            return [f"nearfar fit {pairs} --method itml --save model.nf"]
-        if self.input == "sets":
-            return [f"nearfar compare {sets} --methods {self.key}"]
-        if self.input == "images":
-            return [f"nearfar compare digits --methods {self.key}"]
+            return [f"nearfar fit {data} --method itml --save model.nf"]
         if "number" in self.supervision:
             data = "table.csv --target price --task regression"
-            return [f"nearfar compare {data} --methods {self.key}"]
-        if self.key in embedders():
-            return [f"nearfar embed wine --method {self.key}"]
-        lines = [f"nearfar compare wine --methods {self.key}"]
+        elif self.input == "vectors" and self.key in embedders():
+            return [f"nearfar embed {data} --method {self.key}"]
+        lines = [f"nearfar compare {data} --methods {self.key}"]
         if "pairs" in self.situations:
             lines.append(f"nearfar compare {pairs} --methods {self.key}")
         return lines
 
     def python_lines(self) -> list[str]:
-        """Return Python code that uses the method; X and y are explained by ``python_names``."""
+        """Return Python code that uses the method on the arrays of ``python_names``."""
+        X, y = _SAMPLES[self.input].X, _SAMPLES[self.input].y
         if self.estimator is None:
-            labels = "sets, labels" if self.input == "sets" else "X, y"
             how = "" if self.output == "distance" else f", methods={self.key!r}"
-            return ["import nearfar", f'nearfar.compare({labels}{how}).table.loc["{self.key}"]']
+            return ["import nearfar", f'nearfar.compare({X}, {y}{how}).table.loc["{self.key}"]']
         module = self.estimator.__module__
         source = "nearfar" if module.startswith("nearfar.") else module
         if self.input == "pairs":
             return [
                 f"from {source} import ITML, {self.name}",
-                f"{self.name}(ITML()).fit(pairs, signs).predict(pairs)",
+                f"{self.name}(ITML()).fit({X}, {y}).predict({X})",
             ]
-        X, y = {"sets": ("sets", "labels"), "images": ("images", "y")}.get(self.input, ("X", "y"))
         fitted = f"fit({X}, {y})" if self.supervision else f"fit({X})"
         call = "transform" if self.output in ("map", "kernel") else "predict"
         return [f"from {source} import {self.name}", f"{self.name}().{fitted}.{call}({X})"]
 
     def python_names(self) -> str:
         """Return a comment that explains the arrays in ``python_lines``."""
-        words = {
-            "vectors": "X: array of shape (n_rows, n_columns)",
-            "images": "images: array of shape (n_images, height, width)",
-            "sets": "sets: nearfar.Sets or a list of 2-D arrays",
-            "pairs": "pairs: array of shape (n_pairs, 2, n_columns)",
-        }[self.input]
-        if self.input == "pairs":
-            return f"{words}, signs: +1 similar, -1 dissimilar"
-        if "number" in self.supervision:
-            return f"{words}, y: one number per row"
+        samples = _SAMPLES[self.input]
         if not self.supervision and self.output != "distance":
-            return words
-        return f"{words}, {'labels' if self.input == 'sets' else 'y'}: one label per {self._noun}"
-
-    @property
-    def _noun(self) -> str:
-        return {"images": "image", "sets": "set"}.get(self.input, "row")
+            return f"{samples.X}: {samples.shape}"
+        values = "one number per row" if "number" in self.supervision else samples.labels
+        return f"{samples.X}: {samples.shape}, {samples.y}: {values}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as a dictionary that JSON can hold."""
@@ -222,7 +237,7 @@ def list_methods() -> list[MethodInfo]:
     keys = {one.key for one in found}
     for key, method in set_methods.SET_METHODS.items():
         if key not in keys:
-            found.append(_of_sets(key, method.text, defaults))
+            found.append(_of_sets(key, method.text))
     found = [*sorted(found, key=lambda one: one.key), *_standard_distances()]
     order = list(FAMILIES)
     rank = {one.family: len(order) for one in found} | {name: i for i, name in enumerate(order)}
@@ -331,8 +346,8 @@ def _situations(input: str, supervision: tuple[str, ...], role: str) -> set[str]
     return found
 
 
-def _of_sets(key: str, summary: str, defaults: Mapping[str, Iterable[str]]) -> MethodInfo:
-    tried = ("sets",) if key in defaults["sets"] else ()
+def _of_sets(key: str, summary: str) -> MethodInfo:
+    tried = ("sets",) if key in set_methods.DEFAULT else ()
     return MethodInfo(
         key, summary, "distributions", ("labels",), "sets", "classifier", None, ("sets",), tried
     )
