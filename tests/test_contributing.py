@@ -157,7 +157,7 @@ def printed(copy):
         "import numpy as np, nearfar",
         "from nearfar.app.cli import main",
         "from nearfar.contract import KINDS, used",
-        "assert main(['methods']) == 0",
+        "assert main(['methods', '--all']) == 0",
         f"print({MARK!r})",
     ]
     for number, name in enumerate(FILES):

@@ -29,7 +29,7 @@ def test_the_texts_are_single_lines(name):
     dataset = BUILT_IN[name]
     for text in (dataset.description, dataset.task, dataset.origin, dataset.license):
         assert text and text == " ".join(text.split()) and not text.endswith(".")
-    assert len(dataset.description) <= 60  # one line of `nearfar datasets` at 100 columns
+    assert len(dataset.description) <= 40  # so that `nearfar datasets` fits into 80 columns
 
 
 def test_the_order_is_that_of_the_registry():

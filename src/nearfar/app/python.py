@@ -99,8 +99,8 @@ def compare(
         learn from them; None is MMC, LogisticMetric, ITML, and RCA where no pair contradicts that
         who is alike to one is alike to all that are alike to it. Without labels,
         embeddings with a ``transform`` for new rows; None chooses by the number of rows. For
-        ``Sets``, the names that ``nearfar methods`` lists under "sets of vectors", or estimators
-        that take ``Sets``.
+        ``Sets``, the names that ``nearfar methods --for sets`` lists, or estimators that take
+        ``Sets``.
     without : str or sequence of str, optional
         Names of learners and classifiers that are not to be compared.
     sample : int, "auto" or None, default="auto"

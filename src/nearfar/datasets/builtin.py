@@ -114,7 +114,7 @@ BUILT_IN: dict[str, BuiltIn] = {
         ),
         BuiltIn(
             name="digits",
-            description="handwritten digits, images of 8 × 8 pixels",
+            description="handwritten digits, 8 × 8 pixels",
             n_rows=1797,
             n_columns=64,
             n_classes=10,
@@ -130,7 +130,7 @@ BUILT_IN: dict[str, BuiltIn] = {
         ),
         BuiltIn(
             name="wine",
-            description="chemical analyses of Italian wines from three growers",
+            description="chemical analyses of Italian wines",
             n_rows=178,
             n_columns=13,
             n_classes=3,
@@ -142,7 +142,7 @@ BUILT_IN: dict[str, BuiltIn] = {
         ),
         BuiltIn(
             name="iris",
-            description="lengths and widths of the sepals and petals of iris flowers",
+            description="measurements of iris flowers",
             n_rows=150,
             n_columns=4,
             n_classes=3,
@@ -157,7 +157,7 @@ BUILT_IN: dict[str, BuiltIn] = {
         ),
         BuiltIn(
             name="breast_cancer",
-            description="shapes of cell nuclei in images of breast tissue samples",
+            description="cell nuclei in breast tissue samples",
             n_rows=569,
             n_columns=30,
             n_classes=2,

@@ -24,7 +24,6 @@ from nearfar.app import cli
 from nearfar.app.cli import main
 from nearfar.app.compare.pool import ProcessPool
 from nearfar.app.compare.schedule import Schedule
-from nearfar.words import hyphened
 
 QUICK = ["--repeats", "1", "--tuning", "k", "--methods", "lda", "--no-context", "--in-process"]
 
@@ -363,15 +362,6 @@ def test_arrays_go_through_the_chain_too(here, capsys):
     np.save("wrong.npy", X[:5, :3])
     assert run("transform", "m.nf", "wrong.npy", "--out", "out2.npy") == 2
     assert "has 3 columns; the model was fitted on 13" in capsys.readouterr().err
-
-
-def test_methods_are_listed_by_room(capsys):
-    assert run("methods") == 0
-    out = capsys.readouterr().out
-    assert out.startswith("Start here")
-    for name in nearfar.all_learners():
-        assert re.search(rf"^  {hyphened(name)} .*\[.*\]$", out, re.MULTILINE)
-    assert out.index("mahalanobis:") > out.index("Start here")
 
 
 def test_a_name_is_the_same_however_it_is_written_and_an_unknown_one_has_three_near(capsys):

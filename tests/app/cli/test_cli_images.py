@@ -228,16 +228,6 @@ def test_a_folder_with_the_name_of_a_built_in_dataset_is_reported(here, capsys):
     assert "For the pictures in the folder, pass ./iris." in capsys.readouterr().out
 
 
-def test_methods_say_what_tensors_take(capsys):
-    assert run("methods") == 0
-    said = capsys.readouterr().out
-    assert "Where rows are images (a folder of pictures, --images HxW), also:\n  gtda" in said
-    room = said.partition("\ntensors:\n")[2].partition("\n\n")[0]
-    for name in ("gta", "gtda", "tr1a", "two-dlda", "tensor-graph-embedding"):
-        assert any(line.split()[0] == name and "tensors]" in line for line in room.splitlines())
-    assert "or flat rows with --images HxW" in said
-
-
 # Rows of numbers that are images
 
 

@@ -184,9 +184,3 @@ def test_contradictions_are_refused_dropped_or_kept(here, capsys):
     assert run("compare", *words, "--conflicts", "keep", "--methods", "mmc") == 0
     out = capsys.readouterr().out
     assert "603 pairs" in out and "3 pairs are said to be alike and to be different" in out
-
-
-def test_methods_lists_what_pairs_try(capsys):
-    assert run("methods") == 0
-    out = capsys.readouterr().out
-    assert "By pairs, with --pairs FILE" in out and "mmc" in out

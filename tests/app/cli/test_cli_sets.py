@@ -344,14 +344,6 @@ def test_models_of_sets_and_of_rows_are_not_confused(long, here, capsys):
     assert "it embeds sets of vectors" in capsys.readouterr().err
 
 
-def test_methods_of_sets_are_listed_with_what_they_take(capsys):
-    assert run("methods") == 0
-    out = capsys.readouterr().out
-    part = out[out.index("sets of vectors, for") :]
-    assert "* bhattacharyya-riemann" in part and "  emd" in part and "* bag-of-words" in part
-    assert part.count("[sets, labels]") > 15 and "nearfar[ot]" in part
-
-
 def test_embed_fit_transform_and_neighbors_open_a_file_once(here, sets, monkeypatch, capsys):
     sets.save(here / "sets.npz")
     np.savez("rows.npz", X=np.random.default_rng(0).normal(size=(40, 3)), y=[0, 1] * 20)

@@ -377,14 +377,15 @@ def test_show_tells_what_a_model_is(table, here, capsys):
     assert run("show", "m.nf") == 0
     out = capsys.readouterr().out
     for part in (
-        f"m.nf, {(here / 'm.nf').stat().st_size:,} bytes",
+        f"m.nf ({(here / 'm.nf').stat().st_size:,} bytes)",
         "LDA (standardised, k = 3)",
-        "columns as numbers (13 numeric, 1 categorical)",
+        "conversion of columns to numbers (13 numeric, 1 categorical)",
         "StandardScaler()",
         "ridge=0.001",
         "n_neighbors=3",
         "wine.csv, 178 rows",
-        "'bottle', 178",
+        "178, from the column 'bottle'",
+        "at least 178 training rows are in the file",
         "14: alcohol, ",
         "3 of 'kind': barbera, barolo and grignolino",
         f"nearfar {nearfar.__version__}",
@@ -401,10 +402,92 @@ def test_show_tells_the_kernels_of_a_learned_one(here, capsys):
         assert run("show", "m.nf") == 0
         largest = int(np.argmax(learner.shares_))
         said = f"{learner.kernel_names_[largest]} {100 * learner.shares_[largest]:.0f} %"
-        assert f"Kernels:    {said}" in capsys.readouterr().out
+        assert f"{'Kernels:':<15} {said}" in capsys.readouterr().out
     nearfar.save(nearfar.LDA().fit(X, y), "m.nf", force=True)
     assert run("show", "m.nf") == 0
     assert "Kernels" not in capsys.readouterr().out
+
+
+def test_show_prints_the_same_facts_as_json(table, here, capsys):
+    assert run("fit", *WINE, "--method", "lda", "-k", "3", "--save", "m.nf") == 0
+    capsys.readouterr()
+    assert run("show", "m.nf", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    says = nearfar.persistence.describe("m.nf")
+    expected = {
+        "file": "m.nf",
+        "bytes": (here / "m.nf").stat().st_size,
+        "created": says["created"],
+        "method": "LDA",
+        "kernels": [],
+        "data": "wine.csv",
+        "unit": "row",
+        "n_rows": 178,
+        "training_rows_stored": 178,
+        "id_column": "bottle",
+        "n_ids": 178,
+        "n_features": 14,
+        "features": [name for name in table.columns if name not in ("bottle", "kind")],
+        "shape": None,
+        "target": "kind",
+        "classes": ["barbera", "barolo", "grignolino"],
+        "predicts": "class",
+        "threshold": None,
+        "versions": says["versions"],
+    }
+    assert {key: facts[key] for key in expected} == expected
+    assert set(facts) == {*expected, "setting", "steps"} and "k = 3" in facts["setting"]
+    steps = {step["name"]: step["estimator"] for step in facts["steps"]}
+    assert list(steps) == ["prepare", "scale", "learner", "knn"]
+    assert steps["learner"].startswith("LDA(") and "n_neighbors=3" in steps["knn"]
+
+
+def test_show_describes_a_map_that_stores_no_rows_and_predicts_nothing(here, capsys):
+    X, y = load_wine(return_X_y=True)
+    nearfar.save(nearfar.LMNN().fit(X, y), "m.nf")
+    assert run("show", "m.nf") == 0
+    out = capsys.readouterr().out
+    assert "none: the file does not contain training rows" in out and "at least" not in out
+    for head in ("Method", "Training data", "Stored IDs", "Predicts", "Threshold"):
+        assert f"{head}:" not in out
+    assert run("show", "m.nf", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["training_rows_stored"] == 0 and facts["n_features"] == 13
+    for key in ("method", "data", "n_rows", "id_column", "target", "predicts"):
+        assert facts[key] is None
+
+
+def test_show_describes_models_of_numbers_pairs_and_images(here, capsys):
+    X, _ = load_wine(return_X_y=True)
+    rows = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(price=X[:, 12])
+    rows.to_csv("rows.csv", index=False)
+    words = ["rows.csv", "--target", "price", "--task", "regression", "--method", "raw"]
+    assert run("fit", *words, "--save", "number.nf") == 0
+    ends = np.arange(160).reshape(-1, 2)
+    pairs = pd.DataFrame(ends, columns=["left", "right"]).assign(same=np.arange(80) % 2)
+    pairs.to_csv("pairs.csv", index=False)
+    words = ["rows.csv", "--drop", "price", "--pairs", "pairs.csv", "--method", "raw"]
+    assert run("fit", *words, "--save", "pairs.nf") == 0
+    digits = load_digits()
+    np.savez("images.npz", X=digits.images[:100], y=digits.target[:100])
+    assert run("fit", "images.npz", "--method", "raw", "-k", "1", "--save", "images.nf") == 0
+    for name, predicts, text in (
+        ("number", "number", "a number: 'price'"),
+        ("pairs", "same or different", "whether two rows are the same or different"),
+        ("images", "class", "64: 8 × 8"),
+    ):
+        capsys.readouterr()
+        assert run("show", f"{name}.nf", "--json") == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["predicts"] == predicts
+        assert (facts["threshold"] is not None) == (name == "pairs")
+        assert (facts["classes"] is not None) == (name == "images")
+        assert facts["shape"] == ([8, 8] if name == "images" else None)
+        assert run("show", f"{name}.nf") == 0
+        out = capsys.readouterr().out
+        assert text in out
+        limit = f"distance of at most {facts['threshold'] or 0:.4g} are the same"
+        assert (limit in out) == (name == "pairs")
 
 
 def test_a_file_without_notes_is_used_all_the_same(table, here, capsys):

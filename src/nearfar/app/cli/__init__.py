@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from nearfar.app.cli.compare import add_compare
+from nearfar.app.cli.datasets import add_datasets
 from nearfar.app.cli.embed import add_embed
 from nearfar.app.cli.explain import add_explain
 from nearfar.app.cli.methods import add_methods
@@ -102,4 +103,5 @@ def _parser() -> argparse.ArgumentParser:
     add_model_commands(commands)
     add_explain(commands)
     add_methods(commands)
+    add_datasets(commands)
     return parser

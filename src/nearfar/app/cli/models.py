@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,13 @@ def add_model_commands(commands: Any) -> None:
 
     show = commands.add_parser(
         "show",
-        help="what is in a model file?",
-        description="Steps, parameters, rows, features, classes and versions of a model file.",
+        help="show what a model file contains",
+        description="Show the steps, parameters, training data, features, classes and versions of "
+        "a model file.",
     )
     show.set_defaults(run=_show)
     show.add_argument("model", type=Path, metavar="MODEL", help=_MODEL_HELP)
+    show.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 
 def _add_fit(commands: Any) -> None:
@@ -637,76 +640,140 @@ def _check_table(options: argparse.Namespace) -> None:
         check_place(options.out, "--out", options.force)
 
 
-# What a file holds
+# The contents of a model file
 
 
 def _show(options: argparse.Namespace) -> int:
+    import json
+
     from nearfar.persistence import describe, load
 
-    says, model = describe(options.model), load(options.model)
-    for head, text in _facts(options.model, says, notes_of(options.model), model):
-        print(f"{head + ':':<11} {text}")
+    facts = model_facts(
+        options.model, describe(options.model), notes_of(options.model), load(options.model)
+    )
+    if options.json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return 0
+    for head, text in _fact_lines(facts):
+        print(f"{head + ':':<15} {text}")
     return 0
 
 
-def _facts(path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any) -> Any:
-    """What is known of a model, by heads."""
+def model_facts(
+    path: Path, says: dict[str, Any], notes: dict[str, Any], model: Any
+) -> dict[str, Any]:
+    """Return what a model file holds, under the keys of ``nearfar show --json``.
+
+    Parameters
+    ----------
+    path : Path
+        The model file.
+    says : dict
+        Result of :func:`nearfar.persistence.describe`.
+    notes : dict
+        Metadata that nearfar fit, compare or embed wrote into the file.
+    model : estimator
+        The model that the file holds.
+    """
     from sklearn.pipeline import Pipeline
 
     from nearfar.app.compare.kernel_shares import kernel_words, kernels_in, over_folds
-    from nearfar.words import count, listed
 
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     last = steps[-1][1]
-    yield "File", f"{path}, {says['bytes']:,} bytes, {says['created']}"
-    method = notes.get("label") or notes.get("method")
-    if method:
-        setting = f" ({notes['setting']})" if notes.get("setting") else ""
-        yield "Method", f"{method}{setting}"
-    for name, step in steps:
-        yield f"  {name}", _step_words(step)
-    for found in filter(None, (kernels_in(step) for _, step in steps)):
-        yield "Kernels", kernel_words(over_folds([found]))
-    noun, n = notes.get("unit", "row"), notes.get("n_rows")
-    if notes.get("data"):
-        yield (
-            "Fitted to",
-            f"{notes['data']}" + (f", {count(n, noun)}" if isinstance(n, int) else ""),
-        )
-    held = says["n_training_rows"] if says["holds_training_rows"] else 0
-    yield "Rows", f"{held:,} or more held, as they are or mapped" if held else "none held"
-    if notes.get("ids"):
-        yield "Ids", f"those of '{notes.get('id_name', 'id')}', {len(notes['ids']):,}"
+    kernels = [kernels_in(step) for _, step in steps]
     features = notes.get("features")
-    if features is None:
-        features = list(getattr(model, "feature_names_in_", ()))
-    n_features = getattr(model, "n_features_in_", None) or len(features)
-    named = f": {listed(features, 12, quoted=False)}" if features else ""
-    if "shape" in notes:  # names of pixels say nothing
-        named = f": {' × '.join(map(str, notes['shape']))}"
-    yield "Features", f"{len(features) or n_features}{named}"
+    if not isinstance(features, list):
+        features = [str(name) for name in getattr(model, "feature_names_in_", ())]
     threshold = getattr(last, "threshold_", None)
-    classes = getattr(last, "classes_", None)
-    if classes is not None and threshold is None:
-        names = class_names(classes, notes)
-        target = f" of '{notes['target']}'" if notes.get("target") else ""
-        yield "Classes", f"{len(names)}{target}: {listed(names, 12, quoted=False)}"
-    elif hasattr(last, "predict") and notes.get("target") and not hasattr(last, "threshold_"):
-        yield "Predicts", f"'{notes['target']}', a number"
-    if threshold is not None:
-        yield "Threshold", f"pairs up to a distance of {threshold:.4g} are called the same"
-    yield "Versions", ", ".join(f"{name} {number}" for name, number in says["versions"].items())
+    classes = getattr(last, "classes_", None) if threshold is None else None
+    n_rows, ids = notes.get("n_rows"), notes.get("ids")
+    return {
+        "file": str(path),
+        "bytes": says["bytes"],
+        "created": says["created"],
+        "method": notes.get("label") or notes.get("method"),
+        "setting": notes.get("setting") or None,
+        "steps": [{"name": name, "estimator": _step_words(step)} for name, step in steps],
+        "kernels": [kernel_words(over_folds([found])) for found in kernels if found],
+        "data": notes.get("data"),
+        "unit": notes.get("unit", "row"),
+        "n_rows": n_rows if isinstance(n_rows, int) else None,
+        "training_rows_stored": says["n_training_rows"] if says["holds_training_rows"] else 0,
+        "id_column": notes.get("id_name", "id") if ids else None,
+        "n_ids": len(ids) if ids else 0,
+        "n_features": len(features) or getattr(model, "n_features_in_", None),
+        "features": features,
+        "shape": list(notes["shape"]) if "shape" in notes else None,
+        "target": notes.get("target"),
+        "classes": None if classes is None else class_names(classes, notes),
+        "predicts": _prediction(last),
+        "threshold": None if threshold is None else float(threshold),
+        "versions": dict(says["versions"]),
+    }
+
+
+def _prediction(last: Any) -> str | None:
+    """Return what the last step predicts: "same or different", "class", "number" or None."""
+    if getattr(last, "threshold_", None) is not None:
+        return "same or different"
+    if not hasattr(last, "predict"):
+        return None
+    return "class" if hasattr(last, "classes_") else "number"
+
+
+def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the facts about a model as headings and texts."""
+    from nearfar.words import count, listed
+
+    yield "File", f"{facts['file']} ({facts['bytes']:,} bytes)"
+    yield "Created", facts["created"]
+    if facts["method"]:
+        yield "Method", facts["method"] + (f" ({facts['setting']})" if facts["setting"] else "")
+    for step in facts["steps"]:
+        yield f"  {step['name']}", step["estimator"]
+    for kernels in facts["kernels"]:
+        yield "Kernels", kernels
+    noun = facts["unit"]
+    if facts["data"]:
+        size = "" if facts["n_rows"] is None else f", {count(facts['n_rows'], noun)}"
+        yield "Training data", f"{facts['data']}{size}"
+    stored = facts["training_rows_stored"]
+    yield (
+        f"Stored {noun}s",
+        f"at least {stored:,} training {noun}s are in the file, raw or transformed"
+        if stored
+        else f"none: the file does not contain training {noun}s",
+    )
+    if facts["n_ids"]:
+        yield "Stored IDs", f"{facts['n_ids']:,}, from the column '{facts['id_column']}'"
+    features, shape = facts["features"], facts["shape"]
+    named = f": {listed(features, 12, quoted=False)}" if features else ""
+    if shape is not None:  # The names of pixels carry no information.
+        named = f": {' × '.join(map(str, shape))}"
+    yield "Features", f"{facts['n_features']}{named}"
+    target, classes = facts["target"], facts["classes"]
+    if classes is not None:
+        column = f" of '{target}'" if target else ""
+        yield "Classes", f"{len(classes)}{column}: {listed(classes, 12, quoted=False)}"
+    elif facts["predicts"] == "number" and target:
+        yield "Predicts", f"a number: '{target}'"
+    if facts["threshold"] is not None:
+        yield "Predicts", "whether two rows are the same or different"
+        yield "Threshold", f"pairs with a distance of at most {facts['threshold']:.4g} are the same"
+    yield "Versions", ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
 
 
 def _step_words(step: Any) -> str:
+    """Return a step of a pipeline as text: its class with parameters, or the columns it takes."""
     from sklearn.compose import ColumnTransformer
 
     from nearfar.app.compare.lines import code_of
 
-    if hasattr(step, "learner_tags"):  # in full
+    if hasattr(step, "learner_tags"):  # with all parameters
         given = step.get_params(deep=False).items()
         return f"{type(step).__name__}({', '.join(f'{k}={code_of(v)}' for k, v in given)})"
     if not isinstance(step, ColumnTransformer):
         return code_of(step)
     parts = [f"{len(columns)} {name}" for name, _, columns in step.transformers_ if len(columns)]
-    return f"columns as numbers ({', '.join(parts)})"
+    return f"conversion of columns to numbers ({', '.join(parts)})"
