@@ -99,7 +99,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     for dataset in (
         BuiltIn(
             name="clothes",
-            description="photos of clothes as image embeddings, with thumbnails",
+            description="photos of clothes as image embeddings",
             n_rows=1200,
             n_columns=128,
             n_classes=10,
