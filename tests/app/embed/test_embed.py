@@ -299,9 +299,9 @@ def test_nothing_is_overwritten_unless_asked(roll, here, capsys):
     assert (here / "embedding-2.html").exists()
     capsys.readouterr()
     assert run("roll.csv", "--method", "pca", "--out", "embedding.html") == 2
-    assert "embedding.html exists; choose another --out, or add --force" in capsys.readouterr().err
+    assert "embedding.html exists. Choose another --out, or add --force" in capsys.readouterr().err
     assert run("roll.csv", "--out", "a.html", "--csv", "roll.csv", "--force") == 2
-    assert "--csv roll.csv is the data" in capsys.readouterr().err
+    assert "--csv roll.csv is also the data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def _explain(options: argparse.Namespace) -> int:
         print(f"{SAME_PLACE[0].upper()}{SAME_PLACE[1:]}.")
     print("\nWeight of each feature in the distance:")
     print("\n".join(relevance_lines(shown)))
-    print("\nTraining rows that voted, nearest first, and what contributes most to the distance:")
+    print("\nTraining rows that voted, nearest first, with the main parts of the squared distance:")
     print("\n".join(voter_lines(shown, names)))
     return 0
 

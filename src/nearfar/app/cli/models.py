@@ -170,7 +170,7 @@ def _add_fit(commands: Any) -> None:
     )
     add_time(
         data,
-        "time column: tuning trains on earlier rows and tests on later ones; not used as a feature",
+        "time column: tuning trains on earlier rows and tests on later ones",
     )
     add_sets(data)
     add_rows(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -61,7 +62,7 @@ class Parser(argparse.ArgumentParser):
             "--help",
             action="help",
             default=argparse.SUPPRESS,
-            help="show the most common options",
+            help="show the common options",
         )
         add(
             "--help-all",
@@ -111,6 +112,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the usage, the message and where to find help, and exit with code 2."""
+        for action in self._actions:
+            message = message.replace(f"/{getattr(action, 'hidden', ' ')}", "")
         usage, more = self.format_usage(), f"Try: {self.prog} --help"
         self.exit(2, f"{usage}{self.prog}: error: {message}\n{more}\n")
 
@@ -217,7 +220,7 @@ class _HelpAll(argparse.Action):
     """Print all options, and exit."""
 
     def __call__(self, parser: Any, *unused: Any) -> None:
-        parser._print_message(parser.format_help_all())
+        parser._print_message(parser.format_help_all(), sys.stdout)
         parser.exit()
 
 
