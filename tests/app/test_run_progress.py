@@ -34,9 +34,7 @@ def test_lines_say_how_far_and_how_long(clock):
         fold(progress, clock, "raw", 2, i + 1)
         fold(progress, clock, "lda", 2, i + 1)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == (
-        "  2/20 folds, about 35 s left; last: LDA, fold 1, mean error so far 12.5 %"
-    )
+    assert lines[0] == ("  2/20 folds, about 35 s left; last: LDA, fold 1, mean error so far 12.5%")
     assert len(lines) == 5 and lines[-1].startswith("  10/20 folds, about 20 s left; ")
     for i in range(5, 10):
         fold(progress, clock, "raw", 2, i + 1)
@@ -105,7 +103,7 @@ def test_a_notebook_gets_one_line_that_keeps_up(clock, monkeypatch, capsys):
     progress.tick()
     for i in range(3):
         fold(progress, clock, "lda", 2, i + 1)
-    assert shown == ["3/10 folds, about 15 s left; last: LDA, fold 3, mean error so far 12.5 %"]
+    assert shown == ["3/10 folds, about 15 s left; last: LDA, fold 3, mean error so far 12.5%"]
     clock.seconds += 60
     progress.tick()
     assert len(shown) == 1 and "min left" in shown[0]

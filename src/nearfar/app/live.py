@@ -19,7 +19,7 @@ class LiveProgress(Progress):
     every = 0.25
 
     def __init__(self, budget: float | None) -> None:
-        self._console = require("rich.console", "app").Console()
+        self._console = require("rich.console", "app").Console(stderr=True)
         self._live: Any = None
         self._budget, self._began = budget, monotonic()
         self._rows: dict[str, dict[str, Any]] = {}
@@ -109,7 +109,7 @@ class LiveFit(FitProgress):
     """A bar that fills as the gap closes, with gap and residual beside it."""
 
     def __init__(self) -> None:
-        self._console = require("rich.console", "app").Console()
+        self._console = require("rich.console", "app").Console(stderr=True)
         self._live: Any = None
         self._label, self._words, self._share = "", "", 0.0
         self._tol: float | None = None

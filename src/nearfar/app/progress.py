@@ -1,4 +1,4 @@
-"""What is shown while a comparison runs."""
+"""Progress of a comparison or a fit, as text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from importlib import import_module
 from time import monotonic
 from typing import Any, TextIO
 
-# A closed pipe, a terminal that was hung up, a closed pipe on Windows.
+# Errors of a closed pipe, a closed terminal, and a closed pipe on Windows.
 _GONE = (errno.EPIPE, errno.EIO, errno.EINVAL)
 
 
 class Steady:
-    """A text stream that falls silent when its reader has gone: the work behind it goes on."""
+    """A text stream that ignores writes once its reader has gone, so that the work continues."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -25,12 +25,12 @@ class Steady:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write, if there is still a reader."""
+        """Write, unless the reader has gone."""
         self._try(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, if there is still a reader."""
+        """Flush, unless the reader has gone."""
         self._try(self._stream.flush)
 
     def _try(self, action: Callable[..., Any], *arguments: str) -> None:
@@ -43,8 +43,8 @@ class Steady:
 
 
 def silence(stream: TextIO) -> None:
-    """Lead a stream nowhere, what it still holds included: else Python complains at its end."""
-    with suppress(OSError):  # one without a file behind it
+    """Redirect a stream to the null device, so that Python does not fail to flush it at exit."""
+    with suppress(OSError):  # a stream without a file descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
             os.dup2(nowhere, stream.fileno())
@@ -53,47 +53,47 @@ def silence(stream: TextIO) -> None:
 
 
 class Progress:
-    """Shows nothing; what shows something derives from it."""
+    """Progress of a comparison that shows nothing, the base of the others."""
 
-    #: Seconds between ticks.
+    #: Seconds between calls of ``tick``.
     every = 1.0
-    #: What is averaged over the folds; the lower, the better.
+    #: Name of the number that is averaged over the folds; lower is better.
     measure = "error"
 
     def say(self, line: str) -> None:
-        """A line about the data, a warning or the plan."""
+        """Show a line about the data, a warning or the plan."""
 
     def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
-        """Names, labels and roles of the methods, and how many folds each will run."""
+        """Start: names, labels and roles of the methods, and the number of folds of each."""
 
     def more(self, n_folds: int) -> None:
-        """There will be more folds than was said."""
+        """Increase the number of folds."""
 
     def working(self, method: str) -> None:
-        """A method has begun a task."""
+        """Note that a method has started a task."""
 
     def fold_done(self, method: str, n_done: int, error: float) -> None:
-        """A method has finished a fold; its mean error so far."""
+        """Note that a method has finished a fold, with its mean error so far."""
 
     def ended(self, method: str, status: str, reason: str | None) -> None:
-        """A method is done, failed or was stopped."""
+        """Note that a method is done, has failed or was stopped."""
 
     def tick(self) -> None:
-        """Called about once a second."""
+        """Update the time; called every ``every`` seconds."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the progress."""
 
 
 class PlainProgress(Progress):
-    """Plain lines: what was said, and a line whenever a tenth of the folds is done.
+    """Progress as plain lines: all messages, and a line after each tenth of the folds.
 
     Parameters
     ----------
     stream : text stream, optional
-        Where to; None is standard error.
+        Stream to print to; None is standard error.
     budget : float, optional
-        Seconds, from now, after which nothing more will be done.
+        Seconds from now after which the comparison stops.
     """
 
     def __init__(self, stream: TextIO | None = None, budget: float | None = None) -> None:
@@ -103,7 +103,7 @@ class PlainProgress(Progress):
         self._done: dict[str, int] = {}
         self._over: set[str] = set()
         self._n_folds = self._shown = 0
-        #: When work began, and the folds that were done by then: a journal may know some.
+        #: Start of the work, and the number of folds that a journal had finished before it.
         self._since: tuple[float, int] | None = None
         self._last = ""
 
@@ -114,30 +114,30 @@ class PlainProgress(Progress):
             print(line, file=Steady(stream), flush=True)
 
     def begin(self, methods: list[tuple[str, str, str]], n_folds: int) -> None:
-        """Remember how much there is to do."""
+        """Store the methods and the number of folds."""
         self._labels = {name: label for name, label, _ in methods}
         self._done = dict.fromkeys(self._labels, 0)
         self._n_folds, self._since = n_folds, None
 
     def more(self, n_folds: int) -> None:
-        """Count anew."""
+        """Update the number of folds."""
         self._n_folds = n_folds
         self._shown = self._tenth()
 
     def working(self, method: str) -> None:
-        """Look at the clock when work begins."""
+        """Start the clock with the first task."""
         if self._labels and self._since is None:
             self._since = (monotonic(), self._n_done())
 
     def fold_done(self, method: str, n_done: int, error: float) -> None:
-        """Print a line now and then."""
+        """Print a line after each tenth of the folds."""
         self._done[method] = self._done.get(method, 0) + 1
         label = self._labels.get(method, method)
-        self._last = f"last: {label}, fold {n_done}, mean {self.measure} so far {100 * error:.1f} %"
+        self._last = f"last: {label}, fold {n_done}, mean {self.measure} so far {100 * error:.1f}%"
         self._show()
 
     def ended(self, method: str, status: str, reason: str | None) -> None:
-        """Print failures at once."""
+        """Print failures immediately."""
         self._over.add(method)
         if status == "failed":
             self.say(f"  {self._labels.get(method, method)} failed: {reason}")
@@ -153,9 +153,9 @@ class PlainProgress(Progress):
         return f"{self._n_done()}/{self._n_done() + self._n_left()} folds{time}; {self._last}"
 
     def seconds_left(self) -> float | None:
-        """Foretold by the folds done so far, never negative; None while nothing is known.
+        """Return the estimated time left, at most the rest of the budget.
 
-        Not more than the budget leaves.
+        None before the first fold of this run is done.
         """
         if self._since is None or not self._n_left():
             return None
@@ -170,27 +170,41 @@ class PlainProgress(Progress):
         return sum(self._done.values())
 
     def _n_left(self) -> int:
-        """Folds to come: what has failed has none."""
+        """Return the number of folds to run, without those of methods that have ended."""
         return sum(max(0, self._n_folds - n) for m, n in self._done.items() if m not in self._over)
 
     def _tenth(self) -> int:
         return 10 * self._n_done() // max(1, self._n_done() + self._n_left())
 
 
+class QuietProgress(PlainProgress):
+    """Progress that prints warnings and failures only."""
+
+    def say(self, line: str) -> None:
+        """Print the line if it is a warning."""
+        if line.startswith("Warning"):
+            super().say(line)
+
+    def ended(self, method: str, status: str, reason: str | None) -> None:
+        """Print failures as warnings."""
+        if status == "failed":
+            self.say(f"Warning: {self._labels.get(method, method)} failed: {reason}")
+
+
 class NotebookProgress(PlainProgress):
-    """In a notebook: what was said, and one line below it that keeps up with the folds."""
+    """Progress in a notebook: all messages, and one line that is updated after each fold."""
 
     def __init__(self, stream: TextIO | None = None, budget: float | None = None) -> None:
         super().__init__(stream, budget)
         self._handle: Any = None
 
     def tick(self) -> None:
-        """Keep the time going."""
+        """Update the time left."""
         if self._handle is not None:
             self._show()
 
     def close(self) -> None:
-        """Let the line stand; what comes next has its own."""
+        """Keep the line. A later run shows its own."""
         self._handle = None
 
     def _show(self) -> None:
@@ -203,14 +217,14 @@ class NotebookProgress(PlainProgress):
 
 
 def python_progress(budget: float | None) -> PlainProgress:
-    """What suits where Python runs: lines, or in a notebook one that is kept up to date."""
+    """Return the progress for this Python session: plain lines, or the line of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     notebook = getattr(shell, "kernel", None) is not None
     return NotebookProgress(budget=budget) if notebook else PlainProgress(budget=budget)
 
 
 def duration(seconds: float) -> str:
-    """A rough time in words.
+    """Return a rounded time in words.
 
     >>> [duration(seconds) for seconds in (0.2, 42, 200, 8000)]
     ['1 s', '40 s', '3 min', '2.2 h']
@@ -223,25 +237,25 @@ def duration(seconds: float) -> str:
 
 
 class FitProgress:
-    """What is shown while one learner is fitted; this one shows nothing."""
+    """Progress of one fit that shows nothing, the base of the others."""
 
     def say(self, line: str) -> None:
-        """A line about the data."""
+        """Show a line about the data."""
 
     def begin(self, label: str, n_rows: int, tol: float | None, noun: str = "row") -> None:
-        """A learner is about to be fitted; it stops at a gap of ``tol``, if it has such."""
+        """Start the fit of a learner, which stops at a gap of ``tol`` if that is not None."""
 
     def step(self, row: dict[str, Any]) -> None:
-        """What is known after a step: "seconds", "residual", and "gap" or a "stage"."""
+        """Show the state after a step: "seconds", "residual", and "gap" or a "stage"."""
 
     def close(self) -> None:
-        """The fit has ended."""
+        """End the progress."""
 
 
 class PlainFitProgress(FitProgress):
-    """Plain lines: a first one, and more the longer it takes, ever fewer."""
+    """Progress as plain lines, each after twice the time of the one before."""
 
-    #: Seconds until the first line about a step.
+    #: Seconds before the first line about a step.
     first = 2.0
 
     def __init__(self, stream: TextIO) -> None:
@@ -254,12 +268,12 @@ class PlainFitProgress(FitProgress):
         print(line, file=self._stream, flush=True)
 
     def begin(self, label: str, n_rows: int, tol: float | None, noun: str = "row") -> None:
-        """Say what begins."""
+        """Print the name of the learner and the number of rows."""
         self.say(f"Fitting {label} to {n_rows:,} {noun}s.")
         self._began, self._next = monotonic(), self.first
 
     def step(self, row: dict[str, Any]) -> None:
-        """Print a line when twice the time has passed."""
+        """Print a line if twice the time has passed."""
         spent = monotonic() - self._began
         if spent >= self._next:
             self._next = 2 * max(spent, self.first)
@@ -267,10 +281,10 @@ class PlainFitProgress(FitProgress):
 
 
 def step_words(row: dict[str, Any]) -> str:
-    """How far a fit has come.
+    """Return the state of a fit in words.
 
     >>> step_words({"gap": 0.0123, "residual": 0.00042, "seconds": 3.0})
-    'gap 1.2 %, residual 4.2e-04'
+    'gap 1.2%, residual 4.2e-04'
     >>> step_words({"stage": "unfolding", "n_iter": 3, "of": 100, "residual": 0.1})
     'unfolding, step 3 of at most 100, residual 1.0e-01'
     """
@@ -280,7 +294,7 @@ def step_words(row: dict[str, Any]) -> str:
     gap = row.get("gap")
     if gap is not None:
         known = gap < 10
-        text = f"{100 * gap:.1f} %" if gap >= 1e-3 else f"{gap:.1e}"
-        parts.append(f"gap {text}" if known else "gap not yet known")
+        text = f"{100 * gap:.1f}%" if gap >= 1e-3 else f"{gap:.1e}"
+        parts.append(f"gap {text}" if known else "gap unknown")
     parts.append(f"residual {row['residual']:.1e}")
     return ", ".join(parts)

@@ -59,8 +59,8 @@ def long(here, sets):
 
 def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, capsys):
     words = ["--groups", "speaker", "--json", "all.json", "--out", "a.html"]
-    assert run("compare", *LONG, *words, *QUICK) == 0
-    out = capsys.readouterr().out
+    assert run("compare", *LONG, *words, *QUICK, "--code") == 0
+    out = "".join(capsys.readouterr())
     for part in (
         "long.csv: 36 sets of 8 to 20 vectors",
         "3 features, 3 classes (12 sets each)",
@@ -132,7 +132,7 @@ def test_the_three_kinds_of_files_say_the_same(long, here, sets, capsys):
         errors.append({m["name"]: m["error"] for m in document["methods"]})
     assert errors[0] == errors[1] == errors[2]
     assert run("compare", "s.npz", "--groups", "g", *FEW) == 0
-    assert "Groups: 9; none is on both sides" in capsys.readouterr().out
+    assert "Groups: 9; none is on both sides" in capsys.readouterr().err
 
 
 def test_a_test_file_of_sets_is_used(long, here, capsys):
@@ -143,7 +143,7 @@ def test_a_test_file_of_sets_is_used(long, here, capsys):
     assert run("compare", *words, "--test", "test.csv", *FEW, "--json", "t.json") == 0
     document = json.loads((here / "t.json").read_text())
     assert len(document["folds"]) == 1 and document["folds"][0]["test"] == list(range(30, 36))
-    out = capsys.readouterr().out
+    out = "".join(capsys.readouterr())
     assert "one fixed test set of 6 sets" in out and "at their first setting" in out
     assert not re.search(r"\brows?\b", out)
 
@@ -248,7 +248,7 @@ def test_few_groups_make_few_folds_and_small_sets_can_be_asked_for(here, sets, c
     one = frame[(frame["utterance"] != "u05") | ~frame.duplicated("utterance")]
     one.to_csv("long.csv", index=False)
     assert run("compare", *LONG, "--groups", "speaker", "--min-vectors", "1", *FEW) == 0
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "Only 4 groups: 4 folds instead of 5." in out
     assert "1 set of 36 has a single vector" in out
 
@@ -258,7 +258,7 @@ def test_sets_without_a_label_are_left_out(here, sets, capsys):
     frame.loc[frame["utterance"] == "u01", "kind"] = None
     frame.to_csv("long.csv", index=False)
     assert run("compare", *LONG, "--groups", "speaker", *FEW) == 0
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "1 set without a label left out (first: Set 1 ('u01'))." in out and "35 sets" in out
 
 
@@ -268,7 +268,7 @@ def test_a_file_of_labels_has_one_for_each_set(long, here, capsys):
     (here / "kinds.txt").write_text("\n".join(kinds) + "\n")
     words = ["long.csv", "--set-id", "utterance", "--labels", "kinds.txt"]
     assert run("compare", *words, "--drop", "speaker", "--drop", "kind", *FEW) == 0
-    assert "36 sets" in capsys.readouterr().out
+    assert "36 sets" in capsys.readouterr().err
 
 
 def test_embed_compares_all_pairs_once_with_all_cores(long, here, monkeypatch):

@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
 def test_compare_takes_a_column_of_vectors(here, capsys, name):
     assert run("compare", name, *QUICK, "--id", "id", "--json", "all.json") == 0
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "Vectors: column 'emb', 6 numbers a row, the only column of lists; 'word' is not" in out
     document = json.loads((here / "all.json").read_text())
     assert document["data"]["features"][:2] == ["emb 0", "emb 1"]
@@ -81,7 +81,7 @@ def test_embed_writes_ids_and_labels(here, capsys):
     assert table["id"].tolist() == IDS and table["label"].tolist() == Y.tolist()
     assert "n000" in (here / "embedding.html").read_text()
     assert run("embed", "a.parquet", *words, "--csv", "c.npy") == 2
-    assert "end the name with .csv, .tsv or .parquet" in capsys.readouterr().err
+    assert "the name must end with .csv, .tsv or .parquet" in capsys.readouterr().err
     assert run("embed", "a.parquet", "--method", "pca", "--color", "word", "--force") == 0
 
 
@@ -171,6 +171,6 @@ def test_near_copies_are_said_before_the_run(here, capsys):
     twice = np.vstack([X, X + 1e-6 * RNG.normal(size=X.shape)])
     np.savez("a.npz", X=twice, y=np.tile(Y, 2))
     assert run("compare", "a.npz", *QUICK) == 0
-    out = capsys.readouterr().out
-    assert "nearly exact copy among their training rows" in out
-    assert "See the warnings first" in out
+    said = capsys.readouterr()
+    assert "nearly exact copy among their training rows" in said.err
+    assert "See the warnings first" in said.out

@@ -54,7 +54,7 @@ def test_a_row_in_a_few_lines(here, capsys, model):
     told = capsys.readouterr().out
     assert told.startswith("row 3 is 'barolo' by ")
     assert ("over all rows" in told) == (model == "short-fukunaga-classifier")
-    assert "The file says" not in told  # it does not
+    assert "The label in the file" not in told  # it has none
     voters = told.split("squared distance:\n")[1].splitlines()
     assert len(voters) == 4
     assert all(line.startswith("  b") for line in voters)
@@ -64,7 +64,7 @@ def test_by_id_with_what_the_file_says_and_that_a_row_finds_itself(here, capsys)
     assert run("lda.nf", "wine.csv", "--row", "b73", "--id", "bottle") == 0
     told = capsys.readouterr().out
     assert told.startswith("row 'b73' is 'grignolino' by ")
-    assert "The file says 'grignolino'.\nThe nearest voter has a distance of 0: " in told
+    assert "The label in the file is 'grignolino'.\nThe nearest voter has a distance of 0: " in told
 
 
 def test_names_of_classes_are_those_of_the_data(here, capsys):
@@ -122,7 +122,7 @@ def test_the_page_tells_the_same(here, capsys, model):
     assert text.count('class="bars parts"') == 4
     assert ("over all training rows" in text) == (model != "lda")
     assert run(f"{model}.nf", "wine.csv", "--row", 3, "--out", page) == 2
-    assert "exists; choose another --out, or add --force" in capsys.readouterr().err
+    assert "exists. Choose another --out, or add --force" in capsys.readouterr().err
 
 
 def test_what_the_page_must_not_hide():
@@ -173,14 +173,14 @@ def test_what_the_page_must_not_hide():
     [
         (["lda.nf", "new.csv", "--row", "10"], "new.csv has 10 rows, numbered from 0 to 9"),
         (["lda.nf", "new.csv", "--row", "-1"], "--row -1: new.csv has 10 rows"),
-        (["lda.nf", "new.csv", "--row", "b3"], "b3 is no number; say with --id COL"),
+        (["lda.nf", "new.csv", "--row", "b3"], "b3 is not a number. Name the column"),
         (
             ["lda.nf", "new.csv", "--row", "b33", "--id", "bottle"],
-            "no row of new.csv has this value in 'bottle'. Did you mean 'b3'?",
+            "new.csv has no row with this value in 'bottle'. Did you mean 'b3'?",
         ),
         (["lda.nf", "new.csv", "--row", "b3", "--id", "botle"], "Did you mean 'bottle'?"),
-        (["lda.nf", "new.csv", "--row", "1", "--out", "x.png"], "end the name with .html"),
-        (["lda.nf", "new.csv", "--row", "1", "--out", "new.csv", "--force"], "is the data"),
+        (["lda.nf", "new.csv", "--row", "1", "--out", "x.png"], "the name must end with .html"),
+        (["lda.nf", "new.csv", "--row", "1", "--out", "new.csv", "--force"], "is also the data"),
         (["mvem-classifier.nf", "new.csv", "--row", "1"], "MVEMClassifier cannot tell which"),
         (["lda.nf", "iris", "--row", "1"], "has no column names"),
     ],
@@ -208,7 +208,7 @@ def test_models_that_predict_no_classes_or_keep_too_little(here, capsys, monkeyp
     fit = ["fit", "wine.csv", "--target", "alcohol", "--task", "regression", "--method", "raw"]
     assert main([*fit, "-k", "3", "--save", str(here / "value.nf")]) == 0
     assert run(here / "value.nf", "new.csv", "--row", 1) == 2
-    assert "predicts no classes" in capsys.readouterr().err
+    assert "does not predict labels" in capsys.readouterr().err
 
 
 def test_told_has_the_voters_that_a_tie_left_out():

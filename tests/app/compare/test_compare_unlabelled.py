@@ -495,9 +495,9 @@ def test_the_command_line(roll, tmp_path, monkeypatch, capsys):
     frame.to_csv("roll.csv", index=False)
     words = ["compare", "roll.csv", "--unlabelled", "--in-process", "--repeats", "1"]
     words += ["--methods", "isomap", "--color", "angle", "--json", "n.json"]
-    assert main(words) == 0
-    printed = capsys.readouterr().out
-    assert "embeddings are compared" in printed and "→ Isomap" in printed
+    assert main([*words, "--code"]) == 0
+    printed, said = capsys.readouterr()
+    assert "embeddings are compared" in said and "→ Isomap" in printed
     assert "read_table('roll.csv', need_target=False)" in printed
     assert "Report: report.html" in printed
     page = (tmp_path / "report.html").read_text("utf-8")

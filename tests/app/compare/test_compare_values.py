@@ -360,8 +360,8 @@ def test_fit_and_predict_give_values_and_neighbours(table, capsys):
     words = ["--target", "price", "--task", "regression", "--id", "id", "--method", "mlkr"]
     words += ["--scale", "none", "-k", "3"]
     assert main(["fit", "t.csv", *words, "--save", "m.nf"]) == 0
-    out = capsys.readouterr().out
-    assert "The target 'price' is read as numbers" in out and "their ids from 'id'" in out
+    out, err = capsys.readouterr()
+    assert "The target 'price' is read as numbers" in err and "their IDs from 'id'" in out
     assert main(["predict", "m.nf", "new.csv", "--id", "id"]) == 0
     lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [line["id"] for line in lines] == ["N0", "N1", "N2"]
@@ -371,7 +371,7 @@ def test_fit_and_predict_give_values_and_neighbours(table, capsys):
         assert float(line["value"]) == pytest.approx(1000 * Y[numbers].mean(), rel=1e-4)
     assert main(["predict", "m.nf", "new.csv", "--id", "id", "--out", "p.csv"]) == 0
     out = capsys.readouterr().out
-    assert "Wrote the values of 3 rows" in out and "RMSE against 'price' in the file" in out
+    assert "Wrote the values of 3 rows" in out and "RMSE with respect to 'price' in the file" in out
     assert main(["show", "m.nf"]) == 0
     assert "'price', a number" in capsys.readouterr().out
     assert main(["neighbors", "m.nf", "new.csv", "--id", "id", "-k", "1"]) == 0
@@ -382,9 +382,9 @@ def test_compare_on_the_command_line(table, capsys):
     words += ["--methods", "pca", "--id", "id"]
     assert main(["compare", "t.csv", *words, "--no-context"]) != 0
     assert "continuous" not in capsys.readouterr().err  # text in every row is no number yet
-    assert main(["compare", "t.csv", *words, "--task", "regression", "--no-context"]) == 0
+    assert main(["compare", "t.csv", *words, "--task", "regression", "--no-context", "--code"]) == 0
     out = capsys.readouterr().out
-    assert "Values and neighbours of new rows" in out and "--task regression" in out
+    assert "Predict the values of new rows" in out and "--task regression" in out
     assert "y = check_numbers(y)[0]" in out
     assert "Predicted against true" in (table / "report.html").read_text("utf-8")
     assert (

@@ -1,6 +1,5 @@
 """One way through compare: one list of options, one driver, kinds behind one protocol."""
 
-import argparse
 import inspect
 import re
 import shlex
@@ -16,6 +15,7 @@ import nearfar
 from nearfar import KNNClassifier, compare
 from nearfar.app.cli import main
 from nearfar.app.cli.compare import add_compare
+from nearfar.app.cli.parser import Parser
 from nearfar.app.compare.kinds.choice import kind_of
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import learners
@@ -48,11 +48,12 @@ def test_python_asks_what_the_question_holds():
 
 
 def test_the_command_line_asks_what_the_question_holds():
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add_compare(parser.add_subparsers())
     words = ["compare", "iris"]
     given = vars(parser.parse_args(words))
     places = {"data", "run", "out", "json", "save", "resume", "force", "parser", "commands"}
+    places |= {"quiet", "open", "debug", "code", "exit_code", "dry_run"}
     question = Question.of(given, X=DataFile("iris"))
     # Nothing is said twice: what is not asked for has the default of the question.
     assert set(given) - places <= set(OPTIONS)

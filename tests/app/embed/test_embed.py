@@ -102,7 +102,7 @@ class Page(HTMLParser):
 
 def test_mvu_prints_and_writes_picture_certificate_quality_and_spectrum(roll, here, capsys):
     assert run(*ROLL, "--method", "mvu", "--color", "angle", "--csv", "places.csv") == 0
-    out = capsys.readouterr().out
+    out = "".join(capsys.readouterr())
     places = pd.read_csv("places.csv").to_numpy()
     mvu = MVU(n_neighbors=5).fit(roll[["x", "y", "z"]].to_numpy())
     np.testing.assert_allclose(places, mvu.embedding_, rtol=1e-9, atol=1e-9)
@@ -176,11 +176,11 @@ def test_a_target_is_guessed_by_name_but_y_beside_x_is_a_coordinate(here, capsys
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["x", "y"])
     frame.to_csv("points.csv", index=False)
     assert run("points.csv", "--method", "pca") == 0
-    assert "points.csv: 60 rows, 2 features." in capsys.readouterr().out
+    assert "points.csv: 60 rows, 2 features." in capsys.readouterr().err
     frame["class"] = rng.integers(0, 3, 60)
     frame.to_csv("points.csv", index=False)
     assert run("points.csv", "--method", "pca", "--force") == 0
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "Target: column 'class', guessed from its name." in out
     assert "60 rows, 2 features" in out
     # Where a target is needed, y is one as before.
@@ -232,11 +232,11 @@ def test_more_than_three_components_go_into_the_table(here):
 
 def test_columns_of_unlike_spread_are_standardised_and_said(here, capsys):
     run("wine", "--method", "pca", "--csv", "c.npy")
-    assert "Standardised: the columns' standard deviations differ" in capsys.readouterr().out
+    assert "Standardised: the columns' standard deviations differ" in capsys.readouterr().err
     scaled = StandardScaler().fit_transform(load_wine().data)
     assert abs(np.load("c.npy")[:, 0].var() - PCA(1).fit(scaled).transform(scaled).var()) < 1e-9
     run("wine", "--method", "pca", "--csv", "c.npy", "--scale", "none", "--force")
-    assert "Standardised" not in capsys.readouterr().out
+    assert "Standardised" not in capsys.readouterr().err
     assert np.load("c.npy")[:, 0].var() > 9e4
 
 
@@ -256,7 +256,7 @@ def test_missing_values_are_filled_in_and_said(roll, here, capsys):
     roll.to_csv("roll.csv", index=False)
     assert run(*ROLL, "--method", "pca") == 2  # pca has no neighbours
     assert run(*ROLL[:-2], "--method", "pca") == 0
-    assert "2 missing values filled in: numbers by the median" in capsys.readouterr().out
+    assert "2 missing values filled in: numbers by the median" in capsys.readouterr().err
 
 
 def test_a_saved_model_places_new_rows(roll, here, capsys):
@@ -299,9 +299,9 @@ def test_nothing_is_overwritten_unless_asked(roll, here, capsys):
     assert (here / "embedding-2.html").exists()
     capsys.readouterr()
     assert run("roll.csv", "--method", "pca", "--out", "embedding.html") == 2
-    assert "embedding.html exists; choose another --out, or add --force" in capsys.readouterr().err
+    assert "embedding.html exists. Choose another --out, or add --force" in capsys.readouterr().err
     assert run("roll.csv", "--out", "a.html", "--csv", "roll.csv", "--force") == 2
-    assert "--csv roll.csv is the data" in capsys.readouterr().err
+    assert "--csv roll.csv is also the data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -322,8 +322,8 @@ def test_nothing_is_overwritten_unless_asked(roll, here, capsys):
         (["--set", "constraints=none"], "constraints must be 'inequality' or"),
         (["--images", "9x9"], "81 numbers, but the rows of .* have 7"),
         (["--out", "a.png"], "--out a.png: the page is HTML"),
-        (["--csv", "a.txt"], "end the name with .csv"),
-        (["--out", "no/a.html"], "there is no folder"),
+        (["--csv", "a.txt"], "the name must end with .csv"),
+        (["--out", "no/a.html"], "the folder no does not exist"),
         (["--target", "kindd"], "--target kindd: roll.csv has no such column"),
     ],
 )
@@ -359,7 +359,7 @@ def test_parts_and_duplicates_are_said_in_words(here, capsys):
     X = np.concatenate([rng.normal(size=(20, 3)), rng.normal(size=(20, 3)) + 50])
     np.save("parts.npy", np.concatenate([X, X[:3]]))
     assert run("parts.npy", "--neighbors", "4") == 0
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     text = Page(here / "embedding.html").text
     for words in (out, text):
         assert "3 rows equal to an earlier one: share their places" in words
@@ -373,7 +373,7 @@ def test_lock_up_is_said(here, capsys):
     np.save("roll.npy", X)
     words = ["roll.npy", "--neighbors", "8", "--set", "constraints=equality"]
     assert run(*words) == 0
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert "Locked up: the edges let nothing move" in out
     assert "Lower --neighbors, or take --set constraints=inequality, l1 or squared." in out
     page = Page(here / "embedding.html")
@@ -571,8 +571,8 @@ def test_plain_lines_grow_rarer(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "Fitting MVU to 1,000 rows.",
-        "  2 s: gap 20.0 %, residual 1.0e-03",
-        "  6 s: gap 5.0 %, residual 1.0e-03",
+        "  2 s: gap 20.0%, residual 1.0e-03",
+        "  6 s: gap 5.0%, residual 1.0e-03",
     ]
 
 
@@ -606,8 +606,8 @@ def test_ctrl_c_writes_the_best_so_far(roll, here, capsys, monkeypatch):
 
     monkeypatch.setattr(PlainFitProgress, "step", step)
     assert run(*ROLL, "--csv", "c.npy") == 130
-    out = capsys.readouterr().out
-    assert "Stopped: writing the best so far. Ctrl-C once more ends without it." in out
+    err = capsys.readouterr().err
+    assert "Interrupted: writing the best embedding so far. Press Ctrl-C again to skip this." in err
     page = Page(here / "embedding.html")
     assert "Stopped early" in page.words
     assert "The fit was stopped; this is the best it had found." in page.text
@@ -653,5 +653,5 @@ def test_an_interrupted_process_still_writes_its_page(here, default_signals):
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=300)[0]
     assert process.returncode == 130, rest
-    assert "Stopped: writing the best so far" in rest
+    assert "Interrupted: writing the best embedding so far" in rest
     assert "Stopped early" in Page(here / "embedding.html").words

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from time import monotonic
 from typing import Any
 
@@ -17,28 +17,33 @@ from nearfar.app.cli.embed import add_embed
 from nearfar.app.cli.explain import add_explain
 from nearfar.app.cli.methods import add_methods
 from nearfar.app.cli.models import add_model_commands
+from nearfar.app.cli.parser import Parser
 
-_EPILOG = """\
-examples:
-  nearfar compare wine                      which distance for an embedded set?
-  nearfar compare table.csv --target kind   ... for your own table
-  nearfar embed table.csv --method mvu      what does it look like, unfolded?
-  nearfar compare table.csv --unlabelled    which embedding, when there are no labels?
-  nearfar compare frames.csv --set-id utterance --target vowel --groups speaker
-  nearfar fit table.csv --target kind --method lmnn --save model.nf
-  nearfar predict model.nf new.csv --out labels.csv
-  nearfar neighbors model.nf new.csv -k 5
-  nearfar explain model.nf new.csv --row 17 --out why.html
-"""
+_EXAMPLES = (
+    ("compare clothes", "Does a learned distance beat the best standard one on this dataset?"),
+    (
+        "fit table.csv --target kind --method lmnn --save model.nf",
+        "Fit one method to your own table, and save it.",
+    ),
+    ("predict model.nf new.csv --out labels.csv", "Predict the labels of new rows."),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 2 for what cannot be done, 130 when interrupted."""
+    """Run a command and return its exit code.
+
+    It is 0 for success, 2 for an error in options or data, and 130 after an interrupt.
+    ``compare --exit-code`` has further ones.
+    """
     began = monotonic()
-    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a real minus sign is no reason to fail
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            # A terminal that lacks a character, such as a minus sign, shows a question mark.
+            stream.reconfigure(errors="replace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
+    if arguments[:1] in ([], ["help"]):  # "help compare" is "compare --help"
+        arguments = [*(word for word in arguments if word != "help"), "--help"]
     options = parser.parse_args(arguments)
     options.began, options.argv = began, ["nearfar", *arguments]
     try:
@@ -48,29 +53,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("nearfar: interrupted", file=sys.stderr)
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
-        print(f"nearfar: error: {_message(error)}", file=sys.stderr)
+        if options.debug:
+            traceback.print_exc()
+        else:
+            print(f"{options.parser.prog}: error: {_message(error)}", file=sys.stderr)
         return 2
 
 
 @contextmanager
 def _steady_output() -> Iterator[None]:
-    """Go on, in silence, when the reader of our output has gone."""
-    if sys.stdout is None:  # closed from the start
-        yield
-        return
+    """Continue without output when the reader of a stream, such as a pipe, has gone."""
     from nearfar.app.progress import Steady
 
-    steady: Any = Steady(sys.stdout)
-    with redirect_stdout(steady):
-        try:
-            yield
-        finally:
-            steady.flush()
+    with ExitStack() as stack:
+        for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
+            if stream is not None:  # a program without a console has none
+                steady: Any = Steady(stream)
+                stack.callback(steady.flush)
+                stack.enter_context(redirect(steady))
+        yield
 
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """Take a request to end, as batch systems send it, like Ctrl-C: write what there is."""
+    """Handle SIGTERM, which batch systems send, like Ctrl-C: write the results so far."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,17 +93,18 @@ def _message(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     import nearfar
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nearfar",
-        description="Learn distances, and find out whether they are worth it.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Learn distances from data, and test whether they beat the standard ones.",
+        examples=_EXAMPLES,
     )
-    parser.add_argument("--version", action="version", version=f"nearfar {nearfar.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.general.add_argument(
+        "--version", action="version", version=f"nearfar {nearfar.__version__}"
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_compare(commands)
     add_embed(commands)
     add_model_commands(commands)

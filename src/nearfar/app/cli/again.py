@@ -1,4 +1,4 @@
-"""Commands to type next, made of the one that was given."""
+"""Commands to run next, built from the given one."""
 
 from __future__ import annotations
 
@@ -11,43 +11,54 @@ from typing import Any
 from nearfar.app.compare.chain import Chosen
 from nearfar.app.compare.plan import Plan
 
-#: What is said anew, or is for one run only.
-_OF_THIS_RUN = ("--resume", "--force", "--out", "--json", "--save", "--time-budget")
+#: Options of the given command that do not belong into a new one.
+_OF_THIS_RUN = (
+    *("--resume", "--force", "--out", "--json", "--save", "--time-budget", "--quiet", "--open"),
+    *("--debug", "--code", "--exit-code", "--dry-run"),
+)
 _OF_THE_PLAN = ("--sample", "--repeats", "--tuning", "--without")
-#: How a scaler is called.
+#: Values of --scale by the class of the scaler.
 _SCALES = {"StandardScaler": "standard", "Normalizer": "unit", "str": "none"}
 
 
 def parts_of(
     parser: argparse.ArgumentParser, words: Iterable[str]
 ) -> list[tuple[str | None, list[str]]]:
-    """The words of a command, each option with its value and by its first name; others by None."""
+    """Return the options of a command by their long names, each with its words as typed.
+
+    Other words have the name None.
+    """
     actions = {name: action for action in parser._actions for name in action.option_strings}
     rest = list(words)
     parts: list[tuple[str | None, list[str]]] = []
     while rest:
         word = rest.pop(0)
-        name = word.partition("=")[0]
-        close = [known for known in actions if known.startswith(name)]
-        if not word.startswith("--") or not close:
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        action = actions.get(name)
+        if action is None:
             parts.append((None, [word]))
             continue
-        action = actions[name if name in actions else close[0]]
-        value = [] if action.nargs == 0 or "=" in word or not rest else [rest.pop(0)]
-        parts.append((action.option_strings[0], [word, *value]))
+        joined = word != name  # --out=FILE, -oFILE, or the flags -fq
+        if joined and action.nargs == 0:
+            rest.insert(0, f"-{word[2:]}")
+            word = name
+        value = [] if action.nargs == 0 or joined or not rest else [rest.pop(0)]
+        names = action.option_strings
+        long = next((one for one in names if one.startswith("--")), names[0])
+        parts.append((long, [word, *value]))
     return parts
 
 
 def without(
     parser: argparse.ArgumentParser, words: Iterable[str], gone: Collection[str]
 ) -> list[str]:
-    """The words of a command without some options and their values."""
+    """Return the words of a command without some options and their values."""
     kept = (group for name, group in parts_of(parser, words) if name not in gone)
     return [word for group in kept for word in group]
 
 
 def same_again(options: argparse.Namespace, document: dict[str, Any]) -> list[str]:
-    """The command that runs the same folds and settings, however long it takes."""
+    """Return the command that runs the same folds and settings without a time limit."""
     planned = {k: v for k, v in document["protocol"]["planned"].items() if k != "seed"}
     asked = str(getattr(options, "without", None) or "").split(",")
     mine = [name.strip() for name in asked if name.strip()]
@@ -59,46 +70,38 @@ def same_again(options: argparse.Namespace, document: dict[str, Any]) -> list[st
 def next_steps(
     options: argparse.Namespace, document: dict[str, Any], chosen: Chosen, command: str, noun: str
 ) -> list[dict[str, str]]:
-    """What to do with the answer: fit what it names, and use it on new data.
+    """Return the commands that use the answer: fit the method it names, then predict.
 
-    ``command`` is the one that fits what was compared, "fit" or "embed".
+    ``command`` is the one that fits a compared method, "fit" or "embed".
     """
     use = "predict" if command == "fit" else "transform"
-    if options.save is not None:
-        model = str(options.save)
-        steps: list[tuple[str, list[str]]] = []
-    else:
-        model = _free("model.nf")
-        said = chosen.words()
-        what = chosen.method.label + (f" ({said})" if said else "")
-        steps = [
+    steps: list[tuple[str, list[str]]] = []
+    model = str(options.save or _free("model.nf"))
+    if options.save is None:
+        setting = chosen.words()
+        method = chosen.method.label + (f" ({setting})" if setting else "")
+        steps.append(
             (
-                f"{_WHY[document['answer']['verdict']]}: fit {what} to all {noun}s, and save it",
+                f"Fit {method} to all {noun}s and save it",
                 [*fit_words(options, chosen, command), "--save", model],
-            ),
-            (
-                "Or compare again, and save what is recommended then",
-                [*same_again(options, document), "--save", model],
-            ),
-        ]
+            )
+        )
     line = ["nearfar", use, model, "NEW" if Path(options.data).is_dir() else "NEW.csv"]
     if document.get("kind") == "pairs":
-        steps.append(("Same or different, of pairs of new rows", [*line, "--pairs", "PAIRS.csv"]))
+        steps.append(("Predict same or different for pairs of new rows", line))
+        line += ["--pairs", "PAIRS.csv"]
     elif use == "predict":
-        what = "Values" if document.get("kind") == "values" else "Labels"
-        steps.append((f"{what} and neighbours of new {noun}s", line))
+        what = "values" if document.get("kind") == "values" else "labels"
+        steps.append((f"Predict the {what} of new {noun}s", line))
     else:
-        steps.append((f"Places of new {noun}s", line))
-    steps[-1][1].extend(_shared(options, use, (*_OF_THIS_RUN, "--pairs")))
-    steps[-1][1].extend([] if use == "predict" else ["--out", "placed.csv"])
+        steps.append((f"Place new {noun}s in the embedding", line))
+    line += _shared(options, use, (*_OF_THIS_RUN, "--pairs"))
+    line += [] if use == "predict" else ["--out", "placed.csv"]
     return [{"text": text, "command": shlex.join(words)} for text, words in steps]
 
 
-_WHY = {"use": "As the answer says", "keep": "As the answer says", "unsure": "For now"}
-
-
 def fit_words(options: argparse.Namespace, chosen: Chosen, command: str) -> list[str]:
-    """The command that fits the method at this setting and no other."""
+    """Return the command that fits the method with this setting only."""
     own = ["--method", chosen.method.name]
     scales = {_scale(one.scale) for one in chosen.method.settings}
     if len(scales) > 1:
@@ -116,7 +119,7 @@ def fit_words(options: argparse.Namespace, chosen: Chosen, command: str) -> list
 
 
 def _shared(options: argparse.Namespace, command: str, said: Collection[str]) -> list[str]:
-    """Options that were given and that the other command has too, but for some."""
+    """Return the given options that the other command has too, except those in ``said``."""
     other = options.commands.choices[command]
     known = {name for action in other._actions for name in action.option_strings}
     return [
@@ -132,7 +135,7 @@ def _scale(scaler: Any) -> str:
 
 
 def _free(name: str) -> str:
-    """A name of a file that is not there, so that the command can be typed as it is."""
+    """Return a file name that does not exist yet, so that the command can be run as it is."""
     path, number = Path(name), 1
     while path.exists():
         number += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from importlib.util import find_spec
@@ -12,31 +13,74 @@ from typing import Any
 from nearfar.app.cli.files import cannot_write, check_place, refuse_shared_names
 from nearfar.app.cli.options import (
     DATA_HELP,
+    DATA_NOTES,
+    add_force,
+    add_hidden,
     add_images,
+    add_open,
     add_pairs,
+    add_quiet,
     add_rows,
     add_scale,
     add_sets,
     add_target,
     add_then,
+    add_time,
     number,
 )
+from nearfar.app.cli.output import (
+    is_terminal,
+    open_page,
+    print_message,
+    print_outcome,
+    print_warning,
+    writes_json,
+)
+from nearfar.app.cli.parser import EXIT_CODES
+
+_COMMON = (
+    *("--target", "--id", "--drop", "--groups", "--time-column", "--methods", "--time-budget"),
+    *("--repeats", "--out", "--save", "--json", "--dry-run"),
+)
+_EXAMPLES = (
+    ("compare wine", "Compare the default methods on a built-in dataset."),
+    (
+        "compare table.csv --target kind --id name --save model.nf",
+        "Compare on your own table, and save the recommended model.",
+    ),
+    (
+        "compare table.csv --target kind --dry-run",
+        "Check how the columns are read, and run nothing.",
+    ),
+)
+_NOTES = f"""\
+{DATA_NOTES}
+{EXIT_CODES}
+With --exit-code: 0 use the learned distance, 10 keep the standard one,
+11 inconclusive, 12 not finished (the time budget ended before every method
+finished, or there is no answer).
+"""
+#: Exit codes of --exit-code by verdict.
+_VERDICT_CODES = {"use": 0, "keep": 10, "unsure": 11, "inconclusive": 11}
+_NOT_FINISHED = 12
+_VERDICT_STYLES = {"use": "bold green", "keep": "bold cyan"}
 
 
 def add_compare(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
         "compare",
-        help="which distance should I use on my data, and is it worth it?",
-        description="Compare learned distances with the best plain one on held-out folds, and say "
-        "which to use. With --task regression, by how well neighbours predict a number. With "
-        "--pairs, by pairs of rows judged alike or different instead of labels. With --unlabelled, "
-        "compare embeddings by the neighbours they keep. With --set-id, compare dissimilarities of "
-        "sets of vectors.",
+        help="test whether a learned distance beats the best standard one",
+        description="Compare learned distances with the best standard distance on held-out folds, "
+        "and report which to use.",
         argument_default=argparse.SUPPRESS,
+        common=_COMMON,
+        examples=_EXAMPLES,
+        guide="compare.rst",
+        notes=_NOTES,
     )
-    command.set_defaults(run=_compare, parser=command, commands=commands)
-    # Names and defaults are those of the question.
+    command.set_defaults(run=_compare, commands=commands)
+    # The question has the same names, and the defaults.
     _add_data(command.add_argument_group("data"))
     _add_methods(command.add_argument_group("methods"))
     _add_protocol(command.add_argument_group("protocol"))
@@ -54,44 +98,49 @@ def _add_data(group: Any) -> None:
     add(
         "--groups",
         metavar="COL",
-        help="rows, or sets, with equal values (a speaker, a subject) are never on both sides of a "
-        "fold",
+        help="group column, such as the speaker: all rows of a group are in the same fold",
     )
-    add("--time", metavar="COL", help="train on the past, test on what follows")
-    add("--test", metavar="FILE", help="a fixed test file instead of folds")
+    add_time(group, "time column: train on earlier rows, test on later ones")
+    add("--test", metavar="FILE", help="test on this file instead of on folds")
     add(
         "--report-by",
         metavar="COL",
-        help="report errors by the groups of this column; no feature",
+        help="report the error for each value of this column, which is not used as a feature",
     )
-    add(
-        "--unlabelled",
+    add_hidden(
+        group,
         "--unlabeled",
+        "--unlabelled",
         action="store_true",
-        help="use no labels: rank embeddings (PCA, Isomap, MVU, ...) by the nearest neighbours of "
-        "held-out rows that they keep",
+        help="use no labels: compare embeddings (PCA, Isomap, MVU, ...) by the fraction of nearest "
+        "neighbors of held-out rows that they keep",
     )
-    add(
-        "--color",
+    add_hidden(
+        group,
         "--colour",
+        "--color",
         metavar="COL",
-        help="with --unlabelled: the column that colours the pictures; no feature",
+        help="with --unlabelled: column that colors the plots, not used as a feature",
     )
 
 
 def _add_methods(group: Any) -> None:
     add = group.add_argument
-    add("--methods", metavar="A,B", help="learners or families to compare (see: nearfar methods)")
+    add(
+        "--methods",
+        metavar="A,B",
+        help="methods or families to compare (list them with: nearfar methods)",
+    )
     add(
         "--without",
         metavar="A,B",
-        help="learners or classifiers that are not to be compared (lmnn, trees)",
+        help="methods to leave out, such as lmnn or trees",
     )
     add(
         "--no-context",
         dest="context",
         action="store_false",
-        help="leave out trees and logistic regression",
+        help="leave out trees and logistic regression, which are shown for context",
     )
     add_scale(group, "auto")
     add_then(group)
@@ -100,7 +149,7 @@ def _add_methods(group: Any) -> None:
         dest="n_components",
         type=number(int, 1),
         metavar="N",
-        help="with --unlabelled: dimensions of the embeddings (2)",
+        help="with --unlabelled: number of dimensions of the embeddings (default 2)",
     )
 
 
@@ -110,76 +159,117 @@ def _add_protocol(group: Any) -> None:
         "--time-budget",
         type=number(float, 1),
         metavar="SECONDS",
-        help="stop then; default 120 unless --repeats is given",
+        help="stop after this time (default 120, or no limit with --repeats)",
     )
     add(
         "--sample",
         type=_sample,
         metavar="N|none",
-        help="compare on N rows, drawn by class; none: on all rows. Default: all, or as many as "
-        "can be tested in the time given",
+        help="number of rows to compare on, drawn by class; none uses all rows (default: as many "
+        "as the time budget allows)",
     )
-    add("--repeats", type=number(int, 1), metavar="N", help="run so many × 5 folds, however long")
+    add(
+        "--repeats",
+        type=number(int, 1),
+        metavar="N",
+        help="number of repeats of 5-fold cross-validation (default: as the time budget allows)",
+    )
     add(
         "--tuning",
         choices=("full", "holdout", "k"),
-        help="what is tried inside each training fold: k and up to 4 settings a method by 3 folds "
-        "(full) or on a quarter held out (holdout), or k alone; default: what the time allows",
+        metavar="LEVEL",
+        help="tuning within each training fold: full (k and up to 4 settings per method, 3 inner "
+        "folds), holdout (the same on a 25%% holdout) or k (only k); default: as the time budget "
+        "allows",
     )
     add(
         "--scoring",
         metavar="NAME",
-        help="a scorer of scikit-learn, such as f1_macro; default: the error, balanced where "
-        "classes are of unlike size",
+        help="scikit-learn scorer, such as f1_macro (default: error rate, balanced if class sizes "
+        "differ much)",
     )
     add(
         "--min-gain",
         type=number(float, 0),
-        metavar="SHARE",
-        help="least relative gain worth a recommendation (default 0.05)",
+        metavar="FRACTION",
+        help="smallest relative gain that is worth a recommendation (default 0.05)",
     )
     add(
         "--seed",
         dest="random_state",
         type=number(int, 0),
         metavar="N",
-        help="seed of the folds (0)",
+        help="random seed of the folds (default 0)",
     )
     add(
+        "-j",
         "--jobs",
         dest="n_jobs",
         type=number(int, 1),
         metavar="N",
-        help="worker processes at once (all cores)",
+        help="number of worker processes (default: one per core)",
     )
     add(
         "--in-process",
         dest="isolate",
         action="store_false",
-        help="no worker processes: quicker to start, but nothing can be killed or measured",
+        help="start no worker processes: methods cannot be stopped in time, and their memory is "
+        "not measured",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        default=False,
+        help="print how each column is read and what would run, and stop",
     )
 
 
 def _add_output(group: Any) -> None:
     add = group.add_argument
-    add("--out", type=Path, default=None, metavar="FILE", help="the page (default report.html)")
-    add("--json", type=Path, default=None, metavar="FILE", help="every number, fold by fold")
+    add(
+        "-o",
+        "--out",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="HTML report (default report.html)",
+    )
+    add(
+        "--json",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="write all numbers as JSON; - writes them to standard output",
+    )
     add(
         "--save",
         type=Path,
         default=None,
         metavar="MODEL",
-        help="fit what is recommended to all rows, and keep it in this model file, for: nearfar "
-        "predict",
+        help="fit the recommended method to all rows and save it, for nearfar predict",
     )
     add(
         "--no-rows",
         dest="show_rows",
         action="store_false",
-        help="keep values, and names of sets, out of the report",
+        help="do not show values of rows or names of sets in the report",
     )
-    add("--resume", action="store_true", default=False, help="go on with an interrupted comparison")
-    add("--force", action="store_true", default=False, help="overwrite files that exist")
+    add(
+        "--code",
+        action="store_true",
+        default=False,
+        help="print the Python code that repeats the result (the report contains it, too)",
+    )
+    add_open(group)
+    add_quiet(group, "print only the answer, and warnings")
+    add(
+        "--exit-code",
+        action="store_true",
+        default=False,
+        help="return the answer as the exit code (see the list below)",
+    )
+    add("--resume", action="store_true", default=False, help="continue an interrupted comparison")
+    add_force(group)
 
 
 def _sample(text: str) -> int | str | None:
@@ -187,9 +277,11 @@ def _sample(text: str) -> int | str | None:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    if options.dry_run:
+        return _dry_run(options)
     has_report = find_spec("jinja2") is not None
     if options.out is not None and not has_report:
-        raise ImportError("--out needs jinja2; run: pip install 'nearfar[app]'")
+        raise ImportError("--out needs jinja2. Run: pip install 'nearfar[app]'")
     if options.save is not None:
         from nearfar.extras import require
 
@@ -203,46 +295,84 @@ def _compare(options: argparse.Namespace) -> int:
         unclaim(journal)
 
 
-def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
-    # Only now: these imports take a second.
-    from nearfar.app.compare.driver import compared
-    from nearfar.app.compare.interrupts import Interrupts
+def _dry_run(options: argparse.Namespace) -> int:
+    from nearfar.app.cli.dry_run import dry_run_lines
+
+    print("\n".join(dry_run_lines(_question(options))))
+    return 0
+
+
+def _question(options: argparse.Namespace, journal: Path | None = None) -> Any:
+    # Imported here because it takes a second.
     from nearfar.app.compare.question import Question
     from nearfar.datasets.tables import DataFile
 
-    question = Question.of(vars(options), X=DataFile(options.data), journal=journal)
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    fancy = terminal and find_spec("rich") is not None
-    progress = _progress(fancy, question.budget)
+    return Question.of(vars(options), X=DataFile(options.data), journal=journal)
+
+
+def _run_comparison(options: argparse.Namespace, out: Path, journal: Path, has_report: bool) -> int:
+    from nearfar.app.compare.driver import compared
+    from nearfar.app.compare.interrupts import Interrupts
+
+    question = _question(options, journal)
     n_before = _n_lines(journal)
     with Interrupts(requests=True) as interrupts:
         result, kind = compared(
             question,
-            progress=progress,
+            progress=_progress(options, question.budget),
             began=options.began,
             argv=options.argv,
             interrupts=interrupts,
         )
         result.document["next"] = _next(options, result, kind)
-        code = _finish(options, result, out, journal, n_before, question.budget, fancy, has_report)
-    if options.save is not None and not _save(options, result, kind):
-        code = code or 2
-    _print_next(options, result.document, question.budget)
+        # Files first: the terminal may have gone. The name of the report was checked before the
+        # run, or belongs to the run that is resumed.
+        if has_report:
+            from nearfar.app.report import write
+
+            write(result.document, out, force=True)
+        if options.json is not None and not writes_json(options):
+            result.to_json(options.json, force=True)
+        if result.complete:
+            journal.unlink(missing_ok=True)
+        _print_summary(options, result)
+        _print_paths(options, out if has_report else None)
+        if journal.exists():
+            _print_resume(options, result, out, question.budget, _n_lines(journal) <= n_before)
+    code = _exit_code(options, result)
+    try:
+        if options.save is not None and not _save(options, result, kind):
+            code = code if code == 130 else 2
+    finally:  # also if the fit is interrupted
+        _print_answer(options, result)
+        _print_next(options, result.document, question.budget)
+    if options.open and has_report:
+        open_page(out)
     return code
 
 
+def _exit_code(options: argparse.Namespace, result: Any) -> int:
+    if result.document["status"] == "interrupted":
+        return 130
+    if not options.exit_code:
+        return 0
+    if not result.complete or result.chain is None:
+        return _NOT_FINISHED
+    return _VERDICT_CODES[result.document["answer"]["verdict"]]
+
+
 def _next(options: argparse.Namespace, result: Any, kind: Any) -> list[dict[str, str]]:
-    """What to do with the answer."""
+    """Return the commands that use the answer."""
     from nearfar.app.cli.again import next_steps
 
-    if result.chain is None or _not_kept(result.chain):
+    if result.chain is None or _why_not_savable(result.chain):
         return []
     chosen = result.chain.chosen
     return next_steps(options, result.document, chosen, kind.command, kind.table.noun)
 
 
-def _not_kept(chain: Any) -> str:
-    """Why a model file cannot keep a chain; nothing if it can."""
+def _why_not_savable(chain: Any) -> str:
+    """Return why a model file cannot hold a pipeline, or an empty text if it can."""
     from nearfar.app.cli.models import check_kept
 
     try:
@@ -253,132 +383,147 @@ def _not_kept(chain: Any) -> str:
 
 
 def _save(options: argparse.Namespace, result: Any, kind: Any) -> bool:
-    """Fit what is recommended to all rows, and save it; whether there was such."""
+    """Fit the recommended method to all rows and save it. Return False if there is none."""
     from nearfar.app.cli.models import save_chain
 
     document = result.document
-    why = "no fold was done" if result.chain is None else _not_kept(result.chain)
+    why = "no fold was finished" if result.chain is None else _why_not_savable(result.chain)
     if document["status"] == "interrupted":
         why = "the comparison was interrupted"
     if why:
-        print(f"\nNot saved: {why}.")
+        print_warning(f"no model was saved: {why}.")
         return False
-    verdict, chosen = document["answer"]["verdict"], result.chain.chosen
-    so = {"keep": ", the plain distance", "unsure": ", the plain distance until more is known"}
-    if chosen.method.role != "baseline":
-        so = {"unsure": ", until more is known"}
-    words = chosen.words()
-    print(
-        f"\nFitting to all {len(kind.training()[0]):,} {kind.table.noun}s: {chosen.method.label}"
-        f"{f' ({words})' if words else ''}{so.get(verdict, '')}."
-    )
+    chosen = result.chain.chosen
+    notes = [chosen.words()] if chosen.words() else []
+    notes += ["the baseline"] * (chosen.method.role == "baseline")
+    notes += ["the result is inconclusive"] * (_VERDICT_CODES[document["answer"]["verdict"]] == 11)
+    setting = f" ({', '.join(notes)})" if notes else ""
+    n_rows, noun = len(kind.training()[0]), kind.table.noun
+    print_message(options, f"Fitting {chosen.method.label}{setting} to all {n_rows:,} {noun}s.")
     save_chain(options, kind, chosen)
     return True
+
+
+# What is printed: the table, paths, the answer, and the next commands
+
+
+def _print_summary(options: argparse.Namespace, result: Any) -> None:
+    """Print the table, or the JSON document in its place."""
+    if writes_json(options):
+        print(json.dumps(result.document, indent=1, allow_nan=False))
+    if options.quiet or writes_json(options):
+        return
+    # The data, the warnings and the plan were printed before the run, the answer comes last.
+    blocks = str(result).split("\n\n")
+    print("\n" + "\n\n".join(blocks[1:-1]))
+    if options.code and result.code:
+        print("\nPython code that repeats the result:\n")
+        print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
+
+
+def _print_paths(options: argparse.Namespace, out: Path | None) -> None:
+    if out is None:
+        print_outcome(options, "\nFor the HTML report: pip install 'nearfar[app]'")
+    else:
+        print_outcome(options, f"\nReport: {out}")
+    if options.json is not None and not writes_json(options):
+        print_outcome(options, f"Numbers: {options.json}")
+
+
+def _print_resume(
+    options: argparse.Namespace, result: Any, out: Path, budget: float | None, no_progress: bool
+) -> None:
+    """Print the command that continues the run."""
+    # If a method did not finish a single fold, it needs a larger budget.
+    stuck = no_progress or any(
+        method["status"] == "unfinished" and not method["folds_done"]
+        for method in result.document["methods"]
+    )
+    short = result.document["status"] == "time budget reached" and stuck
+    command = resume_command(options, out, budget if short else None)
+    if options.quiet:
+        print_warning(f"the comparison is not finished. To resume: {command}")
+    else:
+        print_outcome(options, f"To resume: {command}")
+
+
+def _print_answer(options: argparse.Namespace, result: Any) -> None:
+    """Print the answer, in color on a terminal; with ``--quiet`` without its notes."""
+    answer = result.document["answer"]
+    lines = [answer["text"]]
+    if options.quiet:
+        if not writes_json(options):
+            print(answer["text"])
+        return
+    lines += [f"  - {note}" for note in answer["notes"]]
+    if writes_json(options) or not is_terminal(sys.stdout) or find_spec("rich") is None:
+        print_outcome(options, "\n" + "\n".join(lines))
+        return
+    from nearfar.extras import require
+
+    console = require("rich.console", "app").Console()
+    style = _VERDICT_STYLES.get(answer["verdict"], "bold yellow")
+    console.print(f"\n{lines[0]}", style=style, highlight=False, markup=False)
+    for line in lines[1:]:
+        console.print(line, highlight=False, markup=False)
 
 
 def _print_next(
     options: argparse.Namespace, document: dict[str, Any], budget: float | None
 ) -> None:
+    """Print at most three commands, each below a line of explanation."""
     from nearfar.app.cli.again import same_again
 
-    if document["next"]:
-        print("\nNext:")
-    for step in document["next"]:
-        print(f"  {step['text']}:\n    {step['command']}")
+    steps = [(step["text"], step["command"]) for step in document["next"]]
     if budget is not None:
         again = shlex.join(same_again(options, document))
-        print(f"\nThe same folds and settings again, however long it takes:\n    {again}")
-
-
-def _finish(
-    options: argparse.Namespace,
-    result: Any,
-    out: Path,
-    journal: Path,
-    n_before: int,
-    budget: float | None,
-    fancy: bool,
-    has_report: bool,
-) -> int:
-    """Write the files, then print."""
-    # Files first: the terminal may be gone, or not know a character. The report's name is ours:
-    # checked before the run, or written by the run that is resumed.
-    if has_report:
-        from nearfar.app.report import write
-
-        write(result.document, out, force=True)
-    if options.json is not None:
-        result.to_json(options.json, force=True)
-    if result.complete:
-        journal.unlink(missing_ok=True)
-    _print_result(result, fancy)
-    if has_report:
-        print(f"\nReport: {out}")
-    else:
-        print("\nFor the HTML report: pip install 'nearfar[app]'")
-    if options.json is not None:
-        print(f"Numbers: {options.json}")
-    if journal.exists():
-        # Of a method without a single fold the same time would bring no more.
-        stuck = _n_lines(journal) <= n_before or any(
-            method["status"] == "unfinished" and not method["folds_done"]
-            for method in result.document["methods"]
-        )
-        short = result.document["status"] == "time budget reached" and stuck
-        print(f"To go on: {resume_command(options, out, budget if short else None)}")
-    return 130 if result.document["status"] == "interrupted" else 0
+        steps.append(("Repeat the same folds and settings without a time limit", again))
+    if not steps or options.quiet or writes_json(options):
+        return
+    print("\nNext:")
+    for text, command in steps:
+        print(f"  {text}:\n    {command}")
 
 
 def _n_lines(journal: Path) -> int:
-    """Lines of a journal; what was finished, and the first."""
+    """Return the number of lines of a journal, at least 1 for its first line."""
     try:
         return max(1, journal.read_bytes().count(b"\n"))
     except OSError:
         return 1
 
 
-def _print_result(result: Any, fancy: bool) -> None:
-    if fancy:
-        from nearfar.app.live import show
+def _progress(options: argparse.Namespace, budget: float | None) -> Any:
+    from nearfar.app.progress import PlainProgress, QuietProgress
 
-        show(result)
-    else:
-        # The data, the warnings and the plan were printed before the run.
-        print("\n" + str(result).split("\n\n", 1)[1])
-    if not result.code:
-        return
-    print("\nTo repeat it with scikit-learn:\n")
-    print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
-
-
-def _progress(fancy: bool, budget: float | None) -> Any:
-    if fancy:
+    if options.quiet:
+        return QuietProgress(budget=budget)
+    if is_terminal(sys.stderr) and find_spec("rich") is not None:
         from nearfar.app.live import LiveProgress
 
         return LiveProgress(budget)
-    from nearfar.app.progress import PlainProgress
-
-    return PlainProgress(sys.stdout, budget)
+    return PlainProgress(budget=budget)
 
 
 def places(options: argparse.Namespace) -> tuple[Path, Path]:
-    """Where the report and the journal go.
+    """Return the paths of the report and the journal.
 
-    Refuses at once what would overwrite a file or cannot be written, and claims the journal, so
-    that another run in this folder takes another name.
+    Raises before the run if a file would be overwritten or cannot be written. Claims the journal,
+    so that another run in this folder chooses another name.
     """
     from nearfar.app.compare.journal import claim, unclaim
 
     replaced = options.force or options.resume
     for option in ("json", "save"):
-        if getattr(options, option) is not None:
-            check_place(getattr(options, option), f"--{option}", replaced)
+        path = getattr(options, option)
+        if path is not None and str(path) != "-":
+            check_place(path, f"--{option}", replaced)
     if options.out is None:
         out = _resumable() if options.resume else Path("report.html")
     else:
         out = options.out
         if out.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"--out {out}: the report is HTML; end its name with .html.")
+            raise ValueError(f"--out {out}: the report is HTML, so its name must end with .html.")
         check_place(out, "--out", replaced)
     number = 1
     while True:
@@ -386,13 +531,13 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
         refuse_shared_names(options, ("json", "save"), report=out, journal=journal)
         if options.resume:
             if not journal.exists():
-                raise ValueError(f"There is nothing to resume: {journal} does not exist.")
+                raise ValueError(f"--resume: nothing to resume, {journal} does not exist.")
             return out, journal
         try:
             claimed = claim(journal, anew=options.force)
         except OSError as error:
             raise ValueError(cannot_write(out, "--out", error)) from error
-        # Looked for only now: a run that was ending may just have written it.
+        # Checked after the claim, because a run that was ending may have written the report.
         if claimed and (options.force or not out.exists()):
             return out, journal
         if claimed:
@@ -401,24 +546,25 @@ def places(options: argparse.Namespace) -> tuple[Path, Path]:
             raise ValueError(f"{journal} belongs to a comparison that is still running.")
         elif options.out is not None:
             raise ValueError(
-                f"{journal} holds a comparison that is unfinished or still running: add --resume "
-                "to go on, or --force to start anew."
+                f"{journal} belongs to a comparison that is unfinished or still running. Add "
+                "--resume to continue it, or --force to start again."
             )
         number += 1
         out = Path(f"report-{number}.html")
 
 
 def _resumable() -> Path:
+    """Return the report of the newest journal that no other run uses."""
     from nearfar.app.compare.journal import in_use
 
     found = [path for path in Path().glob("report*.journal") if not in_use(path)]
     if not found:
-        raise ValueError("There is nothing to resume: no report*.journal in this folder.")
+        raise ValueError("--resume: nothing to resume, this folder has no report*.journal.")
     return max(found, key=lambda path: path.stat().st_mtime).with_suffix(".html")
 
 
 def resume_command(options: argparse.Namespace, out: Path, budget: float | None) -> str:
-    """The command to go on with; with a larger budget where this one was too small."""
+    """Return the command that continues the run, with a larger time budget if one is passed."""
     from nearfar.app.cli.again import without
 
     gone = ["--resume", "--force"] + ["--time-budget"] * (budget is not None)

@@ -21,6 +21,11 @@ def add_datasets(commands: Any) -> None:
         help="list the built-in datasets",
         description="List the built-in datasets, which every command accepts instead of a file. "
         "The name of one of them prints its origin and license.",
+        examples=(
+            ("datasets", "List them."),
+            ("datasets clothes", "Show the origin and the license of one."),
+            ("compare clothes", "Use one."),
+        ),
     )
     command.set_defaults(run=_datasets)
     command.add_argument("name", nargs="?", metavar="NAME", help="show one dataset in detail")

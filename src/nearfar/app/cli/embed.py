@@ -16,8 +16,13 @@ from nearfar.app.cli.files import (
 )
 from nearfar.app.cli.options import (
     DATA_HELP,
+    DATA_NOTES,
+    add_force,
+    add_hidden,
     add_images,
+    add_open,
     add_parameters,
+    add_quiet,
     add_rows,
     add_scale,
     add_sets,
@@ -25,15 +30,48 @@ from nearfar.app.cli.options import (
     number,
     read_data,
 )
+from nearfar.app.cli.output import (
+    is_terminal,
+    open_page,
+    print_message,
+    print_outcome,
+    print_warning,
+)
+
+_COMMON = (
+    *("--method", "--components", "--neighbors", "--color", "--target", "--id", "--drop"),
+    *("--scale", "--out", "--csv", "--save", "--open"),
+)
+_NOTES = f"""\
+{DATA_NOTES}
+Further methods: for images gta, and gtda, which uses the labels; for sets of
+vectors set-embedding, whose dissimilarity is bhattacharyya_riemann unless you
+change it, for example with --set metric=hellinger.
+"""
+_EXAMPLES = (
+    ("embed wine --method isomap", "Plot a built-in dataset in two dimensions."),
+    (
+        "embed table.csv --method pca --color kind --csv points.csv",
+        "Plot your own table, colored by a column, and write the coordinates.",
+    ),
+    (
+        "embed table.csv --method mvu --components 3 --open",
+        "Plot it in three dimensions, and open the page.",
+    ),
+)
 
 
 def add_embed(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
         "embed",
-        help="what do my data look like in two or three dimensions, and can I trust it?",
-        description="Embed the rows of a table in few dimensions, draw them, and say how good the "
-        "picture is.",
+        help="plot the rows in two or three dimensions, and rate the plot",
+        description="Embed the rows of a table in few dimensions, plot them, and measure how well "
+        "the plot preserves the data.",
+        common=_COMMON,
+        examples=_EXAMPLES,
+        guide="embeddings.rst",
+        notes=_NOTES,
     )
     command.set_defaults(run=_embed)
     data = command.add_argument_group("data")
@@ -42,48 +80,56 @@ def add_embed(commands: Any) -> None:
     add_sets(data)
     add_rows(data)
     data.add_argument(
-        "--groups", metavar="COL", help="of sets: a column that is no feature, for --color"
-    )
-    data.add_argument(
-        "--color",
-        "--colour",
+        "--groups",
         metavar="COL",
-        help="the column to colour by (default: the labels)",
+        help="with --set-id: column with one value per set, not used as a feature, for --color",
+    )
+    add_hidden(
+        data,
+        "--colour",
+        "--color",
+        metavar="COL",
+        help="column that colors the plot (default: the labels)",
     )
     add_images(data)
     method = command.add_argument_group("method")
     method.add_argument(
         "--method",
         metavar="NAME",
-        help="mvu (default), variational-mvu, landmark-mvu, isomap, lle, laplacian-eigenmaps, pca "
-        "... (see: nearfar methods); of images gta, or gtda, which learns from labels. For sets of "
-        "vectors: set-embedding, whose dissimilarity is --set metric=hellinger, for instance "
-        "(default bhattacharyya_riemann)",
+        help="embedding method: mvu (default), isomap, lle, pca, ... (list them with: nearfar "
+        "methods)",
     )
     method.add_argument(
         "--components",
         type=number(int, 1),
         default=2,
         metavar="N",
-        help="dimensions (2); the page draws up to three",
+        help="number of dimensions (default 2); the page plots up to three",
     )
     method.add_argument(
-        "--neighbors", type=number(int, 1), metavar="K", help="neighbours of each row"
+        "--neighbors", type=number(int, 1), metavar="K", help="number of neighbors per row"
     )
     add_parameters(method, "constraints=equality")
-    add_scale(method, "auto", "auto standardises columns of unlike spread (default)")
+    add_scale(method, "auto", "auto (standard if the spread of the columns differs, default)")
     output = command.add_argument_group("output")
     add = output.add_argument
-    add("--out", type=Path, metavar="FILE", help="the page (default embedding.html)")
-    add("--csv", type=Path, metavar="FILE", help="the coordinates: .csv, .tsv, .parquet or .npy")
-    add("--save", type=Path, metavar="MODEL", help="the model file, for: nearfar transform")
-    add("--no-rows", action="store_true", help="keep the values of rows out of the page")
-    add("--force", action="store_true", help="overwrite files that exist")
+    add("-o", "--out", type=Path, metavar="FILE", help="HTML page (default embedding.html)")
+    add(
+        "--csv",
+        type=Path,
+        metavar="FILE",
+        help="write the coordinates as .csv, .tsv, .parquet or .npy",
+    )
+    add("--save", type=Path, metavar="MODEL", help="save the model, for nearfar transform")
+    add("--no-rows", action="store_true", help="do not show values of rows on the page")
+    add_open(output)
+    add_quiet(output, "print only the answer, and warnings")
+    add_force(output)
 
 
 def _embed(options: argparse.Namespace) -> int:
     if find_spec("jinja2") is None:
-        raise ImportError("the page needs jinja2; run: pip install 'nearfar[app]'")
+        raise ImportError("The page needs jinja2. Run: pip install 'nearfar[app]'")
     _check_embed_places(options)
     from nearfar.app.embed.embedding import embed_table
     from nearfar.app.embed.kinds.choice import kind_of
@@ -125,13 +171,16 @@ def _embed(options: argparse.Namespace) -> int:
         table,
         learner,
         wishes,
-        # A saved learner has the components that were asked for, and no more.
+        # A saved learner has the requested number of components only.
         whole_spectrum=options.save is None,
-        progress=_fit_progress(),
+        progress=_fit_progress(options.quiet),
         argv=options.argv,
     )
     if result.stopped:
-        print("Stopped: writing the best so far. Ctrl-C once more ends without it.")
+        print_message(
+            options,
+            "Interrupted: writing the best embedding so far. Press Ctrl-C again to skip this.",
+        )
     write_embedding_document(result.document, options.out, force=True)
     if options.csv is not None:
         write_coordinates(result.coordinates, options.csv, kind.names(table))
@@ -147,17 +196,24 @@ def _embed(options: argparse.Namespace) -> int:
             "target": table.target,
         }
         save(result.chain, options.save, force=True, metadata=metadata | kind.metadata(table))
-    _print_embedding(result.document)
-    print(f"\nPage: {options.out}")
+    for warning in result.document["warnings"]:
+        print_warning(warning)
+    if options.quiet:
+        print(result.document["answer"]["text"])
+    else:
+        _print_embedding(result.document)
+    print_outcome(options, f"\nPage: {options.out}")
     if options.csv is not None:
-        print(f"Coordinates: {options.csv}")
+        print_outcome(options, f"Coordinates: {options.csv}")
     if options.save is not None:
-        print(f"Saved: {options.save} (it holds the {kind.kept})")
+        print_outcome(options, f"Saved: {options.save} (it holds the {kind.kept})")
+    if options.open:
+        open_page(options.out)
     return 130 if result.stopped else 0
 
 
 def _check_embed_places(options: argparse.Namespace) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Raise before the work if a file cannot be written."""
     if options.out is None:
         options.out = Path("embedding.html")
         number = 1
@@ -165,7 +221,7 @@ def _check_embed_places(options: argparse.Namespace) -> None:
             number += 1
             options.out = Path(f"embedding-{number}.html")
     if options.out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out {options.out}: the page is HTML; end its name with .html.")
+        raise ValueError(f"--out {options.out}: the page is HTML, so its name must end with .html.")
     if options.csv is not None:
         endings = (".csv", ".tsv", ".parquet", *([] if options.ids is not None else [".npy"]))
         check_ending(options.csv, endings, "--csv ")
@@ -176,19 +232,19 @@ def _check_embed_places(options: argparse.Namespace) -> None:
             check_place(path, f"--{option}", options.force)
 
 
-def _fit_progress() -> Any:
-    if sys.stdout is not None and sys.stdout.isatty() and find_spec("rich") is not None:
+def _fit_progress(quiet: bool) -> Any:
+    from nearfar.app.progress import FitProgress, PlainFitProgress
+
+    if quiet or sys.stderr is None:
+        return FitProgress()
+    if is_terminal(sys.stderr) and find_spec("rich") is not None:
         from nearfar.app.live import LiveFit
 
         return LiveFit()
-    from nearfar.app.progress import PlainFitProgress
-
-    return PlainFitProgress(sys.stdout)
+    return PlainFitProgress(sys.stderr)
 
 
 def _print_embedding(document: dict[str, Any]) -> None:
-    for warning in document["warnings"]:
-        print(f"Warning: {warning}")
     print(f"\n{document['answer']['text']}")
     print(f"\nCertificate: {document['certificate']['text']}")
     print(f"\nQuality: {document['quality']['text']}")
@@ -197,7 +253,7 @@ def _print_embedding(document: dict[str, Any]) -> None:
     values = document["spectrum"]
     print(f"\nSpectrum: {values['text']}")
     if values["values"]:
-        shares = [f"{100 * share:.1f} %" for share in values["shares"]]
+        shares = [f"{100 * share:.1f}%" for share in values["shares"]]
         shown = shares or [f"{value:.3g}" for value in values["values"]]
         more = ", ..." if len(shown) > 10 or values["more"] else ""
         print(f"  {', '.join(shown[:10])}{more}")

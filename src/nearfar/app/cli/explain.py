@@ -1,4 +1,4 @@
-"""``nearfar explain``: why a row gets its label, by a saved model."""
+"""``nearfar explain``: why a saved model gives a row its label."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from nearfar.app.cli.models import (
     notes_of,
     opened,
 )
+from nearfar.app.cli.options import add_force, add_quiet
+from nearfar.app.cli.output import print_outcome
 
 _ENDINGS = (".html", ".csv", ".tsv", ".parquet")
 
@@ -25,29 +27,40 @@ def add_explain(commands: Any) -> None:
     """Add the command."""
     explain = commands.add_parser(
         "explain",
-        help="why does a row get its label: which features, which neighbours?",
-        description="For one row the vote, the share of each feature in the metric (at this row, "
-        "and over all rows where the metric changes from row to row), and the training rows that "
-        "voted, each with what the features did to its distance. For plain distances, linear "
-        "learners, and classifiers with a metric for each row.",
+        help="show which features and neighbors give a row its label",
+        description="Explain the label of one row: the votes, the weight of each feature in the "
+        "distance, and the training rows that voted. Works for standard distances, linear "
+        "methods, and classifiers with a metric per row.",
+        common=("--row", "--id", "--out", "--force", "--quiet"),
+        examples=(
+            ("explain model.nf new.csv --row 17", "Explain the label of row 17 (counted from 0)."),
+            ("explain model.nf new.csv --id name --row Anna", "Name the row by its ID."),
+            (
+                "explain model.nf new.csv --row 17 --out why.html",
+                "Write it as a page.",
+            ),
+        ),
+        guide="model-files.rst",
     )
     explain.set_defaults(run=_explain)
-    data = add_model_and_data(explain, "where the row is")
+    data = add_model_and_data(explain, "file that contains the row")
     data.add_argument(
         "--row",
         required=True,
         metavar="ROW",
-        help="its number from 0, or with --id COL its value in that column",
+        help="row number (from 0) or, with --id COL, the value in that column",
     )
     output = explain.add_argument_group("output")
     output.add_argument(
+        "-o",
         "--out",
         type=Path,
         metavar="FILE",
-        help="a page, .html, or a table of all features and voters, .csv, .tsv or .parquet "
-        "(default: a few lines to the terminal)",
+        help="page (.html) or table of all features and voters (.csv, .tsv, .parquet); default: "
+        "a summary on the terminal",
     )
-    output.add_argument("--force", action="store_true", help="overwrite it if it exists")
+    add_quiet(output)
+    add_force(output)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -65,7 +78,7 @@ def _explain(options: argparse.Namespace) -> int:
         refuse_shared_names(options, ["out"], model=options.model)
     chain = load_chain(options.model)
     if not hasattr(chain[-1], "classes_") or "pairs" in chain.named_steps:
-        raise ValueError(f"{options.model} predicts no classes; nearfar explain is for labels.")
+        raise ValueError(f"{options.model} does not predict labels: nothing to explain.")
     notes = notes_of(options.model)
     kind, table, X = opened(options, chain, options.data)
     row = _row_of(options, table, len(table.X), kind.noun)
@@ -84,26 +97,28 @@ def _explain(options: argparse.Namespace) -> int:
     label = _true_label(known_target(table, notes.get("target")), row, classes)
     if options.out is not None and options.out.suffix.lower() == ".html":
         _write_page(options, table, shown, sentence, names, notes, label)
-        print(f"{sentence}.\nWrote {options.out}")
+        print(f"{sentence}.")
+        print_outcome(options, f"Wrote {options.out}")
         return 0
     if options.out is not None:
         _write_table(options.out, found, ids)
-        print(f"{sentence}.\nWrote {options.out}")
+        print(f"{sentence}.")
+        print_outcome(options, f"Wrote {options.out}")
         return 0
     print(f"{sentence}.")
     if label is not None:
-        print(f"The file says {label!r}.")
+        print(f"The label in the file is {label!r}.")
     if not any(shown["voters"][0]["parts"]):
         print(f"{SAME_PLACE[0].upper()}{SAME_PLACE[1:]}.")
-    print("\nShare of the metric:")
+    print("\nWeight of each feature in the distance:")
     print("\n".join(relevance_lines(shown)))
-    print("\nWho voted, nearest first, and what makes most of the squared distance:")
+    print("\nTraining rows that voted, nearest first, with the main parts of the squared distance:")
     print("\n".join(voter_lines(shown, names)))
     return 0
 
 
 def _row_of(options: argparse.Namespace, table: Any, n_rows: int, noun: str) -> int:
-    """The number of the row that is asked for."""
+    """Return the number of the requested row."""
     from nearfar.words import count, did_you_mean
 
     if table.ids is not None:
@@ -111,7 +126,7 @@ def _row_of(options: argparse.Namespace, table: Any, n_rows: int, noun: str) -> 
         found = [i for i, name in enumerate(names) if name == options.row]
         if not found:
             raise ValueError(
-                f"--row {options.row}: no {noun} of {options.data} has this value in "
+                f"--row {options.row}: {options.data} has no {noun} with this value in "
                 f"'{table.id_name}'.{did_you_mean(options.row, names)}"
             )
         return found[0]
@@ -119,7 +134,8 @@ def _row_of(options: argparse.Namespace, table: Any, n_rows: int, noun: str) -> 
         row = int(options.row)
     except ValueError:
         raise ValueError(
-            f"--row {options.row} is no number; say with --id COL which column names the {noun}s."
+            f"--row {options.row} is not a number. Name the column with the IDs of the {noun}s "
+            "with --id COL."
         ) from None
     if not 0 <= row < n_rows:
         raise ValueError(
@@ -134,7 +150,7 @@ def _named_classes(classes: Any, notes: dict[str, Any]) -> dict[Any, str]:
 
 
 def _true_label(true: Any, row: int, classes: dict[Any, str]) -> str | None:
-    """What the file says of the row, if it does, by the name of the class."""
+    """Return the label of the row in the file, or None, by the name of its class."""
     import numpy as np
 
     from nearfar.datasets.table import missing_among, tidy_labels
@@ -149,7 +165,7 @@ def _write_table(path: Path, found: Any, ids: list[str]) -> None:
     import numpy as np
 
     columns = {name: column.to_numpy() for name, column in found.to_frame().items()}
-    del columns["row"]  # there is one
+    del columns["row"]  # it is the same in all lines
     if ids:
         columns["neighbor"] = np.array(ids)[columns["neighbor"]]
     write_columns(columns, path)

@@ -1,4 +1,4 @@
-"""Files that the commands write: refused before the work where they could not be."""
+"""Files that the commands write, checked before the work starts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 def check_place(path: Path, option: str, replaced: bool) -> None:
-    """Refuse a file that is there, or could not be written."""
+    """Raise if a file exists and may not be replaced, or cannot be written."""
     if path.is_dir():
-        raise ValueError(f"{option} {path} is a folder; name a file in it.")
+        raise ValueError(f"{option} {path} is a folder. Name a file in it.")
     if path.exists() and not replaced:
-        raise ValueError(f"{path} exists; choose another {option}, or add --force.")
+        raise ValueError(f"{path} exists. Choose another {option}, or add --force.")
     if not path.absolute().parent.is_dir():
-        raise ValueError(f"{option}: there is no folder {path.parent}.")
+        raise ValueError(f"{option} {path}: the folder {path.parent} does not exist.")
     there = path.exists()
     try:
         with open(path, "ab"):
@@ -28,22 +28,22 @@ def check_place(path: Path, option: str, replaced: bool) -> None:
 
 
 def cannot_write(path: Path, option: str, error: OSError) -> str:
-    """Why a file cannot be written, and what would do."""
+    """Return why a file cannot be written, and how to fix it."""
     return (
-        f"{path} cannot be written ({error.strerror}); choose with {option} a file in a folder "
-        "where you may write."
+        f"{path} cannot be written ({error.strerror}). Choose a file in a writable folder with "
+        f"{option}."
     )
 
 
 def check_ending(path: Path, endings: tuple[str, ...], option: str = "") -> None:
-    """Refuse a file of an unknown ending."""
+    """Raise if the name of a file has another ending."""
     if path.suffix.lower() not in endings:
         names = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise ValueError(f"{option}{path}: end the name with {names}.")
+        raise ValueError(f"{option}{path}: the name must end with {names}.")
 
 
 def write_coordinates(points: Any, path: Path, names: Any = None) -> None:
-    """Where each is, by the ending of the name; in a table behind its names, ids and labels."""
+    """Write coordinates in the format of the file name; tables start with names, IDs and labels."""
     import numpy as np
 
     if path.suffix.lower() == ".npy":
@@ -53,7 +53,7 @@ def write_coordinates(points: Any, path: Path, names: Any = None) -> None:
 
 
 def write_columns(columns: dict[str, Any], path: Path) -> None:
-    """A table by the ending of its name."""
+    """Write a table in the format of the file name."""
     if path.suffix.lower() == ".parquet":
         from nearfar.extras import require
 
@@ -65,24 +65,24 @@ def write_columns(columns: dict[str, Any], path: Path) -> None:
 
 
 def write_csv(stream: Any, columns: dict[str, Any], separator: str) -> None:
-    """Columns as text."""
+    """Write columns as text."""
     writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
     writer.writerow(columns)
-    # As Python's own numbers: the shortest text that gives the same number again.
+    # Python's own numbers are written as the shortest text that reads back as the same number.
     writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 def refuse_shared_names(options: Any, names: Sequence[str], **others: Any) -> None:
-    """Refuse options that would write over the data, another file, or one another."""
+    """Raise if an option would overwrite the data, another file or the file of another option."""
     taken = {os.path.realpath(path): f"the {what}" for what, path in others.items()}
     taken[os.path.realpath(options.data)] = "the data"
     if getattr(options, "pairs", None) is not None:
-        taken[os.path.realpath(options.pairs)] = "the file of pairs"
+        taken[os.path.realpath(options.pairs)] = "the pairs file"
     for name in names:
         path = getattr(options, name)
         if path is None:
             continue
         place = os.path.realpath(path)
         if place in taken:
-            raise ValueError(f"--{name} {path} is {taken[place]}; choose another name.")
-        taken[place] = f"what --{name} writes"
+            raise ValueError(f"--{name} {path} is also {taken[place]}. Choose another name.")
+        taken[place] = f"the file of --{name}"

@@ -27,6 +27,11 @@ def add_methods(commands: Any) -> None:
         help="list the methods, or explain one of them",
         description="List the methods that nearfar compare, fit and embed accept. The name of one "
         "method prints what it needs, its parameters and how to use it.",
+        examples=(
+            ("methods lmnn", "Explain one method: what it needs, and how to use it."),
+            ("methods --for pairs", "List the methods that learn from pairs."),
+            ("methods embedding", "Search names and summaries for a word."),
+        ),
     )
     command.set_defaults(run=_methods)
     command.add_argument(

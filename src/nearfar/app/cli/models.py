@@ -18,63 +18,119 @@ from nearfar.app.cli.files import (
 )
 from nearfar.app.cli.options import (
     DATA_HELP,
+    DATA_NOTES,
+    add_force,
+    add_hidden,
     add_images,
     add_pairs,
     add_parameters,
+    add_quiet,
     add_rows,
     add_scale,
     add_sets,
     add_target,
     add_then,
+    add_time,
     number,
     read_data,
 )
+from nearfar.app.cli.output import print_message, print_outcome
 
-_MODEL_HELP = "a model file, which nearfar fit, compare or embed wrote with --save"
+_MODEL_HELP = "model file, written by nearfar fit, compare or embed with --save"
 _TABLES = (".csv", ".tsv", ".parquet")
+_FIT_COMMON = (
+    *("--target", "--method", "--save", "--id", "--drop", "--groups", "--time-column"),
+    *("--components", "--set", "--scale", "-k", "--force"),
+)
+_FIT_EXAMPLES = (
+    ("fit wine --method lda --save model.nf", "Tune and fit LDA, and save the model."),
+    (
+        "fit table.csv --target kind --method lmnn -k 5 --save model.nf",
+        "Fit LMNN to your own table, with 5 neighbors.",
+    ),
+    (
+        "fit table.csv --target kind --method reference --save model.nf",
+        "Fit the best standard distance.",
+    ),
+)
 
 
 def add_model_commands(commands: Any) -> None:
-    """Add the five commands."""
+    """Add the commands ``fit``, ``predict``, ``transform``, ``neighbors`` and ``show``."""
     _add_fit(commands)
     predict = commands.add_parser(
         "predict",
-        help="labels or values of new rows by a saved model, and the rows that decided",
-        description="For each row its label, the share of votes for each class, or its value, by a "
-        "model of fit --task regression; and the training rows that it comes from, nearest first: "
-        "by their ids, if the model knows these, else by their numbers from 0. With --pairs, for "
-        "each pair of rows whether they are the same or different, their distance and the "
-        "threshold.",
+        help="predict labels or values of new rows",
+        description="Predict the label (with the fraction of votes per class) or the value of each "
+        "row, and list the training rows that decided, nearest first. With --pairs, predict for "
+        "each pair of rows whether they are the same or different.",
+        common=("--id", "--pairs", "--out", "--force", "--quiet"),
+        examples=(
+            ("predict model.nf new.csv", "Print the predictions as CSV."),
+            ("predict model.nf new.csv --out labels.csv", "Write them to a file."),
+            (
+                "predict model.nf new.csv --pairs pairs.csv",
+                "Predict same or different, with a model of fit --pairs.",
+            ),
+        ),
+        guide="model-files.rst",
     )
     predict.set_defaults(run=_predict)
-    data = add_model_and_data(predict, "the rows to predict; further columns are not used")
+    data = add_model_and_data(predict, "rows to predict; extra columns are ignored")
     data.add_argument(
         "--pairs",
         metavar="FILE",
-        help="the pairs of these rows to call same or different, by a model of fit --pairs: two "
-        " columns of row numbers from 0, or with --id of values of that column",
+        help="pairs of these rows to predict, for a model of fit --pairs: two columns of row "
+        "numbers (from 0) or, with --id, of IDs",
     )
     _add_table(predict)
 
     transform = commands.add_parser(
         "transform",
         help="map rows with a saved model",
-        description="Map rows into the space where the learned distance is the Euclidean one.",
+        description="Map rows to the space in which the learned distance is Euclidean.",
+        common=("--id", "--out", "--force", "--quiet"),
+        examples=(
+            ("transform model.nf new.csv --out mapped.csv", "Write the mapped rows as a table."),
+            ("transform model.nf new.csv --out mapped.npy", "Write them as a NumPy array."),
+            (
+                "transform model.nf new.csv --id name --out mapped.csv",
+                "Write the ID of each row, too.",
+            ),
+        ),
+        guide="model-files.rst",
     )
     transform.set_defaults(run=_transform)
-    add_model_and_data(transform, "the rows to map")
-    _add_table(transform, "where they are: .parquet, .csv, .tsv or .npy", required=True)
+    add_model_and_data(transform, "rows to map")
+    _add_table(transform, "mapped rows: .parquet, .csv, .tsv or .npy", required=True)
 
     neighbors = commands.add_parser(
         "neighbors",
-        help="nearest rows by the learned distance",
-        description="For each row the nearest of those that the model was fitted to, or of an "
-        "index, by the learned distance.",
+        help="find the nearest rows by the learned distance",
+        description="Find the nearest neighbors of each row by the learned distance, among the "
+        "training rows or the rows of --index.",
+        common=("-k", "--index", "--id", "--out", "--force", "--quiet"),
+        examples=(
+            ("neighbors model.nf new.csv -k 3", "Print the 3 nearest training rows of each row."),
+            (
+                "neighbors model.nf new.csv --index table.csv",
+                "Find the nearest rows of another table.",
+            ),
+            (
+                "neighbors model.nf new.csv --id name --out neighbors.csv",
+                "Write IDs instead of row numbers, to a file.",
+            ),
+        ),
+        guide="model-files.rst",
     )
     neighbors.set_defaults(run=_neighbors)
-    data = add_model_and_data(neighbors, "the rows whose neighbours are sought")
-    data.add_argument("--index", metavar="FILE", help="find rows of this file, not of the model")
-    data.add_argument("-k", type=number(int, 1), default=5, metavar="N", help="how many (5)")
+    data = add_model_and_data(neighbors, "rows whose neighbors to find")
+    data.add_argument(
+        "--index", metavar="FILE", help="find rows of this file instead of the training rows"
+    )
+    data.add_argument(
+        "-k", type=number(int, 1), default=5, metavar="N", help="number of neighbors (default 5)"
+    )
     _add_table(neighbors)
 
     show = commands.add_parser(
@@ -82,6 +138,12 @@ def add_model_commands(commands: Any) -> None:
         help="show what a model file contains",
         description="Show the steps, parameters, training data, features, classes and versions of "
         "a model file.",
+        examples=(
+            ("show model.nf", "Describe a model file."),
+            ("show model.nf --json", "The same as JSON."),
+            ("fit wine --method lda --save model.nf", "Create a model file."),
+        ),
+        guide="model-files.rst",
     )
     show.set_defaults(run=_show)
     show.add_argument("model", type=Path, metavar="MODEL", help=_MODEL_HELP)
@@ -91,17 +153,28 @@ def add_model_commands(commands: Any) -> None:
 def _add_fit(commands: Any) -> None:
     fit = commands.add_parser(
         "fit",
-        help="fit one method and save the chain from raw table to neighbours",
-        description="Tune k and the method's settings by cross-validation, fit on all rows, save. "
-        "With --pairs the model says same or different, by a threshold that is calibrated on them.",
+        help="fit one method to all rows, and save the model",
+        description="Tune a method and its number of neighbors by cross-validation, fit it to all "
+        "rows, and save the model. With --pairs, the model predicts same or different.",
+        common=_FIT_COMMON,
+        examples=_FIT_EXAMPLES,
+        guide="model-files.rst",
+        notes=DATA_NOTES,
     )
     fit.set_defaults(run=_fit)
     data = fit.add_argument_group("data")
     data.add_argument("data", metavar="DATA", help=DATA_HELP)
     add_target(data)
     add_pairs(data)
-    data.add_argument("--groups", metavar="COL", help="kept together while tuning; no feature")
-    data.add_argument("--time", metavar="COL", help="tune on what follows the past; no feature")
+    data.add_argument(
+        "--groups",
+        metavar="COL",
+        help="group column: all rows of a group are in the same fold; not used as a feature",
+    )
+    add_time(
+        data,
+        "time column: tuning trains on earlier rows and tests on later ones",
+    )
     add_sets(data)
     add_rows(data)
     add_images(data)
@@ -110,8 +183,8 @@ def _add_fit(commands: Any) -> None:
         "--method",
         required=True,
         metavar="NAME",
-        help="a learner or a plain distance: raw, standardised, cosine, whitened, or reference, "
-        "the best of these (see: nearfar methods)",
+        help="method, such as lda or lmnn, or a standard distance: raw, standardised, cosine, "
+        "whitened, or reference (the best of these); list them with: nearfar methods",
     )
     add_scale(method, "auto")
     add_then(method)
@@ -119,22 +192,25 @@ def _add_fit(commands: Any) -> None:
         "--components",
         type=number(int, 1),
         metavar="N",
-        help="dimensions of the map, if the method has such",
+        help="number of dimensions to reduce the data to, for methods that can",
     )
-    add_parameters(method, "n_neighbors=5; then only its scaling and k are tuned")
+    add_parameters(method, "n_neighbors=5; then only the scaling and k are tuned")
     method.add_argument(
-        "-k", type=number(int, 1), metavar="N", help="how many neighbours vote (tuned, up to 15)"
+        "-k", type=number(int, 1), metavar="N", help="number of neighbors (default: tuned, 1 to 15)"
     )
     output = fit.add_argument_group("output")
-    output.add_argument("--save", type=Path, required=True, metavar="MODEL", help="the model file")
-    output.add_argument("--force", action="store_true", help="overwrite it if it exists")
+    output.add_argument(
+        "--save", type=Path, required=True, metavar="MODEL", help="model file to write"
+    )
+    add_quiet(output)
+    add_force(output)
 
 
 def add_model_and_data(command: argparse.ArgumentParser, what: str) -> Any:
-    """Add a model file, and data as it takes them."""
+    """Add a model file and the data to use it on."""
     data = command.add_argument_group("data")
     data.add_argument("model", type=Path, metavar="MODEL", help=_MODEL_HELP)
-    data.add_argument("data", metavar="DATA", help=f"{what}: a file such as nearfar fit takes")
+    data.add_argument("data", metavar="DATA", help=f"{what} (a file as for nearfar fit)")
     add_sets(data)
     add_rows(data)
     add_images(data)
@@ -143,15 +219,16 @@ def add_model_and_data(command: argparse.ArgumentParser, what: str) -> Any:
 
 def _add_table(
     command: argparse.ArgumentParser,
-    what: str = "a table, .csv, .tsv or .parquet (default: CSV to the terminal)",
+    what: str = "table to write: .csv, .tsv or .parquet (default: CSV on standard output)",
     *,
     required: bool = False,
 ) -> None:
     output = command.add_argument_group("output")
-    output.add_argument(
-        "--out", "--csv", type=Path, required=required, metavar="FILE", dest="out", help=what
+    add_hidden(
+        output, "--csv", "-o", "--out", type=Path, required=required, metavar="FILE", help=what
     )
-    output.add_argument("--force", action="store_true", help="overwrite it if it exists")
+    add_quiet(output)
+    add_force(output)
 
 
 def _fit(options: argparse.Namespace) -> int:
@@ -164,14 +241,14 @@ def _fit(options: argparse.Namespace) -> int:
     from nearfar.datasets.tables import DataFile
     from nearfar.extras import require
 
-    # Before the work, not after.
+    # Checked before the work starts.
     check_place(options.save, "--save", options.force)
     require("skops.io", "app")
     given = read_settings(options.settings, ("n_components",))
     if options.components is not None:
         given["n_components"] = options.components
     kind = kind_of(Question.of(vars(options), X=DataFile(options.data)))
-    assert isinstance(kind, RowKind)  # the others have no labels
+    assert isinstance(kind, RowKind)  # fit has no --unlabelled
     kind.read()
     kind.prepare()
     method = kind.named(options.method)
@@ -180,13 +257,13 @@ def _fit(options: argparse.Namespace) -> int:
     check_kept(kind.chain(Chosen(method, first, some_k)).pipeline(), method.label)
     chosen, words = choose_named(kind, method, given, options.k)
     for line in [*kind.table.messages, *kind.left_out(), words]:
-        print(line)
+        print_message(options, line)
     save_chain(options, kind, chosen)
     return 0
 
 
 def check_kept(chain: Any, label: str) -> None:
-    """Refuse, before the work, a chain with a part that a model file does not take."""
+    """Raise before the work if a model file cannot hold a step of the pipeline."""
     from nearfar.persistence import ModelFileError, check_savable
 
     try:
@@ -195,12 +272,12 @@ def check_kept(chain: Any, label: str) -> None:
         part = re.search(r" is an? ([\w.]+\w)", str(error))
         what = f" {part[1].rpartition('.')[2]}" if part else ""
         raise ValueError(
-            f"{label} has a part{what} that a model file does not take; choose another method."
+            f"{label} has a step{what} that a model file cannot hold. Choose another method."
         ) from error
 
 
 def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
-    """Fit the chain to all rows, write it into the file that ``--save`` names, and say so."""
+    """Fit the pipeline to all rows, write it to the file of ``--save``, and print its name."""
     from nearfar.app.compare.use import fit_chain, model_notes
     from nearfar.persistence import describe, save
 
@@ -208,42 +285,46 @@ def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
     notes = model_notes(kind, chosen)
     finds = hasattr(chain[-1], "kneighbors") or hasattr(chain[-1], "embedding_")
     too_many = finds and "ids" not in notes and kind.ids()[1] is not None
-    if not finds:  # nobody will ask for them
+    if not finds:  # the model does not return training rows
         notes = {key: value for key, value in notes.items() if key not in ("ids", "id_name")}
     save(chain, options.save, force=True, metadata=notes)
     says = describe(options.save)
     held = []
     if says["holds_training_rows"]:
-        held.append(f"the training {kind.table.noun}s, as they are or mapped")
+        held.append(f"the training {kind.table.noun}s")
     if "ids" in notes:
-        held.append(f"their ids from '{notes['id_name']}'")
+        held.append(f"their IDs from '{notes['id_name']}'")
     if too_many:
-        print(f"The ids of '{kind.ids()[0]}' are too many for a model file: rows are numbered.")
+        print_message(
+            options,
+            f"The model file stores row numbers: '{kind.ids()[0]}' has too many IDs to store.",
+        )
     if "pairs" in chain.named_steps:
-        print(_threshold_words(kind, chosen, chain[-1].threshold_))
-    print(f"Saved: {options.save}" + (f" (it holds {', and '.join(held)})" if held else ""))
+        print_outcome(options, _threshold_words(kind, chosen, chain[-1].threshold_))
+    contents = f" (it contains {' and '.join(held)})" if held else ""
+    print_outcome(options, f"Saved: {options.save}{contents}")
 
 
 def _threshold_words(kind: Any, chosen: Any, threshold: float) -> str:
-    """The threshold, and what to expect of one that is made like it."""
+    """Return the threshold and its error rates on held-out pairs in words."""
     from nearfar.words import percent
 
-    text = f"Threshold: pairs up to a distance of {threshold:.4g} are called the same."
+    text = f"Threshold: pairs up to a distance of {threshold:.4g} are predicted as same."
     rates = kind.held_out_rates(chosen)
     if rates is None:
-        return f"{text} There are too few pairs to hold some out: how often it errs is not known."
+        return f"{text} There are too few pairs to estimate its error rates."
     missed, false_alike = rates
     return (
-        f"{text} Of pairs held out inside, {percent(missed)} of the alike ones were called "
-        f"different, and {percent(false_alike)} of the different ones alike."
+        f"{text} On held-out pairs, {percent(missed)} of the same pairs were predicted as "
+        f"different, and {percent(false_alike)} of the different pairs as same."
     )
 
 
-# Models, and what they are given
+# Models and their data
 
 
 def load_chain(path: Path) -> Any:
-    """The chain of a model file."""
+    """Load the pipeline of a model file."""
     from sklearn.pipeline import Pipeline
 
     from nearfar.persistence import load
@@ -252,14 +333,14 @@ def load_chain(path: Path) -> Any:
     steps = {"knn", "learner", "pairs"}
     if not isinstance(chain, Pipeline) or not steps & set(chain.named_steps):
         raise ValueError(
-            f"{path} holds a {type(chain).__name__}, not a chain made by nearfar fit, compare or "
-            "embed; use it in Python, by nearfar.load."
+            f"{path} holds a {type(chain).__name__}, not a pipeline of nearfar fit, compare "
+            "or embed. Load it in Python with nearfar.load."
         )
     return chain
 
 
 def notes_of(path: Path) -> dict[str, Any]:
-    """What a model file says beside the model, as far as it is of the kind that is written."""
+    """Return the metadata of a model file, without entries of an unexpected type."""
     from nearfar.persistence import describe
 
     said = describe(path)["metadata"]
@@ -283,7 +364,7 @@ _LISTS = ("classes", "features", "ids")
 
 
 def opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, Any, Any]:
-    """The kind of what a file holds, its table, and what the chain takes of it."""
+    """Return the kind of data in a file, its table, and the input of the pipeline."""
     from nearfar.app.embed.kinds.choice import kind_of
     from nearfar.app.tables.reading import noun_of_file
     from nearfar.datasets.tables import DataFile
@@ -293,7 +374,7 @@ def opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, A
     if kind.input != _input_of(chain):
         raise ValueError(f"{options.model} {kind.refused.format(source)}")
     notes = notes_of(options.model)
-    # Sets of a long table have the features that the model was fitted on.
+    # Sets of a long table need the features that the model was fitted on.
     features = notes.get("features") if options.set_id else None
     more: dict[str, Any] = {}
     if data.holds_pictures and options.images is None and "shape" in notes:
@@ -307,7 +388,7 @@ def opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, A
 
 
 def _know_shape(path: Path, table: Any, notes: dict[str, Any], source: str) -> None:
-    """Rows of the shape that the model was fitted to; those of another are refused."""
+    """Give the rows the tensor shape of the model. Raises if they have another shape."""
     from nearfar.datasets.picture_tables import give_shape
 
     if "shape" not in notes:
@@ -316,18 +397,18 @@ def _know_shape(path: Path, table: Any, notes: dict[str, Any], source: str) -> N
     if table.tensor_shape is not None:
         if table.tensor_shape != shape:
             found, wanted = ("×".join(map(str, one)) for one in (table.tensor_shape, shape))
-            raise ValueError(f"{source} has rows of {found}; {path} was fitted to {wanted}.")
+            raise ValueError(f"{source} has rows of shape {found}; {path} needs {wanted}.")
     elif set(notes.get("features", "-")) <= set(map(str, getattr(table.X, "columns", ()))):
-        # By their names: a file may have more columns, and others may stand between them.
+        # Selected by name, because a file may have further columns between them.
         give_shape(table, shape, [c for c in table.X.columns if str(c) not in notes["features"]])
         table.X = table.X[:, [table.feature_names.index(name) for name in notes["features"]]]
 
 
 def _input_of(chain: Any) -> str:
-    """What the chain takes: "vectors" or "sets"; tensors are flat rows of a known shape."""
+    """Return the input of the pipeline: "vectors" (also flat tensors) or "sets"."""
     from sklearn.pipeline import Pipeline
 
-    learner = chain.named_steps.get("learner")  # of pairs none: they are of rows
+    learner = chain.named_steps.get("learner")  # None for pairs, which are pairs of rows
     while isinstance(learner, Pipeline):
         learner = learner[0]
     found = str(getattr(getattr(learner, "learner_tags", None), "input", "vectors"))
@@ -335,7 +416,7 @@ def _input_of(chain: Any) -> str:
 
 
 def _mapped(path: Path, chain: Any, X: Any) -> Any:
-    """Where a chain maps rows: up to the vote of neighbours, if there is one."""
+    """Return the rows after all steps of the pipeline except a final k-NN vote."""
     import numpy as np
     from sklearn.pipeline import Pipeline
 
@@ -349,7 +430,7 @@ def _mapped(path: Path, chain: Any, X: Any) -> Any:
     if len(steps.steps) and not hasattr(steps[-1], "transform"):
         finds = ", or nearfar neighbors without --index" * hasattr(steps[-1], "kneighbors")
         raise ValueError(
-            f"{path} classifies by {type(steps[-1]).__name__}, which has no map: use nearfar "
+            f"{path} holds a {type(steps[-1]).__name__}, which cannot transform rows. Use nearfar "
             f"predict{finds}."
         )
     return np.asarray(map_through(steps, X))
@@ -368,8 +449,8 @@ def _predict(options: argparse.Namespace) -> int:
         return _predict_pairs(options, chain)
     if not hasattr(last, "predict"):
         raise ValueError(
-            f"{options.model} holds a map ({type(last).__name__}) and knows no labels: nearfar "
-            "transform maps rows with it; nearfar fit makes a model that predicts."
+            f"{options.model} holds a {type(last).__name__}, which cannot predict labels. Use "
+            "nearfar transform, or write a model that predicts with nearfar fit."
         )
     notes = notes_of(options.model)
     kind, table, X = opened(options, chain, options.data)
@@ -398,16 +479,16 @@ def _predict(options: argparse.Namespace) -> int:
         return 0
     write_columns(columns, options.out)
     what = "values" if numbers else "labels"
-    print(f"Wrote the {what} of {len(labels):,} {kind.noun}s to {options.out}")
+    print_outcome(options, f"Wrote the {what} of {len(labels):,} {kind.noun}s to {options.out}")
     unused = _unused(table, chain, notes)
     if unused:
-        print(f"Not used, for the model does not know them: {listed(unused)}.")
-    (_say_misses if numbers else _say_errors)(table, notes.get("target"), labels)
+        print_message(options, f"Columns that the model does not use: {listed(unused)}.")
+    (_print_rmse if numbers else _print_errors)(table, notes.get("target"), labels)
     return 0
 
 
 def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
-    """Same or different, for each pair of a file in its order."""
+    """Predict same or different for each pair of a file, in its order."""
     import numpy as np
 
     from nearfar.app.compare.through import map_through
@@ -416,13 +497,13 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
 
     if "pairs" not in chain.named_steps:
         raise ValueError(
-            f"--pairs: {options.model} was not fitted to pairs and has no threshold; nearfar fit "
-            "--pairs makes such a model."
+            f"--pairs: {options.model} was not fitted to pairs. Fit such a model with nearfar fit "
+            "--pairs."
         )
     if options.pairs is None:
         raise ValueError(
-            f"{options.model} says of pairs whether they are the same: name those of "
-            f"{options.data} with --pairs FILE."
+            f"{options.model} was fitted to pairs. Name the pairs of {options.data} to predict "
+            "with --pairs FILE."
         )
     last = chain[-1]
     _, table, X = opened(options, chain, options.data)
@@ -445,14 +526,14 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
         write_csv(sys.stdout, columns, ",")
         return 0
     write_columns(columns, options.out)
-    print(f"Wrote the answers for {count(len(ends), 'pair')} to {options.out}")
+    print_outcome(options, f"Wrote the predictions of {count(len(ends), 'pair')} to {options.out}")
     if alike is not None:
         print(_pair_errors(distances, alike, last.threshold_))
     return 0
 
 
 def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
-    """Of pairs that were judged, how many are called otherwise."""
+    """Return the error rates on pairs with known labels in words."""
     from nearfar.app.compare.pair_folds import error_rates, ranking_error
     from nearfar.words import percent
 
@@ -460,10 +541,10 @@ def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
     rates = error_rates(distances, codes, threshold)
     wrong = int(((distances <= threshold) != alike).sum())
     parts = [
-        f"{percent(rate)} of those that are {kind} called {other}"
-        for rate, kind, other in (
-            (rates["missed"], "alike", "different"),
-            (rates["false_alike"], "different", "alike"),
+        f"{percent(rate)} of the {true} pairs are predicted as {other}"
+        for rate, true, other in (
+            (rates["missed"], "same", "different"),
+            (rates["false_alike"], "different", "same"),
         )
         if rate is not None
     ]
@@ -471,37 +552,38 @@ def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
     if len(parts) == 2:
         area = f" AUC {percent(1.0 - ranking_error(codes, distances))}."
     return (
-        f"{wrong:,} of {len(codes):,} differ from what the file says: {' and '.join(parts)}.{area}"
+        f"{wrong:,} of {len(codes):,} predictions differ from the file: "
+        f"{' and '.join(parts)}.{area}"
     )
 
 
 def class_names(classes: Any, notes: dict[str, Any]) -> list[str]:
-    """Names of the classes, as the data have them."""
+    """Return the names of the classes, as in the data."""
     known: list[str] = notes.get("classes", [])
     return known if len(known) == len(classes) else [str(name) for name in classes.tolist()]
 
 
 def ids_of(notes: dict[str, Any], n_rows: int) -> list[str]:
-    """The ids of the rows that a model keeps; none where these are not all."""
+    """Return the IDs of the training rows, or an empty list if some are missing."""
     found: list[str] = notes.get("ids", [])
     return found if len(found) == n_rows else []
 
 
 def _unused(table: Any, chain: Any, notes: dict[str, Any]) -> list[str]:
-    """Columns that the model was not fitted on, but for labels and ids."""
+    """Return the columns that the model does not use, without labels and IDs."""
     known = [*getattr(chain, "feature_names_in_", ()), notes.get("target"), notes.get("id_name")]
     return [str(name) for name in getattr(table.X, "columns", ()) if str(name) not in known]
 
 
 def known_target(table: Any, target: str | None) -> Any:
-    """The target, where the file has it: a label or number for each row, or None."""
+    """Return the target of each row, or None if the file does not have it."""
     if table.y is None and target is not None and target in getattr(table.X, "columns", ()):
         return table.X[target].to_numpy()
     return table.y
 
 
-def _say_misses(table: Any, target: str | None, values: Any) -> None:
-    """Of rows whose numbers are known, how far off the values are."""
+def _print_rmse(table: Any, target: str | None, values: Any) -> None:
+    """Print the RMSE on rows with a known target."""
     import numpy as np
 
     from nearfar.app.tables.numeric_target import check_numbers
@@ -515,20 +597,20 @@ def _say_misses(table: Any, target: str | None, values: Any) -> None:
     known, name = ~missing_among(true), str(target or table.target)
     try:
         numbers = check_numbers(np.asarray(true)[known], name)[0] if known.sum() > 1 else None
-    except ValueError:  # what the file has there is no number that varies
+    except ValueError:  # the column does not hold numbers that vary
         return
     if numbers is None:
         return
     measure = RelativeRMSE.of(numbers)
     error = float(measure.relative(numbers, np.asarray(values)[known]))
     print(
-        f"RMSE against '{name}' in the file: {error * measure.unit:.4g}, {percent(error)} of the "
-        f"standard deviation of its {count(len(numbers), 'row')}."
+        f"RMSE with respect to '{name}' in the file: {error * measure.unit:.4g}, "
+        f"{percent(error)} of its standard deviation ({count(len(numbers), 'row')})."
     )
 
 
-def _say_errors(table: Any, target: str | None, labels: Any) -> None:
-    """Of rows whose labels are known, how many were missed."""
+def _print_errors(table: Any, target: str | None, labels: Any) -> None:
+    """Print the error rate on rows with a known label."""
     import numpy as np
 
     from nearfar.datasets.table import missing_among, tidy_labels
@@ -541,13 +623,13 @@ def _say_errors(table: Any, target: str | None, labels: Any) -> None:
     if known.any():
         wrong = tidy_labels(np.asarray(true[known])).astype(str) != labels[known].astype(str)
         print(
-            f"{int(wrong.sum()):,} of {int(known.sum()):,} differ from '{target or table.target}' "
-            f"in the file: {percent(float(wrong.mean()))}."
+            f"{int(wrong.sum()):,} of {int(known.sum()):,} labels differ from "
+            f"'{target or table.target}' in the file: {percent(float(wrong.mean()))}."
         )
 
 
 def _know_labels(table: Any, target: str | None) -> None:
-    """The labels of rows that have an id, where the file has them under the model's name."""
+    """Store the labels of rows with IDs, if the file has the target column of the model."""
     if table.ids is None or table.y is not None or target is None:
         return
     beside = table.X if hasattr(table.X, "columns") else table.others
@@ -563,7 +645,8 @@ def _transform(options: argparse.Namespace) -> int:
     kind, table, X = opened(options, chain, options.data)
     points = _mapped(options.model, chain, X)
     write_coordinates(points, options.out, kind.names(table))
-    print(f"Wrote {points.shape[0]:,} rows of {points.shape[1]} to {options.out}")
+    n, p = points.shape
+    print_outcome(options, f"Wrote {n:,} {kind.noun}s with {p:,} components to {options.out}")
     return 0
 
 
@@ -597,12 +680,12 @@ def _neighbors(options: argparse.Namespace) -> int:
         write_csv(sys.stdout, columns, ",")
         return 0
     write_columns(columns, options.out)
-    print(f"Wrote the neighbours of {n:,} {kind.noun}s to {options.out}")
+    print_outcome(options, f"Wrote the neighbors of {n:,} {kind.noun}s to {options.out}")
     return 0
 
 
 def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tuple[Any, Any, Any]:
-    """Distances and numbers of the nearest rows, and their table, or how many a model has."""
+    """Return distances and numbers of the nearest rows, and their table or their count."""
     from nearfar.app.compare.through import map_through
     from nearfar.search.exact_search import kneighbors
 
@@ -618,10 +701,10 @@ def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tupl
     elif getattr(last, "embedding_", None) is not None:
         where, index = "model", last.embedding_
     else:
-        _mapped(options.model, chain, X)  # what has no map says so
+        _mapped(options.model, chain, X)  # raises if the model cannot transform rows
         raise ValueError(
-            f"{options.model} keeps no {kind.noun}s ({type(last).__name__} needs none): name those "
-            "to find with --index FILE."
+            f"{options.model} does not contain its training {kind.noun}s. Name the file with the "
+            f"{kind.noun}s to find with --index FILE."
         )
     _check_k(options.k, len(index), kind.noun, where)
     queries = _mapped(options.model, chain, X)
@@ -631,7 +714,7 @@ def _nearest(options: argparse.Namespace, chain: Any, kind: Any, X: Any) -> tupl
 
 def _check_k(k: int, n: int, noun: str, where: str) -> None:
     if k > n:
-        raise ValueError(f"-k {k}: it must be from 1 to the {n} {noun}s of the {where}.")
+        raise ValueError(f"-k {k}: must be at most {n}, the number of {noun}s of the {where}.")
 
 
 def _check_table(options: argparse.Namespace) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import joblib
 
@@ -17,11 +19,13 @@ from nearfar.app.compare.journal import Journal, identity, traits
 from nearfar.app.compare.kinds.choice import kind_of
 from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import Method
+from nearfar.app.compare.plan import row_steps
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.progress import Progress
+from nearfar.app.tables.traps import Trap
 from nearfar.words import bare, nearest_names
 
 
@@ -69,29 +73,13 @@ def _compared(
     """All steps of a comparison, in their order, whatever is compared."""
     began = monotonic() if began is None else began
     progress = Progress() if progress is None else progress
-    kind = kind_of(question)
-    kind.read()
-    kind.prepare()
-    once = kind.splits(1, kind.sample)
-    methods = _without(kind.methods(once), question.without)
-    warned = kind.warnings(once)
-    data = kind.describe()
-    for line in kind.lines(data, warned, once):
+    prepared = _prepare(question)
+    kind, methods, warned, data = prepared.kind, prepared.methods, prepared.warned, prepared.data
+    for line in kind.lines(data, warned, prepared.scheme):
         progress.say(line)
     progress.measure = kind.progress_measure
-    book = _journal(kind, methods, once)
-    schedule = Schedule(
-        kind.problem,
-        methods,
-        kind.splits if question.draws_folds else lambda repeats, sample: once,
-        question,
-        tuning=kind.tuning or question.tuning,
-        sample=kind.sample,
-        began=began,
-        journal=book,
-        progress=progress,
-        interrupts=interrupts,
-    )
+    book = _journal(kind, methods, prepared.scheme)
+    schedule = prepared.schedule(began, book, progress, interrupts)
     try:
         schedule.run()
         kind.drawn = None if schedule.plan is None else schedule.plan.rows
@@ -114,6 +102,81 @@ def _compared(
     chosen = chosen_by_folds(document, methods)
     result.chain = None if chosen is None else kind.chain(chosen)
     return result, kind
+
+
+@dataclass(frozen=True)
+class PreparedComparison:
+    """A comparison before its first fit: the data, methods and folds, and their warnings."""
+
+    kind: Kind
+    methods: list[Method]
+    scheme: Scheme
+    warned: list[Trap]
+    data: dict[str, Any]
+
+    def schedule(
+        self,
+        began: float,
+        journal: Journal | None,
+        progress: Progress,
+        interrupts: Interrupts | None = None,
+    ) -> Schedule:
+        """Return the schedule that runs it."""
+        kind, question = self.kind, self.kind.question
+        return Schedule(
+            kind.problem,
+            self.methods,
+            kind.splits if question.draws_folds else lambda repeats, sample: self.scheme,
+            question,
+            tuning=kind.tuning or question.tuning,
+            sample=kind.sample,
+            began=began,
+            journal=journal,
+            progress=progress,
+            interrupts=interrupts,
+        )
+
+
+def _prepare(question: Question) -> PreparedComparison:
+    """Read the data, choose the columns, the methods and the folds, and look for traps."""
+    kind = kind_of(question)
+    kind.read()
+    kind.prepare()
+    once = kind.splits(1, kind.sample)
+    methods = _without(kind.methods(once), question.without)
+    warned = kind.warnings(once)
+    return PreparedComparison(kind, methods, once, warned, kind.describe())
+
+
+def outline(question: Question) -> tuple[PreparedComparison, Schedule, list[str]]:
+    """Take all steps of a comparison before its first fit, for ``--dry-run``.
+
+    Returns
+    -------
+    prepared : PreparedComparison
+        The data, methods and folds.
+    schedule : Schedule
+        It was not run. Its ``plan`` is set if the options fix it.
+    undecided : list of str
+        The parts of the plan that a pilot run would decide.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"sklearn\.")
+        # A pool of processes would write the data into a temporary file.
+        prepared = _prepare(replace(question, isolate=False, journal=None))
+        schedule = prepared.schedule(monotonic(), None, Progress())
+    undecided: list[str] = []
+    if schedule.budget is not None:
+        more_rows = len(row_steps(schedule.n_rows, schedule.problem.least_rows)) > 1
+        if schedule.repeats is None:
+            undecided.append("the number of repeats")
+        if schedule.cuts_rows and more_rows:
+            undecided.append(f"the number of {schedule.problem.noun}s")
+        if schedule.tuning is None:
+            undecided.append("the tuning")
+    if not undecided:
+        schedule._make_plan()
+    return prepared, schedule, undecided
 
 
 def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
