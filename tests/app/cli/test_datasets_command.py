@@ -60,4 +60,4 @@ def test_an_unknown_dataset_is_an_error_with_a_suggestion(capsys):
     assert main(["datasets", "wien"]) == 2
     err = capsys.readouterr().err
     assert "There is no built-in dataset 'wien'. Did you mean 'wine'?" in err
-    assert "Built-in datasets: digits, wine" in err
+    assert "Built-in datasets: clothes, digits, wine" in err

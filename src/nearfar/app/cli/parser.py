@@ -131,7 +131,7 @@ class Parser(argparse.ArgumentParser):
         words = ["COMMAND"] if self._commands() else []
         for action in self._actions:
             if not action.option_strings and not self._commands():
-                words.append(str(action.metavar))
+                words.append(f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar))
             elif action.required and action.option_strings:
                 words.append(f"{_long(action)} {action.metavar}")
         return f"usage: {' '.join([self.prog, *words, '[options]'])}\n"
@@ -142,7 +142,9 @@ class Parser(argparse.ArgumentParser):
             return self._format_overview()
         shown = [self._option_string_actions[name] for name in self.common]
         if not shown:
-            shown = [action for action in self._actions if action.option_strings]
+            last = self.general._group_actions
+            own = [one for one in self._actions if one.option_strings and one not in last]
+            shown = [*own, *last]
         positional = [action for action in self._actions if not action.option_strings]
         title = "common options" if self.common else "options"
         more = [f"All options: {self.prog} --help-all"] if self.common else []
@@ -233,7 +235,7 @@ class _Formatter(argparse.HelpFormatter):
         super().__init__(prog, **options)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        value = "" if action.nargs == 0 else f" {action.metavar}"
+        value = "" if action.nargs == 0 else f" {action.metavar or '|'.join(action.choices or ())}"
         return f"{', '.join(_visible_names(action))}{value}".strip()
 
 
