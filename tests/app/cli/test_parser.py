@@ -62,7 +62,7 @@ def test_help_is_short_and_help_all_has_every_option(ended, command):
     assert len(parser.common) <= 12
     assert bool(parser.common) == (f"All options: nearfar {command} --help-all" in out)
     code, everything, err = ended(command, "--help-all")
-    assert (code, err) == (0, "") and max(map(len, everything.splitlines())) <= 82
+    assert (code, err) == (0, "") and max(map(len, everything.splitlines())) <= 80
     for action in parser._actions:
         for name in action.option_strings:
             is_hidden = name == getattr(action, "hidden", None)

@@ -13,12 +13,12 @@ DATA_HELP = (
 )
 DATA_NOTES = """\
 DATA can be:
-  - a CSV, TSV or Parquet table. A column of lists is read as one vector per row.
+  - a CSV, TSV or Parquet table. A column of lists is one vector per row.
   - a folder of Parquet files, which is read as one table.
   - a folder of images. The names of its subfolders are the labels.
-  - a .npy file, or a .npz file with the keys X, y, groups, time, feature_names,
-    target_names and image_shape (only X is required). With the key offsets, which
-    holds the first row of each set, it is read as sets of vectors.
+  - a .npy file, or a .npz file with the keys X, y, groups, time,
+    feature_names, target_names and image_shape. With the key offsets (the
+    first row of each set), it is read as sets of vectors.
   - a built-in dataset: digits, wine, iris or breast_cancer.
 """
 
