@@ -108,7 +108,7 @@ def wide() -> Document:
 
 
 def embeddings() -> Document:
-    """Embeddings, by the neighbours they keep: numbers only."""
+    """Embeddings, by the neighbors they keep: numbers only."""
     places = {"trust": 0.912, "continuity": 0.934, "rank_trust": 0.955, "gap": 0.0123}
     places |= {"continuity_without_stretched": 0.966, "fit_seconds": 12.3, "peak_mb": 345.0}
 
@@ -124,7 +124,7 @@ def embeddings() -> Document:
         "format": 1,
         "kind": "embeddings",
         "data": {"name": "roll", "n_rows": 500, "n_features": 3},
-        "protocol": {"min_gain": 0.05, "measure": "neighbours kept"},
+        "protocol": {"min_gain": 0.05, "measure": "neighbors kept"},
         "folds": [{"repeat": 0, "fold": i, "n_train": 400, "n_test": 100} for i in range(5)],
         "common_folds": list(range(5)),
         "answer": {"verdict": "use", "method": "isomap", "text": "Use Isomap.", "notes": []},
@@ -284,7 +284,7 @@ def monstrous(
 def compare_quickly(
     X: Any, y: Any, features: list[str], classes: list[str], repeats: int
 ) -> Document:
-    """Run a toy comparison: linear maps, nearest neighbours, real folds."""
+    """Run a toy comparison: linear maps, nearest neighbors, real folds."""
     folds, results, held_out, maps, weights = [], {name: [] for name in METRICS}, {}, {}, {}
     held_out = {name: ([None] * len(X), [None] * len(X)) for name in METRICS}
     for repeat in range(repeats):
@@ -370,7 +370,7 @@ def compare_quickly(
             f"plain distance ({100 * best['error']:.1f} % instead of "
             f"{100 * reference['error']:.1f} %) and takes 0.3 s to fit.",
             "notes": [
-                "Gradient-boosted trees predict about as well: a distance is then for neighbours.",
+                "Gradient-boosted trees predict about as well: a distance is then for neighbors.",
                 "With 178 rows the interval is wide; 300 more rows would halve it.",
             ],
         },

@@ -478,7 +478,7 @@ def test_the_page_shows_distances_curves_thresholds_and_features(found):
         assert heading in page
     assert page.count('class="mirrored"') == 2 and page.count('class="roc best"') == 1
     assert "of what the reference lacks of an AUC of 100 %" in page
-    for never in ("Class sizes", "Neighbours before", "Errors by class", ">k</th>"):
+    for never in ("Class sizes", "Neighbors before", "Errors by class", ">k</th>"):
         assert never not in page
 
 

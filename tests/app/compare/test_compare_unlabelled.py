@@ -1,4 +1,4 @@
-"""compare without labels: embeddings ranked by the neighbours of held-out rows that they keep."""
+"""compare without labels: embeddings ranked by the neighbors of held-out rows that they keep."""
 
 import json
 import time
@@ -139,7 +139,7 @@ def test_held_out_measures_are_one_where_nothing_is_lost():
 
 def test_shares_of_fitted_rows_leave_out_the_row_itself():
     X = np.random.default_rng(0).normal(size=(50, 3))
-    X[:12] = X[0]  # more copies than neighbours
+    X[:12] = X[0]  # more copies than neighbors
     Y = np.random.default_rng(1).normal(size=(50, 2))
     for counts in ((4,), (4, 9)):
         found = shares_kept(X, Y, counts, np.arange(50))
@@ -250,7 +250,7 @@ def test_one_fold_is_no_guide(roll):
     assert by_name(result)["isomap"]["p_holm"] is None
 
 
-def test_neighbours_counted_grow_with_the_rows():
+def test_neighbors_counted_grow_with_the_rows():
     assert [neighbors_counted(n)[0] for n in (16, 250, 500, 10_000)] == [5, 5, 10, 15]
     assert all(max(neighbors_counted(n)[1]) < n for n in (7, 16, 60, 500))
 

@@ -1,4 +1,4 @@
-"""Comparing distances by how well neighbours predict a number: compare, fit and predict."""
+"""Comparing distances by how well neighbors predict a number: compare, fit and predict."""
 
 import csv
 import json
@@ -204,7 +204,7 @@ def test_mlkr_is_what_is_compared():
     assert result.best == "mlkr"  # one column of four matters
 
 
-def test_regressors_by_neighbours_are_learners_and_others_context():
+def test_regressors_by_neighbors_are_learners_and_others_context():
     methods = {"near": KNNRegressor(Stretch()), "line": Ridge()}
     result = compare(X, Y, methods=methods, context=False, tuning="k", **QUICK)
     entries = {m["name"]: m for m in result.document["methods"]}
@@ -356,7 +356,7 @@ def table(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_fit_and_predict_give_values_and_neighbours(table, capsys):
+def test_fit_and_predict_give_values_and_neighbors(table, capsys):
     words = ["--target", "price", "--task", "regression", "--id", "id", "--method", "mlkr"]
     words += ["--scale", "none", "-k", "3"]
     assert main(["fit", "t.csv", *words, "--save", "m.nf"]) == 0
@@ -384,7 +384,7 @@ def test_compare_on_the_command_line(table, capsys):
     assert "continuous" not in capsys.readouterr().err  # text in every row is no number yet
     assert main(["compare", "t.csv", *words, "--task", "regression", "--no-context"]) == 0
     out = capsys.readouterr().out
-    assert "Values and neighbours of new rows" in out and "--task regression" in out
+    assert "Values and neighbors of new rows" in out and "--task regression" in out
     assert "y = check_numbers(y)[0]" in out
     assert "Predicted against true" in (table / "report.html").read_text("utf-8")
     assert (

@@ -29,7 +29,7 @@ class Unrolls(TransformerMixin, BaseEstimator):
 
 
 class Dot(Unrolls):
-    """The same places, so all neighbours kept, but one row that was fitted lies far away."""
+    """The same places, so all neighbors kept, but one row that was fitted lies far away."""
 
     def fit_transform(self, X, y=None):
         placed = self.fit(X).transform(X)
@@ -112,7 +112,7 @@ def test_a_spectral_method_that_spends_its_axes_on_outliers_is_not_recommended()
     assert "its picture is a dot with outliers" in str(result)
 
 
-def test_a_few_points_show_false_neighbours(roll):
+def test_a_few_points_show_false_neighbors(roll):
     result = compare(roll, methods={"points": Points()}, **QUICK)
     found = by_name(result)["points"]
     assert found["kept"] > by_name(result)["pca"]["kept"] + 0.1
@@ -221,7 +221,7 @@ def test_a_graph_in_parts_is_said_first_at_the_recommendation(some):
     assert [by_name(result)[name]["recommended"] for name in some] == [True] * len(some)
     for name, note in zip(some, notes, strict=True):
         label = by_name(result)[name]["label"]
-        assert note.startswith(f"The neighbour graph of {label} falls into 2 parts: ")
+        assert note.startswith(f"The neighbor graph of {label} falls into 2 parts: ")
         for text in said(result):
             assert note in " ".join(text.split())
 

@@ -69,7 +69,7 @@ def test_every_k_is_that_of_the_classifier(wine):
         assert np.array_equal(found.codes[:, k - 1], theirs)
 
 
-def test_neighbours_are_rows_of_the_whole_data_and_of_the_training_part(wine):
+def test_neighbors_are_rows_of_the_whole_data_and_of_the_training_part(wine):
     problem, train, test = wine
     result = run_fold(problem, baselines()[1], train, test, "k", details=True, draw=True)
     neighbors = np.array(result["neighbors"])

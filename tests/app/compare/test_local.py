@@ -243,13 +243,13 @@ def test_which_features_matter_where(document):
             assert voter["agrees"] == (voter["label"] == classes[one["predicted"]])
             assert sum(voter["parts"]) == pytest.approx(voter["distance"] ** 2)
         agree = sum(voter["agrees"] for voter in one["voters"][: one["n_deciding"]])
-        assert str(agree) in one["vote"] or "nearest neighbour" in one["vote"]
+        assert str(agree) in one["vote"] or "nearest neighbor" in one["vote"]
     json.dumps(document)  # plain data
     kept = next(entry for entry in document["methods"] if entry["name"] == "dann-classifier")
     assert "local" not in kept["results"][0]  # not twice
 
 
-def test_what_a_prediction_costs_is_measured_against_plain_neighbours(document):
+def test_what_a_prediction_costs_is_measured_against_plain_neighbors(document):
     entries = {entry["name"]: entry for entry in document["methods"]}
     assert entries["dann-classifier"]["times_plain"] > 0
     assert entries["standardised"]["times_plain"] is None
@@ -365,5 +365,5 @@ def test_a_comparison_by_the_name_of_the_room(tmp_path, monkeypatch, capsys):
     assert "To predict, against plain k-NN: " in said
 
 
-def test_plain_neighbours_are_no_rule_of_their_own():
+def test_plain_neighbors_are_no_rule_of_their_own():
     assert KNNClassifier.nested

@@ -67,7 +67,7 @@ def test_foretelling_follows_the_last_two_pilots():
     assert foretell([(500, 1.0), (1000, 1.0)], 4000) == pytest.approx(4.0)  # at least linear
     assert foretell([(500, 1.0), (1000, 9.0)], 4000) == pytest.approx(9 * 16.0)  # at most squares
     assert foretell([(1000, 3.0)], 1000) == 3.0
-    # Far away the search for neighbours is quadratic, whatever few rows show.
+    # Far away the search for neighbors is quadratic, whatever few rows show.
     assert foretell([(500, 1.0), (1000, 1.0)], 80_000) > 8 * 10**1.6
 
 

@@ -133,7 +133,7 @@ def test_the_ridge_and_k_are_chosen_inside_the_training_sets(sets):
 # ---------------------------------------------------------------------- what is compared
 
 
-def test_neighbours_vote_as_the_classifier_of_sets_does(sets):
+def test_neighbors_vote_as_the_classifier_of_sets_does(sets):
     train, test = np.arange(0, 36, 2), np.arange(1, 36, 2)
     codes = sets.labels.astype(np.intp)
     problem = Problem(sets, np.arange(3), codes, "passthrough", Measure("error", "accuracy", ""))

@@ -105,7 +105,7 @@ def test_sections_come_in_order_and_the_answer_first(page):
         "data",
         "leaderboard",
         "paired",
-        "neighbours",
+        "neighbors",
         "classes",
         "maps",
         "features",
@@ -257,7 +257,7 @@ def test_what_to_do_next_ends_the_answer(wine):
     assert "What to do next" not in Page(render(wine)).text("answer")
 
 
-def test_neighbour_totals_count_improved_worsened_and_same(wine, page):
+def test_neighbor_totals_count_improved_worsened_and_same(wine, page):
     held_out = wine["held_out"]
     true = dict(zip(held_out["rows"], held_out["true"], strict=True))
     counts = {"improved": 0, "same": 0, "worsened": 0}
@@ -269,18 +269,18 @@ def test_neighbour_totals_count_improved_worsened_and_same(wine, page):
     ):
         gain = sum(true[n] == true[row] for n in new) - sum(true[n] == true[row] for n in old)
         counts["improved" if gain > 0 else "worsened" if gain < 0 else "same"] += 1
-    text = page.text("neighbours")
+    text = page.text("neighbors")
     assert counts["improved"] > 6 > counts["worsened"] > 0
     for kind, n in counts.items():
         assert f"{kind} {n} " in text
-    assert len(page.all("article", "neighbours", **{"class": "improved"})) == 6
-    assert len(page.all("article", "neighbours", **{"class": "worsened"})) == counts["worsened"]
+    assert len(page.all("article", "neighbors", **{"class": "improved"})) == 6
+    assert len(page.all("article", "neighbors", **{"class": "worsened"})) == counts["worsened"]
 
 
-def test_sampled_neighbours_show_the_columns_the_metric_weighs_most(wine, page):
+def test_sampled_neighbors_show_the_columns_the_metric_weighs_most(wine, page):
     shares = np.mean(wine["weights"]["lmnn"]["folds"], axis=0)
     features = wine["weights"]["lmnn"]["features"]
-    heads = [a["title"] for a in page.all("th", "neighbours", **{"class": "num"}) if a.get("title")]
+    heads = [a["title"] for a in page.all("th", "neighbors", **{"class": "num"}) if a.get("title")]
     assert heads[:3] == [features[i] for i in np.argsort(-shares)[:3]]
 
 
@@ -292,10 +292,10 @@ def test_labels_of_rows_that_are_never_held_out_may_come_apart():
         held_out[part] = {name: found[60:70] for name, found in held_out[part].items()}
     held_out |= {"rows": held_out["rows"][60:70], "true": held_out["true"][60:70]}
     alone = Page(render(document))
-    assert "or their labels, were not recorded" in alone.text("neighbours")
+    assert "or their labels, were not recorded" in alone.text("neighbors")
     held_out["labels"] = labels
     totals = re.findall(
-        r"(?:improved|same|worsened) (\d+)", Page(render(document)).text("neighbours")
+        r"(?:improved|same|worsened) (\d+)", Page(render(document)).text("neighbors")
     )
     assert sum(map(int, totals)) == 10
 
@@ -380,7 +380,7 @@ def test_protocol_repeats_command_code_seeds_versions_and_folds(wine, page):
 def test_images_are_shown_and_decode_to_the_pixels_given():
     document = documents.digits()
     page = Page(render(document))
-    pictures = page.all("img", "neighbours")
+    pictures = page.all("img", "neighbors")
     assert len(pictures) == 12 * 11
     row = re.match(r"Row (\d+), class", pictures[0]["alt"])[1]
     assert pictures[0]["src"] == document["images"][row]
@@ -389,7 +389,7 @@ def test_images_are_shown_and_decode_to_the_pixels_given():
     assert all(page.hover()["images"])
     # A comparison of images may leave out the values of the pixels.
     document["rows"] = {"columns": [], "values": {}}
-    assert Page(render(document)).all("img", "neighbours") == pictures
+    assert Page(render(document)).all("img", "neighbors") == pictures
     assert page.all("img", "features")  # the weights of the pixels
 
 
@@ -426,8 +426,8 @@ def test_no_rows_hides_every_value_of_every_row(wine):
     page = Page(text)
     assert not page.all("article")
     assert page.hover()["values"] == []
-    assert "--no-rows" in page.text("neighbours")
-    assert "improved 23" in page.text("neighbours")
+    assert "--no-rows" in page.text("neighbors")
+    assert "improved 23" in page.text("neighbors")
 
 
 def test_no_rows_hides_images_even_when_the_document_has_them():
@@ -495,7 +495,7 @@ def test_page_stays_small_whatever_the_data(monstrous_page):
     assert "4,980 more features share" in page.text("features")
     assert "4,950 more columns" in page.text("data")
     assert "random 333 of 20,000 rows" in page.text("maps")
-    assert "a random 6 of" in page.text("neighbours")
+    assert "a random 6 of" in page.text("neighbors")
     # Long texts are cut: no piece of text is longer than the code may be.
     assert max(len(piece) for part in page.sections.values() for piece in part) <= 20_000
 
@@ -514,7 +514,7 @@ def test_interrupted_run_shows_what_there_is():
     page = Page(render(documents.interrupted()))
     assert "Every compared method has 1 of 25 folds." in page.text("answer")
     assert len(page.all("circle", "paired", **{"class": "fold"})) == 3
-    assert "142 held-out rows are left out" in page.text("neighbours")
+    assert "142 held-out rows are left out" in page.text("neighbors")
     assert "There is no map" in page.text("maps")
     assert "1 fold, too little to judge stability" in page.text("features")
     assert "no method was chosen" in page.text("protocol")
@@ -524,7 +524,7 @@ def test_interrupted_run_shows_what_there_is():
 @pytest.mark.parametrize("document", [{"format": 1}, documents.all_failed()])
 def test_missing_parts_leave_one_sentence_each(document):
     page = Page(render(document))
-    for section in ("paired", "neighbours", "classes", "maps", "features", "cost"):
+    for section in ("paired", "neighbors", "classes", "maps", "features", "cost"):
         assert len(page.sections[section]) == 3  # number, title, sentence
         assert not page.all("svg", section)
         assert not page.all("table", section)
@@ -538,7 +538,7 @@ def test_no_learner_leaves_the_leaderboard_of_baselines(wine):
     page = Page(render(document))
     assert "Best plain distance" in page.text("leaderboard")
     assert "No learner shares a finished fold" in page.text("paired")
-    assert "No learner" in page.text("neighbours")
+    assert "No learner" in page.text("neighbors")
 
 
 def test_numbers_that_are_not_finite_are_left_out(wine):
@@ -654,12 +654,12 @@ def test_the_learner_beside_the_reference_is_the_one_of_the_answer(wine):
     answer = {"verdict": "keep", "method": "rca", "text": "Keep it: RCA is no better."}
     page = Page(render(wine | {"answer": answer, "best": "reference"}))
     assert "Best learner: RCA" in page.text("answer")
-    assert "after is RCA" in page.text("neighbours")
+    assert "after is RCA" in page.text("neighbors")
     assert "Confusion of RCA" in page.text("classes")
     # An answer about no learner shows none as the best.
     page = Page(render(wine | {"answer": answer | {"method": None}}))
     assert "Best learner" not in page.text("answer")
-    assert "No learner" in page.text("neighbours")
+    assert "No learner" in page.text("neighbors")
 
 
 def test_features_beyond_the_first_are_counted():
@@ -678,7 +678,7 @@ def test_a_row_that_is_tested_twice_counts_once(wine):
         "neighbors": {n: [*v, *[None] * 50] for n, v in held_out["neighbors"].items()},
     }
     twice = Page(render(wine | {"held_out": again}))
-    assert twice.text("neighbours") == page.text("neighbours")
+    assert twice.text("neighbors") == page.text("neighbors")
     assert "178 held-out rows of the first repeat. Rows that were tested again (50 times)" in (
         twice.text("classes")
     )
@@ -705,7 +705,7 @@ def test_only_pictures_become_pictures(picture):
     document = documents.digits()
     document["images"] = dict.fromkeys(document["images"], picture)
     page = Page(render(document))
-    assert not page.all("img", "neighbours") and not any(page.hover()["images"])
+    assert not page.all("img", "neighbors") and not any(page.hover()["images"])
 
 
 # Contrast and colours, from the style sheet itself.

@@ -94,7 +94,7 @@ def next_steps(
     return [{"text": text, "command": shlex.join(words)} for text, words in steps]
 
 
-_WHY = {"use": "As the answer says", "keep": "As the answer says", "unsure": "For now"}
+_WHY = {"use": "As the answer says", "keep": "As the answer says", "inconclusive": "For now"}
 
 
 def fit_words(options: argparse.Namespace, chosen: Chosen, command: str) -> list[str]:

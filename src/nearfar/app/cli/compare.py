@@ -264,9 +264,9 @@ def _save(options: argparse.Namespace, result: Any, kind: Any) -> bool:
         print(f"\nNot saved: {why}.")
         return False
     verdict, chosen = document["answer"]["verdict"], result.chain.chosen
-    so = {"keep": ", the plain distance", "unsure": ", the plain distance until more is known"}
+    so = {"keep": ", the standard distance", "inconclusive": ", the standard distance for now"}
     if chosen.method.role != "baseline":
-        so = {"unsure": ", until more is known"}
+        so = {"inconclusive": ", for now"}
     words = chosen.words()
     print(
         f"\nFitting to all {len(kind.training()[0]):,} {kind.table.noun}s: {chosen.method.label}"
@@ -338,17 +338,21 @@ def _n_lines(journal: Path) -> int:
 
 
 def _print_result(result: Any, fancy: bool) -> None:
-    if fancy:
-        from nearfar.app.live import show
+    """Print the table, the notes and the code, and the answer last."""
+    from nearfar.app import live
 
-        show(result)
+    if fancy:
+        live.show(result)
     else:
         # The data, the warnings and the plan were printed before the run.
-        print("\n" + str(result).split("\n\n", 1)[1])
-    if not result.code:
-        return
-    print("\nTo repeat it with scikit-learn:\n")
-    print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
+        print("\n" + result.summary_text(data=False))
+    if result.code:
+        print("\nTo repeat it with scikit-learn:\n")
+        print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
+    if fancy:
+        live.show_answer(result)
+    else:
+        print(f"\n{result.answer}")
 
 
 def _progress(fancy: bool, budget: float | None) -> Any:

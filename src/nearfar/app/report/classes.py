@@ -28,7 +28,7 @@ def classes_view(comparison: Comparison) -> View:
         return empty
     others = (held_out["predicted"].get(reference["name"]) if reference else None) or None
     n_classes = len(comparison.data["classes"])
-    # Without a reference, each class is as before.
+    # Without a baseline, the classes keep their order.
     true, after, before = _codes(n_classes, held_out["true"], guesses, others or guesses)
     if not true.size:
         return empty
