@@ -137,11 +137,11 @@ def test_data_lists_dropped_columns_warnings_and_messages(wine, page):
 def test_leaderboard_has_a_row_for_every_method_with_its_numbers(wine, page):
     assert len(page.all("tr", "leaderboard")) == 1 + len(wine["methods"])
     text = page.text("leaderboard")
-    assert "LMNN recommended 3 not converged 1.3 % " in text
+    assert "LMNN recommended 3 not converged 1.3% " in text
     assert "+2.8" in text and "−2.8" not in text
     assert "< 0.001 25 of 25 0.31 110 184" in text
-    assert "After choosing the method inside each fold: 1.5 %" in text
-    assert "LMNN 24 times and Best plain distance 1 time" in text
+    assert "Method selected within each fold: 1.5%" in text
+    assert "LMNN 24 times and best standard distance 1 time" in text
 
 
 def test_leaderboard_shows_failed_and_unfinished_rows_with_their_reason(wine, page):
@@ -155,7 +155,7 @@ def test_leaderboard_shows_failed_and_unfinished_rows_with_their_reason(wine, pa
 def test_reference_baselines_and_context_are_marked(page):
     for role in ("reference", "baseline", "context", "learner"):
         assert page.all("tr", "leaderboard", **{"class": role})
-    assert "Best plain distance reference" in page.text("leaderboard")
+    assert "Best standard distance baseline" in page.text("leaderboard")
     assert "Gradient-boosted trees for context" in page.text("leaderboard")
 
 
@@ -180,7 +180,7 @@ def test_a_gain_is_positive_where_a_method_is_better_everywhere_on_the_page(wine
     assert gain > 0
     labels = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
     said = points(gain, unit=True)
-    assert [text for text in labels if text.startswith(f"LMNN: gain {said}, interval +")]
+    assert [text for text in labels if text.startswith(f"LMNN: gain {said}, 95% CI +")]
     assert [text for text in labels if text.startswith(f"LMNN: mean {said}, better in")]
     # Dots to the right of zero are better, those to the left worse.
     for dot in page.all("circle", "paired", **{"class": "fold"}):
@@ -222,11 +222,11 @@ def test_a_comparison_on_some_rows_says_so_and_shows_the_fit_to_all():
     document["all_rows"] = split | {"results": {"learner": learner, "reference": plain}}
     text = Page(render(document)).text("answer").replace("\u00a0", " ")
     assert "Compared on 8,000 of 100,000 rows." in text
-    assert "Fitted once to all rows: LMNN 1.2 % Euclidean 2.0 %, gain +0.8 points" in text
-    assert "one split, no interval (80,000 to train, 20,000 held out)" in text
-    document["all_rows"] = split | {"reason": "foretold 50 s, and 3 s are left"}
+    assert "On all rows: LMNN 1.2% Euclidean 2.0%, gain +0.8 points" in text
+    assert "one split, no CI (80,000 to train, 20,000 held out)" in text
+    document["all_rows"] = split | {"reason": "it would take about 50 s, and 3 s are left"}
     text = Page(render(document)).text("answer")
-    assert "All rows were not fitted once more: foretold 50 s, and 3 s are left." in text
+    assert "The result was not confirmed on all rows: it would take about 50 s, and 3 s are left." in text
     assert "Fitted once" not in text
 
 
@@ -308,7 +308,7 @@ def test_confusion_and_class_errors_agree_with_the_predictions(wine, page):
     for code, name in enumerate(wine["data"]["classes"]):
         rows = true == code
         before, after = np.mean(reference[rows] != code), np.mean(best[rows] != code)
-        assert f"{name} {rows.sum()} {100 * before:.1f} % {100 * after:.1f} %" in text
+        assert f"{name} {rows.sum()} {100 * before:.1f}% {100 * after:.1f}%" in text
     tips = [a["data-tip"] for a in page.all("td", "classes") if a.get("data-tip")]
     assert len(tips) == 9
     wrong = np.sum((true == 1) & (best == 2))
@@ -326,7 +326,7 @@ def test_maps_draw_reference_first_with_rings_around_wrong_rows(wine, page):
         for row in wine["maps"]["rows"]
     )
     assert len(page.all("circle", "maps", **{"class": "wrong"})) == wrong
-    assert page.text("maps").index("Best plain distance") < page.text("maps").index("LMNN")
+    assert page.text("maps").index("Best standard distance") < page.text("maps").index("LMNN")
 
 
 def test_hover_data_hold_the_row(wine, page):
@@ -344,7 +344,7 @@ def test_features_give_mean_share_range_and_stability(wine, page):
     between = np.corrcoef(ranks)[np.triu_indices(len(folds), 1)].mean()
     text = page.text("features")
     assert f"rank correlation between folds {between:.2f}" in text
-    assert f"flavanoids {100 * folds.mean(axis=0).max():.1f} % rank 1" in text.replace("_ ", "_")
+    assert f"flavanoids {100 * folds.mean(axis=0).max():.1f}% rank 1" in text.replace("_ ", "_")
     assert "RCA has no weights of features to show." in text
 
 
@@ -352,12 +352,12 @@ def test_features_whose_order_turns_around_are_called_unstable(wine):
     weights = {"features": ["a", "b", "c"], "folds": [[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]]}
     text = Page(render(wine | {"weights": {"lmnn": weights}})).text("features")
     assert "unstable: rank correlation between folds −1.00" in text
-    assert "a 35.0 % rank 1 to 3" in text.replace("\u00a0", " ")
+    assert "a 35.0% rank 1 to 3" in text.replace("\u00a0", " ")
 
 
 def test_cost_lists_seconds_settings_and_warnings(page):
     text = page.text("cost")
-    assert "LMNN 4.0 0.31 0.011 110 184 3 to 7 standardised, n_neighbors=5 × 25" in text
+    assert "LMNN 4.0 0.31 0.011 110 184 3 to 7 standardized, n_neighbors=5 × 25" in text
     assert "ConvergenceWarning: stopped after 50 iterations × 3" in text
     assert "59 steps, 0.30 s" in text
 
@@ -536,7 +536,7 @@ def test_no_learner_leaves_the_leaderboard_of_baselines(wine):
     document["methods"] = [m for m in wine["methods"] if m["role"] != "learner"]
     document |= {"best": None, "nested": None}
     page = Page(render(document))
-    assert "Best plain distance" in page.text("leaderboard")
+    assert "Best standard distance" in page.text("leaderboard")
     assert "No learner shares a finished fold" in page.text("paired")
     assert "No learner" in page.text("neighbors")
 
@@ -639,7 +639,7 @@ def test_scales_hold_zero_and_ignore_what_is_far_away():
 
 @pytest.mark.parametrize("value", [0.0, 0.0004, -0.00061, 0.0123, -0.0507, 0.5])
 def test_numbers_are_rounded_as_in_the_terminal(value):
-    assert percent(value).replace("\u00a0", " ") == words.percent(value)
+    assert percent(value) == words.percent(value)
     assert points(value).lstrip("+") == words.points(value)
     assert p_value(abs(value)) == words.p_text(abs(value))
     assert f"{seconds(abs(value))} s" == words.seconds_text(abs(value))
@@ -647,7 +647,8 @@ def test_numbers_are_rounded_as_in_the_terminal(value):
 
 def test_numbers_of_the_answer_stay_with_their_units(wine):
     text = render(wine)
-    assert "1.3\u00a0% instead of" in text and "1.3 %" not in text.partition("<main>")[2]
+    assert "1.3% error vs" in text and "0.3\u00a0s on 142 rows" in text
+    assert "0.3 s on" not in text.partition("<main>")[2]
 
 
 def test_the_learner_beside_the_reference_is_the_one_of_the_answer(wine):
@@ -694,7 +695,7 @@ def test_a_fixed_test_set_is_not_called_folds():
     assert "Test one fixed test set of 36 rows" in text and "over the test rows" in text
     assert "share training rows" not in text and "Folds one fixed" not in text
     assert "no folds" in page.text("paired")
-    assert "inside the training rows" in page.text("answer")
+    assert "within the training rows" in page.text("answer")
     assert "of the test set" in page.text("classes")
 
 

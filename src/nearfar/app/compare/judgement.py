@@ -254,7 +254,8 @@ def sentence(
             text += f" Fit time: {seconds_text(seconds)} on {n_train:,} {noun}s."
         return text
     matters = gain_that_matters(base, min_gain)
-    if plain is not None and not found.stands_out and plain[1] < base:
+    has_other = plain is not None and plain[1] < base and plain[0] != reference_label
+    if plain is not None and has_other and not found.stands_out:
         # The baseline is not the distance to keep: another standard distance has less error.
         lead = "Keep" if judgement.verdict == "keep" else "Inconclusive: until it is tuned, keep"
         best = f"the best {say.learned}, {name}," if len(judgement.comparands) > 1 else name

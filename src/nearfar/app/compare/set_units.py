@@ -114,5 +114,5 @@ def units_text(n_sets: int, drawn: bool, difference: float) -> str:
     return (
         f"Scale and ridge of the Gaussians that methods share come from {which}, without their "
         "labels, so that all folds share their pairs; those of the training sets alone differ by "
-        f"at most {most:.1f} % in any fold."
+        f"at most {most:.1f}% in any fold."
     )

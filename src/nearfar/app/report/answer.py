@@ -23,8 +23,8 @@ View = dict[str, Any]
 NEXT = 6  # steps that are shown
 
 VERDICTS = {
-    "use": "Use",
-    "keep": "Keep",
+    "use": "Use a learned distance",
+    "keep": "Keep the standard distance",
     "inconclusive": "Inconclusive",
 }
 STATUSES = {

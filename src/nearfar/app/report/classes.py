@@ -45,6 +45,7 @@ def classes_view(comparison: Comparison) -> View:
     return {
         "best": comparison.label(best["name"]),
         "reference": comparison.label(reference["name"]) if reference and others else None,
+        "reference_inside": comparison.label_inside(reference["name"]) if reference else None,
         "n": int(true.size),
         "of": "the test set" if comparison.fixed else "the first repeat",
         "again": comparison.tested_again,

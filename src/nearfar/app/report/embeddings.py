@@ -23,7 +23,7 @@ SIZE = 240.0
 STEPS = 9
 SPECTRA = 6
 
-VERDICTS = {"use": "Use", "keep": "Keep", "inconclusive": "Inconclusive"}
+VERDICTS = {"use": "Use this embedding", "keep": "Keep PCA", "inconclusive": "Inconclusive"}
 
 
 def embeddings_view(comparison: Comparison) -> View:
