@@ -63,7 +63,7 @@ def test_compare_prints_the_answer_and_writes_report_and_numbers(table, here, ca
         "wine.csv: 178 rows, 14 features, 3 classes",
         "Left out: column 'id'",
         "Plan: 1 × 5-fold, stratified, shuffled, seed 0",
-        "Euclidean, standardised",
+        "standardized Euclidean",
         "Report: report.html",
         "Numbers: all.json",
         "GridSearchCV",
@@ -355,7 +355,7 @@ def test_a_table_that_lacks_a_column_is_refused_by_name(table, here, capsys):
 def test_arrays_go_through_the_chain_too(here, capsys):
     X, y = load_wine(return_X_y=True)
     np.savez("wine.npz", X=X, y=y)
-    assert run("fit", "wine.npz", "--method", "standardised", "--save", "m.nf") == 0
+    assert run("fit", "wine.npz", "--method", "standardized", "--save", "m.nf") == 0
     np.save("new.npy", X[:5])
     assert run("transform", "m.nf", "new.npy", "--out", "out.npy") == 0
     expected = (X[:5] - X.mean(axis=0)) / X.std(axis=0)
@@ -409,9 +409,9 @@ def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
     head = table[0].split("  ")
     assert [part.strip() for part in head if part] == [
         "method",
-        "error % [95 %]",
+        "error (95% CI)",
         "gain [95 %]",
-        "Holm p",
+        "adj. p",
         "folds",
     ]
     n_rows = 1 + 4 + 1 + 3  # reference, baselines, the learner that works, context
@@ -432,7 +432,7 @@ def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
         assert max(map(len, lines)) <= width and ("fit s" in shown) == (width > 80)
         assert "late failed after 3 of 10 folds" in shown
         # Each method on one line, each number with its interval.
-        (row,) = [line for line in lines if line.startswith("Euclidean, raw")]
+        (row,) = [line for line in lines if line.startswith("Raw Euclidean")]
         assert row.count("[") == 2 and "10/10" in row
 
 
@@ -621,7 +621,7 @@ def test_a_budget_of_seconds_is_kept(here, capsys):
     # Many times the budget: only what does not look at the clock takes longer.
     assert time.monotonic() - began < 300
     document = json.loads((here / "a.json").read_text())
-    assert document["answer"]["verdict"] in ("use", "keep", "unsure")
+    assert document["answer"]["verdict"] in ("use", "keep", "inconclusive")
     statuses = {m["name"]: m["status"] for m in document["methods"]}
     assert statuses["lmnn"] in ("unfinished", "left out", "done")
     assert (here / "report.html").stat().st_size < 5_000_000

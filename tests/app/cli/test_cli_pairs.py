@@ -123,7 +123,7 @@ def test_a_model_says_same_or_different_by_its_threshold(here, capsys):
 
 
 def test_unjudged_pairs_get_no_word_of_errors(here, capsys):
-    assert run("fit", *BY_ID, "--method", "standardised", "--save", "m.nf") == 0
+    assert run("fit", *BY_ID, "--method", "standardized", "--save", "m.nf") == 0
     words = ["predict", "m.nf", "wine.csv", "--pairs", "new.csv", "--id", "bottle"]
     assert run(*words, "--out", "out.csv") == 0
     assert "differ from what the file says" not in capsys.readouterr().out

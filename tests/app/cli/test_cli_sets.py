@@ -67,7 +67,7 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         "Groups: 9; none is on both sides of any of the 5 folds (checked).",
         "Error: the share of held-out sets that are mistaken.",
         "Error on held-out sets;",
-        "Means only, standardised",
+        "Standardized means",
         "k-NN, d_BR",
         "SetEmbedding + SVM",
         "SetEmbedding + MVEM",

@@ -181,7 +181,7 @@ def test_what_the_page_must_not_hide():
         (["lda.nf", "new.csv", "--row", "b3", "--id", "botle"], "Did you mean 'bottle'?"),
         (["lda.nf", "new.csv", "--row", "1", "--out", "x.png"], "end the name with .html"),
         (["lda.nf", "new.csv", "--row", "1", "--out", "new.csv", "--force"], "is the data"),
-        (["mvem-classifier.nf", "new.csv", "--row", "1"], "MVEMClassifier cannot tell which"),
+        (["mvem-classifier.nf", "new.csv", "--row", "1"], "MVEMClassifier cannot explain which"),
         (["lda.nf", "iris", "--row", "1"], "has no column names"),
     ],
 )

@@ -93,8 +93,8 @@ def test_scaling_is_outside_and_tuned_as_for_all():
     (method,) = learners("dann")
     assert [one.estimator.standardize for one in method.settings] == [False] * 4
     labels = [one.label for one in method.settings]
-    assert labels[:2] == ["standardised", "raw"]
-    assert not any("standardize" in label for label in labels)
+    assert labels[:2] == ["standardized", "raw"]
+    assert not any("standardize=" in label for label in labels)
     assert method.role == "learner"
     # An object is compared as it is.
     (method,) = learners({"mine": DANNClassifier(standardize=True)})
@@ -103,7 +103,7 @@ def test_scaling_is_outside_and_tuned_as_for_all():
 
 def test_many_columns_are_reduced_first_as_for_what_iterates():
     (method,) = reduced(learners("dann"), 784, 5000)
-    assert method.settings[0].label == "standardised, 64 principal axes"
+    assert method.settings[0].label == "standardized, 64 principal axes"
 
 
 # ------------------------------------------------------------------ who votes, for each k
@@ -243,7 +243,7 @@ def test_which_features_matter_where(document):
             assert voter["agrees"] == (voter["label"] == classes[one["predicted"]])
             assert sum(voter["parts"]) == pytest.approx(voter["distance"] ** 2)
         agree = sum(voter["agrees"] for voter in one["voters"][: one["n_deciding"]])
-        assert str(agree) in one["vote"] or "nearest neighbor" in one["vote"]
+        assert str(agree) in one["vote"] or "nearest neighbour" in one["vote"]
     json.dumps(document)  # plain data
     kept = next(entry for entry in document["methods"] if entry["name"] == "dann-classifier")
     assert "local" not in kept["results"][0]  # not twice
@@ -252,7 +252,7 @@ def test_which_features_matter_where(document):
 def test_what_a_prediction_costs_is_measured_against_plain_neighbors(document):
     entries = {entry["name"]: entry for entry in document["methods"]}
     assert entries["dann-classifier"]["times_plain"] > 0
-    assert entries["standardised"]["times_plain"] is None
+    assert entries["standardized"]["times_plain"] is None
     lines = [line for line in footnotes(document) if line.startswith("To predict")]
     assert len(lines) == 1
     assert "DANNClassifier " in lines[0]
@@ -261,9 +261,9 @@ def test_what_a_prediction_costs_is_measured_against_plain_neighbors(document):
         *("about 10 times as long", "about 1,000 times as long"),
     ]
     entries["dann-classifier"]["times_plain"] = 23.2
-    assert "predicting takes about 20 times as long as by plain k-NN" in render(document)
+    assert "predicting takes about 20 times as long as with standard k-NN" in render(document)
     entries["dann-classifier"]["times_plain"] = 0.4
-    assert "predicting takes hardly longer than by plain k-NN" in render(document)
+    assert "predicting takes hardly longer than with standard k-NN" in render(document)
 
 
 def test_the_quickest_folds_tell_what_a_prediction_costs():

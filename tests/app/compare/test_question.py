@@ -164,7 +164,7 @@ def test_a_voter_gets_the_k_of_the_plain_distances():
     result = compare(X, y, methods={"knn": KNNClassifier()}, scale="standard", **quick)
     rows = {method["name"]: method["results"] for method in result.document["methods"]}
     for key in ("k", "error", "inner_error"):
-        assert [r[key] for r in rows["knn"]] == [r[key] for r in rows["standardised"]]
+        assert [r[key] for r in rows["knn"]] == [r[key] for r in rows["standardized"]]
     assert len({r["k"] for r in rows["knn"]}) > 1
 
 

@@ -380,7 +380,7 @@ def test_the_page_of_a_learner_fitted_in_python(sets, tmp_path):
         page = write_embedding(one, sets, tmp_path / "p.html", name="mine", force=True, **given)
         text = page.read_text("utf-8")
         assert "SetEmbedding drew 36 sets in 3 dimensions" in text
-        assert "Jeffreys&#39; divergence" in text and "all standardised vectors" in text
+        assert "Jeffreys&#39; divergence" in text and "all standardized vectors" in text
     with pytest.raises(ValueError, match="fitted to 36"):
         write_embedding(learner, sets[:10], tmp_path / "q.html")
     with pytest.raises(ValueError, match="color has 3 values for 36 sets"):

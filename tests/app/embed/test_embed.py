@@ -420,7 +420,7 @@ def test_the_certificate_in_words(gap, kind, said):
 def test_the_certificate_of_slack_and_of_the_least_variance():
     slack = embedding_facts.certificate(Certified(0.02, 0.3, constraints="squared"))["text"]
     assert "best possible objective, the variance less the price of slack" in slack
-    assert "the worst squared length by 30 %" in slack
+    assert "the worst squared length by 30%" in slack
     least = Certified(0.02, constraints="equality", objective="min")
     assert "above the least possible variance" in embedding_facts.certificate(least)["text"]
 

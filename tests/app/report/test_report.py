@@ -226,7 +226,10 @@ def test_a_comparison_on_some_rows_says_so_and_shows_the_fit_to_all():
     assert "one split, no CI (80,000 to train, 20,000 held out)" in text
     document["all_rows"] = split | {"reason": "it would take about 50 s, and 3 s are left"}
     text = Page(render(document)).text("answer")
-    assert "The result was not confirmed on all rows: it would take about 50 s, and 3 s are left." in text
+    assert (
+        "The result was not confirmed on all rows: it would take about 50 s, and 3 s are left."
+        in text
+    )
     assert "Fitted once" not in text
 
 

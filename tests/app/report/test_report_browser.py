@@ -59,7 +59,9 @@ def browser(driver, pages):
 
 def test_answer_and_leaderboard_are_read(browser):
     driver = browser("wine")
-    assert find(driver, "h1")[0].text.startswith("Use LMNN: 1.3% error vs 4.1% for the best standard distance")
+    assert find(driver, "h1")[0].text.startswith(
+        "Use LMNN: 1.3% error vs 4.1% for the best standard distance"
+    )
     rows = [row.text for row in find(driver, "#board tbody tr")]
     assert rows[0].startswith("LMNN")
     assert "1.3%" in rows[0]

@@ -265,7 +265,7 @@ def sentence(
             "tune the settings, allow more time or use --tuning holdout."
         )
     if judgement.verdict == "keep":
-        kept = f"Keep {reference_label} ({say.whole(base)}): "
+        kept = f"Keep {_in_parentheses(reference_label, say.whole(base))}: "
         if base == 0:
             return kept + say.perfect.format(learned=say.learned) + where
         reason = (
@@ -292,13 +292,12 @@ def sentence(
             f"Inconclusive: {name} has {say.whole(found.error)} and {reference_label} "
             f"{say.short(base)}, but {few}.{where}{until}"
         )
-    better = (
-        f"Inconclusive: {name} has {say.difference(gain)} than {reference_label} "
-        f"({say.short(found.error)} vs {say.short(base)}"
-    )
+    errors = f"{say.short(found.error)} vs {say.short(base)}"
+    better = f"Inconclusive: {name} has {say.difference(gain)} than "
+    clearly = better + _in_parentheses(reference_label, f"{errors}, {wide}")
     if found.stands_out and plain is not None:
         return (
-            f"{better}, {wide}), but it is not clearly better than {plain[0]} "
+            f"{clearly}, but it is not clearly better than {plain[0]} "
             f"({say.short(plain[1])}).{where} With tuning, the standard distance may do as well: "
             f"allow more time or use --tuning holdout. For now, keep {plain[0]}."
         )
@@ -309,7 +308,7 @@ def sentence(
             found.difference, n_rows, 1 - 2 * (1 - confidence) / len(judgement.comparands)
         )
         return (
-            f"{better}, {wide}), but it is one of {n_tried} tried, and its adjusted p is "
+            f"{clearly}, but it is one of {n_tried} tried, and its adjusted p is "
             f"{p_text(found.p_holm)}.{where} Test it alone on new {noun}s. About "
             f"{_round_rows(needed):,} {units} would show the gain among all of them; {have}.{until}"
         )
@@ -330,9 +329,19 @@ def sentence(
     else:
         more = f"settling it would take more than 100 times as many {units}"
     return (
-        f"{better}), but the {100 * confidence:g}% CI ({points(low)} to {points(high)}) includes "
-        f"zero.{where} If the difference is real, {more}; {have}.{until}"
+        f"{better}{_in_parentheses(reference_label, errors)}, but the {100 * confidence:g}% CI "
+        f"({points(low)} to {points(high)}) includes zero.{where} If the difference is real, "
+        f"{more}; {have}.{until}"
     )
+
+
+def _in_parentheses(label: str, text: str) -> str:
+    """Return the label followed by a text in parentheses, which it may have already.
+
+    >>> _in_parentheses("cosine", "3.9% error"), _in_parentheses("the best (mostly cosine)", "3.9%")
+    ('cosine (3.9% error)', 'the best (mostly cosine; 3.9%)')
+    """
+    return f"{label[:-1]}; {text})" if label.endswith(")") else f"{label} ({text})"
 
 
 def _measured_on(
