@@ -137,7 +137,7 @@ def test_models_and_pairs_must_fit(here, capsys):
     text = refused(capsys, "predict", "labels.nf", "wine", "--pairs", "numbers.csv")
     assert "was not fitted to pairs and has no threshold" in text
     text = refused(capsys, "fit", *BY_ID, "--method", "rca", "-k", "3", "--save", "k.nf")
-    assert "-k 3: of RCA no neighbours vote" in text
+    assert "-k 3: of RCA no neighbors vote" in text
 
 
 def test_files_of_pairs_that_cannot_be_used_are_refused_by_line(here, capsys):

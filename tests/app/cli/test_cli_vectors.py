@@ -173,4 +173,4 @@ def test_near_copies_are_said_before_the_run(here, capsys):
     assert run("compare", "a.npz", *QUICK) == 0
     out = capsys.readouterr().out
     assert "nearly exact copy among their training rows" in out
-    assert "See the warnings first" in out
+    assert "Read the warnings first" in out

@@ -108,7 +108,7 @@ def test_a_saved_answer_is_what_most_folds_chose_fitted_to_all_rows(table, here,
     assert len(model[-1]._codes) == 178
     assert ("learner" in model.named_steps) == (best == "lda")
     if best == "reference":
-        assert "the plain distance" in out
+        assert "the standard distance" in out
 
 
 def test_k_and_setting_of_the_folds_are_those_of_the_chain():
@@ -295,7 +295,7 @@ def test_fit_takes_parameters_components_and_k(table, here, capsys):
         (["--method", "raw", "--components", "1"], "raw is a standard distance without parameters"),
         (["--method", "discriminant"], "that is a family; name one of it"),
         (["--method", "lda", "-k", "500"], "there are 178 rows"),
-        (["--method", "energy-classifier", "-k", "3"], "no neighbours vote"),
+        (["--method", "energy-classifier", "-k", "3"], "no neighbors vote"),
     ],
 )
 def test_what_fit_cannot_do_is_said(table, here, words, message, capsys):

@@ -253,7 +253,7 @@ def test_what_a_prediction_costs_is_measured_against_plain_neighbors(document):
     entries = {entry["name"]: entry for entry in document["methods"]}
     assert entries["dann-classifier"]["times_plain"] > 0
     assert entries["standardized"]["times_plain"] is None
-    lines = [line for line in footnotes(document) if line.startswith("To predict")]
+    lines = [line for line in footnotes(document) if line.startswith("Prediction time")]
     assert len(lines) == 1
     assert "DANNClassifier " in lines[0]
     assert [times_text(t) for t in (0.3, 1.4, 1.6, 9.96, 1234.0)] == [
@@ -284,7 +284,7 @@ def test_the_quickest_folds_tell_what_a_prediction_costs():
 def test_learners_with_one_metric_have_no_such_section():
     found = report_documents.wine()
     assert 'id="local"' not in render(found)
-    assert not [line for line in footnotes(found) if line.startswith("To predict")]
+    assert not [line for line in footnotes(found) if line.startswith("Prediction time")]
 
 
 def test_the_page_shows_no_rows_where_none_may_be_shown(document):
@@ -362,7 +362,7 @@ def test_a_comparison_by_the_name_of_the_room(tmp_path, monkeypatch, capsys):
     assert main([*run, "--tuning", "k", "--no-context", "--in-process"]) == 0
     said = capsys.readouterr().out
     assert "DANNClassifier" in said
-    assert "To predict, against plain k-NN: " in said
+    assert "Prediction time relative to standard k-NN: " in said
 
 
 def test_plain_neighbors_are_no_rule_of_their_own():

@@ -114,8 +114,8 @@ def test_mvu_prints_and_writes_picture_certificate_quality_and_spectrum(roll, he
         assert f"the data look {mvu.intrinsic_dim_}-dimensional" in text
         assert "Left out: column 'id': a different whole number in every row" in text
     kept = neighborhood_intersection(roll[["x", "y", "z"]], mvu.embedding_)
-    assert f"{100 * kept:.1f} % are among its nearest in the picture" in out
-    assert f"Neighbours kept      {kept:.3f}" in out
+    assert f"{100 * kept:.1f}% are among its nearest in the picture" in out
+    assert f"Neighbors kept      {kept:.3f}" in out
     ranked = trustworthiness(roll[["x", "y", "z"]], mvu.embedding_, n_neighbors=15)
     assert f"Trustworthiness      {ranked:.3f}" in out
     assert "Page: embedding.html" in out and "Coordinates: places.csv" in out
@@ -402,9 +402,9 @@ class Certified:
 @pytest.mark.parametrize(
     ("gap", "kind", "said"),
     [
-        (0.004, "settled", "At most 0.4 % below the best possible variance. Proven"),
-        (-1e-12, "settled", "Less than 0.0001 % below the best possible variance"),
-        (0.05, "near", "At most 5.0 % below the best possible variance. Proven, but"),
+        (0.004, "settled", "At most 0.4% below the best possible variance. Proven"),
+        (-1e-12, "settled", "Less than 0.0001% below the best possible variance"),
+        (0.05, "near", "At most 5.0% below the best possible variance. Proven, but"),
         (0.4, "far", "too much to call the picture settled"),
         (1.7, "far", "Nothing proven about the best possible variance"),
         (np.inf, "far", "Nothing proven"),
