@@ -154,7 +154,7 @@ def test_what_the_page_must_not_hide():
         "fitted_to": "t.csv",
         "n_rows": 10,
         "target": "kind",
-        "sentence": "row 1 is 'a' by its nearest neighbour; x carries 60 % of the metric here",
+        "sentence": "row 1 is 'a' by its nearest neighbour; x carries 60% of the metric here",
         "true": "b",
         "command": "nearfar explain m.nf t.csv --row 1",
         "explained": explained,

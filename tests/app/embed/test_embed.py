@@ -115,7 +115,7 @@ def test_mvu_prints_and_writes_picture_certificate_quality_and_spectrum(roll, he
         assert "Left out: column 'id': a different whole number in every row" in text
     kept = neighborhood_intersection(roll[["x", "y", "z"]], mvu.embedding_)
     assert f"{100 * kept:.1f}% are among its nearest in the picture" in out
-    assert f"Neighbors kept      {kept:.3f}" in out
+    assert f"Neighbors kept       {kept:.3f}" in out
     ranked = trustworthiness(roll[["x", "y", "z"]], mvu.embedding_, n_neighbors=15)
     assert f"Trustworthiness      {ranked:.3f}" in out
     assert "Page: embedding.html" in out and "Coordinates: places.csv" in out
