@@ -38,7 +38,7 @@ for name, result in results.items():
     print(f"{name}:\n{result.answer}\n")
 
 # %%
-# The reference is the best plain distance, chosen inside each training fold. A point is one of the
+# The baseline is the best standard distance, selected within each training fold. A point is one of the
 # ten folds (twice five): the learner's error minus that of the reference on the same rows. The bar
 # is the 95 % interval of their mean, corrected for folds that share training rows.
 
@@ -60,14 +60,14 @@ for ax, (name, result) in zip(axes, results.items(), strict=True):
         ax.plot([100 * low, 100 * high], [height, height], c="k", lw=2, solid_capstyle="butt")
         ax.plot(100 * methods[learner]["difference"], height, "o", c="k", ms=7)
     ax.axvline(0, c="0.6", lw=1, zorder=0)
-    ax.set_title(f"{name}: plain distance {methods['reference']['error']:.1%}", fontsize=11)
+    ax.set_title(f"{name}: standard distance {methods['reference']['error']:.1%}", fontsize=11)
     ax.set(yticks=[0, 1], yticklabels=["RCA", "LDA"], ylim=(-0.4, 1.8))
-    ax.set_xlabel("error minus that of the plain distance, in points")
+    ax.set_xlabel("error minus that of the standard distance, in points")
 axes[0].text(0.02, 0.96, "← better", transform=axes[0].transAxes, va="top", fontsize=9)
 plt.show()
 
 # %%
-# With random folds the plain distance makes no mistakes: the nearest row is another measurement of
+# With random folds the standard distance makes no errors: the nearest row is another measurement of
 # the same patient. Both learners look harmful, since a distance that learns what matters for the
 # diagnosis forgets who the patient is. With patients kept together the error is that of a new
 # patient, and the differences turn round, though 150 patients are too few to be sure. So a leak

@@ -73,6 +73,18 @@ def listed(names: Iterable[object], limit: int = 20, *, quoted: bool = True) -> 
     return " and ".join([", ".join(every[:limit]), *last])
 
 
+def capitalize_first(text: str) -> str:
+    """Return the text with its first letter in upper case and the rest unchanged.
+
+    Labels such as "raw Euclidean" are stored as they stand in the middle of a sentence. Tables and
+    the starts of sentences use this function.
+
+    >>> capitalize_first("raw Euclidean"), capitalize_first("")
+    ('Raw Euclidean', '')
+    """
+    return text[:1].upper() + text[1:]
+
+
 def count(number: int, singular: str, plural: str = "") -> str:
     """A number of things.
 
@@ -92,26 +104,45 @@ def tested(noun: str) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction in percent.
+    """Return a fraction in percent with one decimal.
 
     >>> percent(0.0213), percent(-0.00001)
-    ('2.1 %', '0.0 %')
+    ('2.1%', '0.0%')
     """
-    return f"{_signed(100 * fraction, 1)} %"
+    return f"{_signed(100 * fraction, 1)}%"
 
 
 def small_percent(share: float) -> str:
-    """A share in percent, with a digit that means something however small it is.
+    """Return a fraction in percent with at least one significant digit.
 
     >>> small_percent(0.0041), small_percent(0.00042), small_percent(3e-9), small_percent(0.5)
-    ('0.4 %', '0.04 %', 'less than 0.0001 %', '50 %')
+    ('0.4%', '0.04%', 'less than 0.0001%', '50%')
     """
     if abs(share) < 1e-6:
-        return "less than 0.0001 %"
+        return "less than 0.0001%"
     if abs(share) >= 0.0995:
-        return f"{100 * share:,.0f} %"
+        return f"{100 * share:,.0f}%"
     digits = max(1, -math.floor(math.log10(abs(100 * share))))
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}%"
+
+
+def interval_text(low: float, high: float, confidence: float = 0.95) -> str:
+    """Return a confidence interval of a difference, in percentage points, with its level.
+
+    >>> interval_text(-0.007, 0.068)
+    '95% CI −0.7 to 6.8'
+    """
+    return f"{100 * confidence:g}% CI {points(low)} to {points(high)}"
+
+
+def adjusted_p_text(p: float) -> str:
+    """Return a p-value after Holm's adjustment as it stands in a sentence.
+
+    >>> adjusted_p_text(0.0123), adjusted_p_text(0.0001)
+    ('adjusted p = 0.012', 'adjusted p < 0.001')
+    """
+    text = p_text(p)
+    return f"adjusted p {text}" if text.startswith("<") else f"adjusted p = {text}"
 
 
 def points(fraction: float, *, plus: bool = False) -> str:
@@ -139,7 +170,7 @@ def amount(value: float, digits: int = 4) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value in three digits; in four where three would hide on which side of 5 % it lies.
+    """Return a p-value with three decimals, or four if three would hide that it exceeds 0.05.
 
     >>> p_text(0.0004), p_text(0.0312), p_text(0.0502)
     ('< 0.001', '0.031', '0.0502')

@@ -33,7 +33,7 @@ def test_the_sentence_of_the_guide():
         names=["malic acid", "ash", "hue", "proline"],
     )
     assert why.sentence(17) == (
-        "row 17 is 'b' by 4 of 5; malic acid and hue carry 71 % of the metric here, against 22 % "
+        "row 17 is 'b' by 4 of 5; malic acid and hue carry 71% of the metric here, against 22% "
         "over all rows"
     )
     assert why.sentence(17, "row 'A12'").startswith("row 'A12' is 'b' by 4 of 5; ")
@@ -85,7 +85,7 @@ def test_labels_that_are_numbers_are_said_as_such():
         feature_names=["a", "b"],
     )
     assert why.sentence(0) == (
-        "row 0 is 2 by its nearest neighbour; a carries 100 % of the metric here"
+        "row 0 is 2 by its nearest neighbour; a carries 100% of the metric here"
     )
     assert why.by_class().keys() == {2}
 
@@ -96,42 +96,42 @@ def test_labels_that_are_numbers_are_said_as_such():
 @pytest.mark.parametrize(
     ("shares", "overall", "words"),
     [
-        ([0.9, 0.05, 0.05], None, "x0 carries 90 % of the metric here"),
-        ([0.5, 0.3, 0.2], None, "x0 carries 50 % of the metric here"),
-        ([0.4, 0.35, 0.25], None, "x0 and x1 carry 75 % of the metric here"),
+        ([0.9, 0.05, 0.05], None, "x0 carries 90% of the metric here"),
+        ([0.5, 0.3, 0.2], None, "x0 carries 50% of the metric here"),
+        ([0.4, 0.35, 0.25], None, "x0 and x1 carry 75% of the metric here"),
         # Who is as relevant as the last that is named is named too.
-        ([0.4, 0.3, 0.3], None, "x0, x1 and x2 carry 100 % of the metric here"),
-        ([0.48, 0.26, 0.26 - 1e-13], None, "x0, x1 and x2 carry 100 % of the metric here"),
+        ([0.4, 0.3, 0.3], None, "x0, x1 and x2 carry 100% of the metric here"),
+        ([0.48, 0.26, 0.26 - 1e-13], None, "x0, x1 and x2 carry 100% of the metric here"),
         # To name some of many equal ones would single them out.
         (
             [0.2, 0.2, 0.2, 0.4 / 3, 0.4 / 3, 0.4 / 3],
             None,
-            "x0, x1 and x2 carry 60 % of the metric here",
+            "x0, x1 and x2 carry 60% of the metric here",
         ),
         (
             [0.25, *[0.15] * 5],
             [1 / 6] * 6,
-            "all 6 features share the metric here, none with more than 25 % of it",
+            "all 6 features share the metric here, none with more than 25% of it",
         ),
-        ([0.5, 0.5, 0.0], None, "x0 and x1 carry 100 % of the metric here"),
+        ([0.5, 0.5, 0.0], None, "x0 and x1 carry 100% of the metric here"),
         ([1 / 3] * 3, None, "all 3 features count alike here"),
         ([1 / 3] * 3, [1 / 3] * 3, "all 3 features count alike here, as over all rows"),
         (
             [1 / 3] * 3,
             [0.6, 0.2, 0.2],
-            "all 3 features count alike here; over all rows x0 carries 60 %",
+            "all 3 features count alike here; over all rows x0 carries 60%",
         ),
         ([1.0], None, "x0 is the only feature"),
         ([1.0], [1.0], "x0 is the only feature"),
         # The same here as everywhere is no contrast.
-        ([0.7, 0.3], [0.701, 0.299], "x0 carries 70 % of the metric here, as over all rows"),
+        ([0.7, 0.3], [0.701, 0.299], "x0 carries 70% of the metric here, as over all rows"),
         # Nearly all is not all, and little not nothing.
         (
             [0.9997, 0.0003],
             [0.001, 0.999],
-            "x0 carries over 99 % of the metric here, against under 1 % over all rows",
+            "x0 carries over 99% of the metric here, against under 1% over all rows",
         ),
-        ([1.0, 0.0], [0.0, 1.0], "x0 carries 100 % of the metric here, against 0 % over all rows"),
+        ([1.0, 0.0], [0.0, 1.0], "x0 carries 100% of the metric here, against 0% over all rows"),
     ],
 )
 def test_features(shares, overall, words):
@@ -141,27 +141,27 @@ def test_features(shares, overall, words):
 def test_many_features_are_counted_not_named():
     shares = np.linspace(1.5, 0.5, 100)
     why = explained(shares / shares.sum())
-    assert why.sentence(0).endswith("x0, x1, x2 and 36 more carry 51 % of the metric here")
+    assert why.sentence(0).endswith("x0, x1, x2 and 36 more carry 51% of the metric here")
     assert len(leading_features(why.relevance[0])) == 39
 
 
 def test_one_metric_for_all_rows_is_not_held_against_itself():
     why = explained([0.7, 0.3], overall=[0.7, 0.3], one_metric=True)
-    assert why.sentence(0).endswith("x0 carries 70 % of the metric, which is the same for all rows")
+    assert why.sentence(0).endswith("x0 carries 70% of the metric, which is the same for all rows")
     why = explained([0.5, 0.5], overall=[0.5, 0.5], one_metric=True)
     assert why.sentence(0).endswith("all 2 features count alike")
 
 
 def test_names_that_would_be_read_as_several_are_quoted():
     why = explained([0.4, 0.35, 0.25], names=["length, cm", "salt and pepper", "z"])
-    assert "; 'length, cm' and 'salt and pepper' carry 75 %" in why.sentence(0)
+    assert "; 'length, cm' and 'salt and pepper' carry 75%" in why.sentence(0)
     why = explained([0.9, 0.1], names=[" ", "z"])
-    assert "; ' ' carries 90 %" in why.sentence(0)
+    assert "; ' ' carries 90%" in why.sentence(0)
 
 
 def test_shares_in_percent_are_whole_numbers_only_where_they_are():
     assert [share_text(s) for s in (0.0, 1e-15, 0.004, 0.994, 0.995, 1 - 1e-15)] == [
-        *("0 %", "0 %", "under 1 %", "99 %", "over 99 %", "100 %")
+        *("0%", "0%", "under 1%", "99%", "over 99%", "100%")
     ]
 
 
@@ -204,7 +204,7 @@ def test_features_that_the_sentence_names_are_shown_though_voters_do_not_differ_
     why = explained(shares)
     why.contributions[:] = 0.0
     why.contributions[0, :, :4] = 0.3
-    assert "x9, x7 and x4 carry 64 %" in why.sentence(0)
+    assert "x9, x7 and x4 carry 64%" in why.sentence(0)
     names, parts = why.parts(0, 4)
     assert names == ["x9", "x7", "x4", "x0", "8 others"]
     np.testing.assert_allclose(parts["relevance"].sum(), shares.sum())

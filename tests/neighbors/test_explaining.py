@@ -50,7 +50,7 @@ def test_the_plain_distance():
     np.testing.assert_array_equal(why.neighbor_labels, KNOWN_Y[why.neighbors])
     assert why.feature_names[:2] == ["x0", "x1"]
     assert why.sentence(0).endswith(
-        "x12 carries over 99 % of the metric, which is the same for all rows"
+        "x12 carries over 99% of the metric, which is the same for all rows"
     )
 
 

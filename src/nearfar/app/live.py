@@ -1,4 +1,4 @@
-"""Progress in a terminal that can show it: a table that fills, in colour. Needs rich."""
+"""Progress and results in a terminal with color, as a table that fills. Needs rich."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from math import log
 from time import monotonic
 from typing import Any
 
-from nearfar.app.compare.comparison import NARROW, Comparison, footnotes, measured_line
+from nearfar.app.compare.comparison import NARROW, Comparison, footnotes
 from nearfar.app.progress import FitProgress, Progress, step_words
 from nearfar.extras import require
 
-_VERDICT_STYLE = {"use": "bold green", "keep": "bold cyan", "unsure": "bold yellow"}
+_VERDICT_STYLE = {"use": "bold green", "keep": "bold cyan", "inconclusive": "bold yellow"}
 
 
 class LiveProgress(Progress):
@@ -91,7 +91,7 @@ class LiveProgress(Progress):
         table.add_column(self.measure, justify="right")
         table.add_column("", no_wrap=True, overflow="ellipsis")
         for row in self._rows.values():
-            error = "" if row["error"] is None else f"{100 * row['error']:.1f} %"
+            error = "" if row["error"] is None else f"{100 * row['error']:.1f}%"
             style = "red" if row["state"].startswith("failed") else "dim"
             label = _plain(row["label"])
             label = label if row["role"] == "learner" else f"[dim]{label}[/dim]"
@@ -159,35 +159,46 @@ class LiveFit(FitProgress):
         return grid
 
 
-def show(comparison: Comparison) -> None:
-    """The final table and the answer, in colour."""
-    console = require("rich.console", "app").Console()
-    table = require("rich.table", "app").Table(box=None, pad_edge=False, header_style="bold")
-    document = comparison.document
-    console.print(f"\n{measured_line(document)}\n", highlight=False, markup=False)
+def show(comparison: Comparison, console: Any = None) -> None:
+    """Print the table, its footnotes and the notes, in color. The answer follows separately."""
+    console = _console() if console is None else console
+
+    def line(text: str, style: str | None = None, *, soft: bool = False) -> None:
+        console.print(text, style=style, highlight=False, markup=False, soft_wrap=soft)
+
     wide = console.width > NARROW + 20
-    head, rows = comparison.cells(wide=wide)
-    for i, name in enumerate(head):
-        table.add_column(_plain(name), justify="left" if i == 0 else "right", no_wrap=True)
-    for method, cells in rows:
-        style = {"reference": "bold", "context": "dim", "baseline": "dim"}.get(method["role"])
-        if method["recommended"]:
-            style = "bold green"
-        table.add_row(*(_plain(cell) for cell in cells), style=style)
-    console.print(table)
-    for line in comparison.failures():
-        console.print(line, style="red", highlight=False, markup=False)
-    if not wide:
-        console.print(comparison.costs(), style="dim", highlight=False, markup=False)
-    for line in footnotes(document):
-        console.print(line, style="dim", highlight=False, markup=False)
-    answer = document["answer"]
-    console.print()
-    console.print(
-        answer["text"], style=_VERDICT_STYLE[answer["verdict"]], highlight=False, markup=False
-    )
-    for note in answer["notes"]:
-        console.print(f"  - {note}", highlight=False, markup=False)
+    line(f"\n{comparison.measured_line()}\n")
+    for number, (method, text) in enumerate(comparison.table_lines(wide=wide)):
+        line(text, _line_style(method, is_head=number == 0), soft=True)
+    line("")
+    for text in comparison.failures():
+        line(text, "red")
+    for text in (*([] if wide else [comparison.costs()]), *footnotes(comparison.document)):
+        line(text, "dim")
+    if comparison.notes():
+        line("")
+    for text in comparison.notes():
+        line(f"- {text}")
+
+
+def show_answer(comparison: Comparison, console: Any = None) -> None:
+    """Print the answer in the color of its verdict."""
+    console = _console() if console is None else console
+    style = _VERDICT_STYLE[comparison.verdict]
+    console.print(comparison.answer, style=style, highlight=False, markup=False)
+
+
+def _console() -> Any:
+    return require("rich.console", "app").Console()
+
+
+def _line_style(method: dict[str, Any] | None, *, is_head: bool) -> str | None:
+    """Return the style of a line of the table: of its head, of a heading, or of a method."""
+    if method is None:
+        return "bold" if is_head else "italic"
+    if method["recommended"]:
+        return "bold green"
+    return {"reference": "bold", "context": "dim", "baseline": "dim"}.get(method["role"])
 
 
 def _plain(text: str) -> str:

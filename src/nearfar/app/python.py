@@ -51,28 +51,28 @@ def compare(
     color: Any = None,
     verbose: bool = True,
 ) -> Comparison:
-    """Compare learned distances with the best plain one on your data, and say which to use.
+    """Compare learned distances with the best standard distance and recommend one.
 
-    Without labels it compares embeddings: by the neighbours of held-out rows that they keep, PCA
-    being the reference. See the guide, "Without labels".
+    Without labels, it compares embeddings by the neighbors of held-out rows that they keep. PCA is
+    the baseline. See the guide, "Without labels".
 
     With pairs as ``supervision`` it needs no labels: distances are compared by the ROC AUC of
     held-out pairs, in folds that have no row on both sides. See the guide, "Pairs, groups and
     comparisons".
 
-    With ``task="regression"`` y is a number to predict: distances are compared by k-NN regression,
-    and errors are relative RMSEs (:class:`nearfar.evaluation.measures.RelativeRMSE`; 100 % is
-    what predicting the mean reaches).
+    With ``task="regression"``, y is a number to predict. Distances are compared by k-NN regression,
+    and errors are relative RMSEs (:class:`nearfar.evaluation.measures.RelativeRMSE`; predicting the
+    mean has 100%).
 
-    Of sets of vectors it compares dissimilarities of their Gaussians, embeddings and bags of words,
-    neighbours by the means alone being the reference. See the guide, "Sets of vectors".
+    For sets of vectors, it compares dissimilarities of their Gaussians, embeddings and bags of
+    words with the distance between the means, the baseline. See the guide, "Sets of vectors".
 
-    Every method is tested on the same held-out folds. k and a few settings are tuned inside each
-    training fold, for the plain distances as for the learners. The *reference* is the best of four
-    plain distances (raw, standardised, cosine, whitened), chosen inside each training fold. A
-    learner is recommended only if the corrected resampled interval of its paired difference to the
-    reference lies off zero and the gain exceeds ``min_gain``; Holm's p over all learners is given
-    beside it.
+    Every method is tested on the same held-out folds. k and a few settings are tuned within each
+    training fold, for standard distances and learners alike. The *baseline* is the best of four
+    standard distances (raw, standardized, cosine, whitened), selected within each training fold. A
+    learner is recommended only if the corrected resampled confidence interval of its paired
+    difference to the baseline excludes zero and the gain exceeds ``min_gain``. The p-value after
+    Holm's adjustment over all learners is reported as well.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def compare(
         Compare on so many rows, drawn by class and, if there are groups, with whole groups or
         with rows of each; None is all. "auto" is all, if a pilot says that these can be tested in
         the time given, and otherwise as many as can. The answer says how many. If time is left,
-        the recommended learner and the plain distance are then fitted once to all rows.
+        the recommended learner and the standard distance are then fitted once to all rows.
     cv : int, splitter or iterable, optional
         Folds of your own: how many, a splitter of scikit-learn, or pairs of row numbers to train on
         and to test; None is repeated, shuffled, stratified 5-fold.
@@ -126,7 +126,7 @@ def compare(
         are unbalanced.
     scale : {"auto", "none", "standard", "unit"}, default="auto"
         Scaling before the learners; "auto" tunes it. Without labels it is also the scaling of
-        what is measured, and "auto" standardises columns of very unequal spread. For ``Sets``
+        what is measured, and "auto" standardizes columns of very unequal spread. For ``Sets``
         "standard" divides features by their standard deviations over all training vectors.
     then : {"auto", "lda", "none"}, default="auto"
         What follows a map of tensors, where there are labels: an LDA of what it keeps, shrunk by
@@ -140,7 +140,7 @@ def compare(
     tuning : {"full", "holdout", "k"}, optional
         How much is tried inside each training fold; None is as much as the time allows.
     min_gain : float, default=0.05
-        Least gain that is worth a recommendation, relative to the reference's error.
+        Minimum gain for a recommendation, relative to the baseline's error.
     keep, drop : sequence of column names, optional
         Columns to use, or not, whatever they look like.
     random_state : int, default=0
@@ -168,8 +168,8 @@ def compare(
     Returns
     -------
     Comparison
-        With ``answer``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``fit``,
-        ``to_html`` and ``to_json``;
+        With ``answer``, ``verdict``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``,
+        ``fit``, ``to_html`` and ``to_json``;
         without labels an :class:`nearfar.app.compare.embedding_comparison.EmbeddingComparison`,
         with pairs a :class:`nearfar.app.compare.pair_comparison.PairComparison`, in regression a
         :class:`nearfar.app.compare.value_comparison.ValueComparison`.
@@ -180,8 +180,8 @@ def compare(
     >>> from nearfar import LDA, compare
     >>> X, y = load_iris(return_X_y=True)
     >>> result = compare(X, y, methods={"lda": LDA()}, repeats=1, isolate=False, verbose=False)
-    >>> result.document["answer"]["verdict"]
-    'unsure'
+    >>> result.verdict
+    'inconclusive'
     >>> len(result.document["folds"])
     5
     >>> compare(X, methods="isomap", repeats=1, isolate=False, verbose=False).best

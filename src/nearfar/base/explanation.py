@@ -82,7 +82,7 @@ class LocalExplanation:
     ...     overall=[0.2, 0.3, 0.5],
     ... )
     >>> print(why.sentence(0))
-    row 0 is 'b' by 2 of 3; hue carries 60 % of the metric here, against 20 % over all rows
+    row 0 is 'b' by 2 of 3; hue carries 60% of the metric here, against 20% over all rows
     >>> why.top(0, 2)
     [('hue', 0.6), ('ash', 0.3)]
     """

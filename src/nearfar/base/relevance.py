@@ -71,14 +71,14 @@ def share_text(share: float) -> str:
     """A share of a whole in percent, which is 0 or 100 only if it is nothing or all.
 
     >>> share_text(0.714), share_text(0.997), share_text(1.0), share_text(0.004), share_text(0.0)
-    ('71 %', 'over 99 %', '100 %', 'under 1 %', '0 %')
+    ('71%', 'over 99%', '100%', 'under 1%', '0%')
     """
     rounded = round(100 * share)
     if rounded >= 100 and share < 1 - SHARES_EQUAL:
-        return "over 99 %"
+        return "over 99%"
     if rounded <= 0 and share > SHARES_EQUAL:
-        return "under 1 %"
-    return f"{rounded} %"
+        return "under 1%"
+    return f"{rounded}%"
 
 
 # ---------------------------------------------------------------------- sentences

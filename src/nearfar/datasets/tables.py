@@ -440,7 +440,7 @@ def _ask_for_target(table: Table) -> NoReturn:
             )
         raise ValueError(
             f"{table.name} has no labels. Give a file with one label a row with --labels FILE, or "
-            "save an .npz with keys X and y; nearfar compare --unlabelled does without."
+            "save an .npz with keys X and y; nearfar compare --unlabeled does without."
         )
     columns = table.X.columns
     header = " Its first line holds data, no names." if columns[0] == "column 0" else ""

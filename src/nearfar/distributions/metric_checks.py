@@ -138,9 +138,9 @@ def metric_report(
     >>> from nearfar.distributions import dissimilarity, metric_report
     >>> gaussians = Gaussians([[0.0], [50.0], [100.0]], [[[1.0]], [[100.0]], [[1.0]]])
     >>> print(metric_report(dissimilarity(gaussians)))
-    3 objects; of all 6 ordered triples 33.3 % violate the triangle inequality
+    3 objects; of all 6 ordered triples 33.3% violate the triangle inequality
     worst: D[0, 2] exceeds D[0, 1] + D[1, 2] by 76.72
-    negative mass of the double-centred matrix: 24.0 %
+    negative mass of the double-centred matrix: 24.0%
     smallest eigenvalue of exp(-D/11.64): 0.4798
     """
     D = checked_square(D)

@@ -64,7 +64,7 @@ def test_compare_prints_the_answer_and_writes_report_and_numbers(table, here, ca
         "Plan: 1 × 5-fold, stratified, shuffled, seed 0",
     ):
         assert part in err and part not in out
-    for part in ("Euclidean, standardised", "Report: report.html", "Numbers: all.json"):
+    for part in ("Standardized Euclidean", "Report: report.html", "Numbers: all.json"):
         assert part in out
     document = json.loads((here / "all.json").read_text())
     assert document["command"].startswith("nearfar compare wine.csv")
@@ -356,7 +356,9 @@ def test_a_table_that_lacks_a_column_is_refused_by_name(table, here, capsys):
 def test_arrays_go_through_the_chain_too(here, capsys):
     X, y = load_wine(return_X_y=True)
     np.savez("wine.npz", X=X, y=y)
+    # The British spelling was the name in earlier versions.
     assert run("fit", "wine.npz", "--method", "standardised", "--save", "m.nf") == 0
+    assert "Standardized Euclidean" in capsys.readouterr().out
     np.save("new.npy", X[:5])
     assert run("transform", "m.nf", "new.npy", "--out", "out.npy") == 0
     expected = (X[:5] - X.mean(axis=0)) / X.std(axis=0)
@@ -397,24 +399,30 @@ def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
     options = {"repeats": 2, "tuning": "k", "isolate": False, "verbose": False}
     result = compare(X, y, methods=methods, **options)
     text = str(result)
-    table = text.split("\n\n")[2].splitlines()
-    head = table[0].split("  ")
-    assert [part.strip() for part in head if part] == [
+    head, *blocks, _, answer = text.split("\n\n")[2:]
+    assert re.split(r"(?<=\)) +|  +|(?<=p) ", head) == [
         "method",
-        "error % [95 %]",
-        "gain [95 %]",
-        "Holm p",
+        "error (95% CI)",
+        "gain (95% CI)",
+        "adj. p",
         "folds",
     ]
-    n_rows = 1 + 4 + 1 + 3  # reference, baselines, the learner that works, context
-    assert all(len(line) <= NARROW for line in table[: 1 + n_rows])
-    assert "one with quite a long .." in text and "Majority class*" in text
+    table = [line for block in blocks[:3] for line in block.splitlines()]
+    n_rows = 1 + 4 + 1 + 3  # the baseline, standard distances, the learner that works, context
+    assert len(table) == 3 + n_rows and all(len(line) <= NARROW for line in table)
+    assert [block.splitlines()[0] for block in blocks[:3]] == [
+        "Learned distances",
+        "Standard distances",
+        "Other classifiers (for context)",
+    ]
+    assert "one with quite a long .." in text or "one with quite a l.." in text
+    assert answer == result.answer
     assert "late failed after 3 of 10 folds: ValueError: enough" in text
     assert "Never failed: ValueError: never" in text
-    assert "late" not in "".join(line[:25] for line in table[: 1 + n_rows])
-    assert "One fit: " in text and "late failed after 3" in result._repr_html_()
+    assert "late" not in "".join(line[:25] for line in table)
+    assert "Fit time: " in text and "late failed after 3" in result._repr_html_()
     pytest.importorskip("rich")
-    from nearfar.app.live import show
+    from nearfar.app.live import show, show_answer
 
     for width in (80, 120):
         monkeypatch.setenv("COLUMNS", str(width))
@@ -424,8 +432,11 @@ def test_a_failed_method_and_a_narrow_terminal(capsys, monkeypatch):
         assert max(map(len, lines)) <= width and ("fit s" in shown) == (width > 80)
         assert "late failed after 3 of 10 folds" in shown
         # Each method on one line, each number with its interval.
-        (row,) = [line for line in lines if line.startswith("Euclidean, raw")]
-        assert row.count("[") == 2 and "10/10" in row
+        (row,) = [line for line in lines if line.startswith("Raw Euclidean")]
+        assert row.count("(") == 2 and "10/10" in row
+        assert result.answer not in " ".join(shown.split())
+    show_answer(result)
+    assert " ".join(capsys.readouterr().out.split()) == result.answer
 
 
 class FailsLate(nearfar.LDA):
@@ -613,7 +624,7 @@ def test_a_budget_of_seconds_is_kept(here, capsys):
     # Many times the budget: only what does not look at the clock takes longer.
     assert time.monotonic() - began < 300
     document = json.loads((here / "a.json").read_text())
-    assert document["answer"]["verdict"] in ("use", "keep", "unsure")
+    assert document["answer"]["verdict"] in ("use", "keep", "inconclusive")
     statuses = {m["name"]: m["status"] for m in document["methods"]}
     assert statuses["lmnn"] in ("unfinished", "left out", "done")
     assert (here / "report.html").stat().st_size < 5_000_000
@@ -645,7 +656,7 @@ def test_the_core_install_compares_and_prints_plain_text(here, fresh_processes):
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert "Plain, first setting" in done.stdout
+    assert "Baseline, first setting" in done.stdout
     assert "pandas is not installed; run: pip install 'nearfar[app]'" in done.stdout
     assert "jinja2 is not installed; run: pip install 'nearfar[app]'" in done.stdout
 
@@ -675,4 +686,4 @@ def test_a_terminal_gets_a_live_table(here, monkeypatch):
     os.close(main_end)
     text = b"".join(chunks).decode()
     assert "\x1b[" in text and "━" in text and "5/5" in text
-    assert "Plain, first setting" in text and "Report: report.html" in text
+    assert "Baseline, first setting" in text and "Report: report.html" in text

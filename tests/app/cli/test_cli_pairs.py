@@ -123,7 +123,7 @@ def test_a_model_says_same_or_different_by_its_threshold(here, capsys):
 
 
 def test_unjudged_pairs_get_no_word_of_errors(here, capsys):
-    assert run("fit", *BY_ID, "--method", "standardised", "--save", "m.nf") == 0
+    assert run("fit", *BY_ID, "--method", "standardized", "--save", "m.nf") == 0
     words = ["predict", "m.nf", "wine.csv", "--pairs", "new.csv", "--id", "bottle"]
     assert run(*words, "--out", "out.csv") == 0
     assert "differ from the file" not in capsys.readouterr().out
@@ -137,7 +137,7 @@ def test_models_and_pairs_must_fit(here, capsys):
     text = refused(capsys, "predict", "labels.nf", "wine", "--pairs", "numbers.csv")
     assert "labels.nf was not fitted to pairs" in text
     text = refused(capsys, "fit", *BY_ID, "--method", "rca", "-k", "3", "--save", "k.nf")
-    assert "-k 3: of RCA no neighbours vote" in text
+    assert "-k 3: of RCA no neighbors vote" in text
 
 
 def test_files_of_pairs_that_cannot_be_used_are_refused_by_line(here, capsys):
@@ -166,7 +166,7 @@ def test_files_of_pairs_that_cannot_be_used_are_refused_by_line(here, capsys):
     assert "There is no file none.csv" in compared("--pairs", "none.csv", "--id", "bottle")
     text = compared("--pairs", "pairs.csv", "--id", "bottle", "--groups", "colour")
     assert "--groups is for labels or embeddings" in text
-    text = compared("--pairs", "pairs.csv", "--id", "bottle", "--unlabelled")
+    text = compared("--pairs", "pairs.csv", "--id", "bottle", "--unlabeled")
     assert "leave it out, or --pairs" in text
     text = compared("--pairs", "pairs.csv", "--id", "bottle", "--json", "pairs.csv", "--force")
     assert "is also the pairs file" in text

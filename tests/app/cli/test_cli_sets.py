@@ -66,8 +66,8 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         "3 features, 3 classes (12 sets each)",
         "Groups: 9; none is on both sides of any of the 5 folds (checked).",
         "Error: the share of held-out sets that are mistaken.",
-        "Error on held-out sets;",
-        "Means only, standardised",
+        "Error on held-out sets in percent",
+        "Standardized means",
         "k-NN, d_BR",
         "SetEmbedding + SVM",
         "SetEmbedding + MVEM",
@@ -177,7 +177,7 @@ def broken(frame, column, rows, value):
         (None, [*LONG[1:], "--drop", "nothing"], "--drop nothing: long.csv has no such column"),
         (None, [*LONG[1:], "--drop", "speaker", "--time", "f0"], "--time is for rows of a table"),
         (None, [*LONG[1:], "--drop", "speaker", "--keep", "f0"], "--keep is for rows of a table"),
-        (None, [*LONG[1:], "--drop", "speaker", "--unlabelled"], "nearfar embed"),
+        (None, [*LONG[1:], "--drop", "speaker", "--unlabeled"], "nearfar embed"),
         (None, [*LONG[1:], "--drop", "speaker", "--methods", "lmnn"], "LMNN takes vectors"),
         (None, [*LONG[1:], "--drop", "speaker", "--methods", "rieman"], "Did you mean riemann,"),
         (None, [*LONG[1:], "--drop", "speaker", "--scale", "unit"], "auto, none or standard"),
@@ -292,7 +292,7 @@ def test_embed_draws_sets_and_its_model_maps_new_ones(long, here, capsys):
     options = ["--set", "metric=hellinger", "--csv", "c.csv", "--save", "m.nf", "--out", "e.html"]
     assert run("embed", "old.csv", *words, *options) == 0
     out = capsys.readouterr().out
-    assert "SetEmbedding drew 30 sets in 2 dimensions" in out and "Neighbours kept" in out
+    assert "SetEmbedding drew 30 sets in 2 dimensions" in out and "Neighbors kept" in out
     page = (here / "e.html").read_text()
     assert "the Hellinger distance" in page and "The page stores 30 ellipses" in page
     placed = pd.read_csv("c.csv").set_index("set")

@@ -68,7 +68,7 @@ def test_a_dropped_column_of_vectors_leaves_the_other_columns(here, capsys):
 
 def test_compare_without_labels_and_a_colour_beside_the_vectors(here, capsys):
     words = ["--repeats", "1", "--in-process", "--methods", "pca,lle", "--json", "all.json"]
-    assert run("compare", "a.parquet", "--unlabelled", "--color", "label", *words) == 0
+    assert run("compare", "a.parquet", "--unlabeled", "--color", "label", *words) == 0
     document = json.loads((here / "all.json").read_text())
     assert document["colour"]["name"] == "label" and document["data"]["n_features"] == 6
 
@@ -173,4 +173,4 @@ def test_near_copies_are_said_before_the_run(here, capsys):
     assert run("compare", "a.npz", *QUICK) == 0
     said = capsys.readouterr()
     assert "nearly exact copy among their training rows" in said.err
-    assert "See the warnings first" in said.out
+    assert "Read the warnings first" in said.out

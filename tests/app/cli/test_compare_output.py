@@ -253,7 +253,7 @@ def test_a_dry_run_refuses_what_the_run_refuses(table, here, capsys):
         assert "Did you mean" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--unlabelled"], ["--set-id", "batch", "--target", "site"]])
+@pytest.mark.parametrize("words", [["--unlabeled"], ["--set-id", "batch", "--target", "site"]])
 def test_dry_runs_of_other_data(here, capsys, words):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(240, 3)), columns=list("abc"))

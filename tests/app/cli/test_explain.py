@@ -154,7 +154,7 @@ def test_what_the_page_must_not_hide():
         "fitted_to": "t.csv",
         "n_rows": 10,
         "target": "kind",
-        "sentence": "row 1 is 'a' by its nearest neighbour; x carries 60 % of the metric here",
+        "sentence": "row 1 is 'a' by its nearest neighbour; x carries 60% of the metric here",
         "true": "b",
         "command": "nearfar explain m.nf t.csv --row 1",
         "explained": explained,
@@ -181,7 +181,7 @@ def test_what_the_page_must_not_hide():
         (["lda.nf", "new.csv", "--row", "b3", "--id", "botle"], "Did you mean 'bottle'?"),
         (["lda.nf", "new.csv", "--row", "1", "--out", "x.png"], "the name must end with .html"),
         (["lda.nf", "new.csv", "--row", "1", "--out", "new.csv", "--force"], "is also the data"),
-        (["mvem-classifier.nf", "new.csv", "--row", "1"], "MVEMClassifier cannot tell which"),
+        (["mvem-classifier.nf", "new.csv", "--row", "1"], "MVEMClassifier cannot explain which"),
         (["lda.nf", "iris", "--row", "1"], "has no column names"),
     ],
 )

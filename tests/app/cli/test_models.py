@@ -134,7 +134,7 @@ def test_k_and_setting_of_the_folds_are_those_of_the_chain():
     chosen = chosen_by_folds(document, [one, other])
     assert (chosen.setting.label, chosen.k) == (labels[0], 5)
     chosen = chosen_by_folds(document | {"best": "reference"}, [one, other])
-    assert (chosen.method.name, chosen.k) == ("standardised", 3)
+    assert (chosen.method.name, chosen.k) == ("standardized", 3)
     # Untuned no fold has chosen: it is the one with the fewest errors.
     untuned = document | {"best": "reference", "protocol": {"tuning": "k"}}
     assert chosen_by_folds(untuned, [one, raw, other]).method.name == "raw"
@@ -235,7 +235,7 @@ def test_options_are_found_with_their_values():
     assert parts_of(options.parser, options.argv[2:]) == [
         (None, ["a"]),
         ("--keep", ["--keep", "b"]),
-        ("--unlabelled", ["--unlabeled"]),
+        ("--unlabeled", ["--unlabeled"]),
         ("--json", ["--json=c"]),
     ]
     assert without(options.parser, options.argv, ["--keep", "--json"]) == [
@@ -276,7 +276,7 @@ def test_the_line_of_fit_means_one_setting_and_no_other(here):
 def test_fit_takes_parameters_components_and_k(table, here, capsys):
     words = ["--method", "LMNN", "--components", "3", "--set", "max_iter=5", "-k", "4"]
     assert run("fit", *WINE, *words, "--scale", "standard", "--save", "m.nf") == 0
-    assert "LMNN: standardised, " in capsys.readouterr().err
+    assert "LMNN: standardized, " in capsys.readouterr().err
     model = nearfar.load("m.nf")
     learner = model.named_steps["learner"]
     assert (learner.n_components, learner.max_iter, model[-1].n_neighbors) == (3, 5, 4)
@@ -292,10 +292,10 @@ def test_fit_takes_parameters_components_and_k(table, here, capsys):
         (["--method", "lda", "--set", "ridge"], "write it as name=value"),
         (["--method", "lda", "--set", "n_components=1"], "say --components 1"),
         (["--method", "lda", "--set", "ridge=-1"], "ridge"),
-        (["--method", "raw", "--components", "1"], "raw is a plain distance without parameters"),
+        (["--method", "raw", "--components", "1"], "raw is a standard distance without parameters"),
         (["--method", "discriminant"], "that is a family; name one of it"),
         (["--method", "lda", "-k", "500"], "there are 178 rows"),
-        (["--method", "energy-classifier", "-k", "3"], "no neighbours vote"),
+        (["--method", "energy-classifier", "-k", "3"], "no neighbors vote"),
     ],
 )
 def test_what_fit_cannot_do_is_said(table, here, words, message, capsys):
@@ -376,7 +376,7 @@ def test_show_tells_what_a_model_is(table, here, capsys):
     out = capsys.readouterr().out
     for part in (
         f"m.nf ({(here / 'm.nf').stat().st_size:,} bytes)",
-        "LDA (standardised, k = 3)",
+        "LDA (standardized, k = 3)",
         "conversion of columns to numbers (13 numeric, 1 categorical)",
         "StandardScaler()",
         "ridge=0.001",
@@ -399,7 +399,7 @@ def test_show_tells_the_kernels_of_a_learned_one(here, capsys):
         nearfar.save(Pipeline([("model", model)]), "m.nf", force=True)
         assert run("show", "m.nf") == 0
         largest = int(np.argmax(learner.shares_))
-        said = f"{learner.kernel_names_[largest]} {100 * learner.shares_[largest]:.0f} %"
+        said = f"{learner.kernel_names_[largest]} {100 * learner.shares_[largest]:.0f}%"
         assert f"{'Kernels:':<15} {said}" in capsys.readouterr().out
     nearfar.save(nearfar.LDA().fit(X, y), "m.nf", force=True)
     assert run("show", "m.nf") == 0
@@ -615,7 +615,7 @@ def test_sets_are_fitted_and_predicted(long, here, capsys):
 
 
 def test_the_commands_after_embeddings_place_new_rows(table, here, capsys):
-    words = ["compare", *WINE, "--unlabelled", "--methods", "lle", "--repeats", "1", "--in-process"]
+    words = ["compare", *WINE, "--unlabeled", "--methods", "lle", "--repeats", "1", "--in-process"]
     assert run(*words, "--components", "3", "--no-context", "--json", "a.json") == 0
     embed, transform = commands_in(json.loads((here / "a.json").read_text()))
     assert embed[:2] == ["embed", "wine.csv"] and "--components" in embed

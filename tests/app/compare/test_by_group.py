@@ -77,9 +77,9 @@ def test_only_a_group_that_is_clearly_worse_is_spoken_of():
     found = errors_by_group(held_out(groups, before, after), "region", groups)
     (note,) = group_notes(found, "LDA", "row")
     assert note.startswith(
-        "LDA is clearly worse where region is 'south': 50.0 % errors instead of 0.0 % on 40 rows"
+        "LDA is clearly worse where region is 'south': 50.0% error vs 0.0% on 40 rows"
     )
-    assert "after Holm over 2 groups" in note
+    assert "adjusted p < 0.001" in note and "over 2 groups)" in note
     # Five of forty rows could be chance, and so could as many lost as won.
     few = [0] * 100 + [1] * 5 + [0] * 45
     assert not group_notes(
@@ -99,7 +99,7 @@ def test_rows_without_a_prediction_count_for_nothing():
 def table(n=400, seed=0):
     """Two classes that LDA tells apart but in one site, where they are exchanged.
 
-    That site lies apart, which the plain distance sees and LDA does away.
+    That site lies apart, which the standard distance sees and LDA does away.
     """
     pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ def test_without_labels_there_are_no_errors_to_report():
         compare(frame, report_by="site", **OPTIONS | {"tuning": None})
 
 
-@pytest.mark.parametrize(("verdict", "said"), [("use", 1), ("unsure", 0), ("keep", 0)])
+@pytest.mark.parametrize(("verdict", "said"), [("use", 1), ("inconclusive", 0), ("keep", 0)])
 def test_only_a_recommendation_speaks_of_the_groups_it_harms(verdict, said):
     groups, before, after = mixed()
     document = held_out(groups, before, after)

@@ -71,7 +71,7 @@ def test_the_document_is_plain_data(wine):
 
 def test_the_reference_is_the_best_baseline_inside_each_training_fold(wine):
     rows = methods_of(wine)
-    baselines = [rows[name] for name in ("raw", "standardised", "cosine", "whitened")]
+    baselines = [rows[name] for name in ("raw", "standardized", "cosine", "whitened")]
     for fold, result in enumerate(rows["reference"]["results"]):
         inner = [row["results"][fold]["inner_error"] for row in baselines]
         chosen = baselines[int(np.argmin(inner))]
@@ -87,7 +87,7 @@ def test_the_reference_is_not_chosen_by_its_test_error():
     per_fold = np.array(
         [
             [result["error"] for result in rows[name]["results"]]
-            for name in ("raw", "standardised", "cosine", "whitened")
+            for name in ("raw", "standardized", "cosine", "whitened")
         ]
     )
     reference = [result["error"] for result in rows["reference"]["results"]]
@@ -117,7 +117,7 @@ def test_a_classifier_without_a_distance_stands_for_context():
     logit = methods_of(result)["logit"]
     assert logit["role"] == "context" and logit["p_holm"] is None
     # Scaling is tuned for it as for a learner.
-    assert "standardised" in {r["setting"] for r in logit["results"]}
+    assert "standardized" in {r["setting"] for r in logit["results"]}
     assert all(r["inner_error"] is not None and r["k"] is None for r in logit["results"])
     assert "logit" not in result.document["nested"]["chosen"]
 
@@ -147,7 +147,9 @@ def test_the_table_and_the_folds_are_frames(wine):
 
 def test_it_shows_itself(wine):
     text = str(wine)
-    assert wine.answer in text and "Euclidean, standardised" in text and "10/10" in text
+    assert (
+        text.endswith(f"\n\n{wine.answer}") and "Standardized Euclidean" in text and "10/10" in text
+    )
     html = wine._repr_html_()
     assert "<table>" in html and wine.answer.split(":")[0] in html
 
@@ -274,7 +276,7 @@ def test_the_printed_lines_of_own_folds():
     y = frame.pop("kind").to_numpy()
     cv = ShuffleSplit(3, random_state=0)
     result = compare(frame, y, methods=["lda"], **(QUICK | {"cv": cv}))
-    # Untuned, the lines are of the plain distance to be kept, if no learner is recommended.
+    # Untuned, the lines are of the standard distance to be kept, if no learner is recommended.
     roles = {"baseline"} if result.best == "reference" else {"learner"}
     error = min(m["error"] for m in methods_of(result).values() if m["role"] in roles)
     assert run_lines(result.code, X=frame, y=y, cv=cv) == pytest.approx(error, abs=1e-12)
@@ -821,7 +823,9 @@ def test_every_method_may_fail_and_there_is_still_a_document():
     X, y = load_iris(return_X_y=True)
     result = compare(X, y, methods={"refuse": Refuse()}, **QUICK)
     answer = result.document["answer"]
-    assert answer["verdict"] == "unsure" and "no learner was tested" in answer["text"]
+    assert (
+        answer["verdict"] == "inconclusive" and "no learned distance was tested" in answer["text"]
+    )
     assert any("I do not like" in note for note in answer["notes"])
     assert isinstance(str(result), str)
 

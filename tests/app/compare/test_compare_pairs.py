@@ -218,7 +218,7 @@ def test_a_curve_at_places_between_its_steps():
 
 def test_the_reference_is_the_best_plain_distance(found):
     methods = by_name(found)
-    plain = ("raw", "standardised", "cosine", "whitened")
+    plain = ("raw", "standardized", "cosine", "whitened")
     assert {m for m in methods if methods[m]["role"] == "baseline"} == set(plain)
     assert methods["reference"]["role"] == "reference"
 
@@ -240,14 +240,15 @@ def test_a_clear_gain_is_recommended_in_words_of_pairs(found):
     assert found.document["answer"]["verdict"] == "use" and found.best == "within"
     entry, reference = by_name(found)["within"], by_name(found)["reference"]
     assert text.startswith(
-        f"Use Within: {100 * entry['auc']:.1f} % AUC of held-out pairs instead of "
-        f"{100 * reference['auc']:.1f} % for the best plain distance, a gain of "
+        f"Use Within: {100 * entry['auc']:.1f}% AUC of held-out pairs vs "
+        f"{100 * reference['auc']:.1f}% for the best standard distance, a gain of "
     )
     assert f"{len(found.document['folds'][0]['test'])}" and "pairs." in text
     told = str(found) + render(found.document)
     for never in ("mistaken", "mistake", "k-NN", "votes", "classified", "labels are all"):
         assert never not in told, never
-    assert "AUC of held-out pairs; 3 × 5-fold by rows" in str(found)
+    assert "AUC of held-out pairs in percent, gain over the baseline in" in str(found)
+    assert "percentage points. 3 × 5-fold by rows" in str(found)
 
 
 def test_without_a_gain_the_plain_distance_is_kept():
@@ -263,14 +264,14 @@ def test_without_a_gain_the_plain_distance_is_kept():
     answer_ = result.document["answer"]
     assert answer_["verdict"] == "keep" and result.best == "reference"
     assert "AUC of held-out pairs" in answer_["text"]
-    assert "no learner does better; the best, Useless, reaches" in answer_["text"]
+    assert "no learned distance is better, and the best, Useless, has" in answer_["text"]
     assert "points less" in answer_["text"] and "excluded" in answer_["text"]
 
 
 def said(found, **changes):
     options = {
         "labels": {"a": "A"},
-        "reference_label": "Euclidean, raw",
+        "reference_label": "raw Euclidean",
         "say": WORDING,
         "n_rows": 500,
         "fit_seconds": {"a": 0.25},
@@ -290,18 +291,19 @@ def test_every_sentence_is_in_shares_that_are_to_be_large(gain, spread):
     differences = {"a": Estimate(-gain, spread, 24)}
     found_ = judge(base, {"a": base - gain}, differences, min_gain=0.05)
     text = said(found_)
-    assert ("90.0 %" in text and "AUC of held-out pairs" in text) or found_.verdict == "unsure"
-    assert "10.0 %" not in text
-    for never in ("makes", "error", "mistake", "rows", "as many", "points more"):
+    assert ("90.0%" in text and "AUC of held-out pairs" in text) or found_.verdict == "inconclusive"
+    assert "10.0%" not in text
+    for never in ("makes", "error", "mistake", "rows", "the lowest", "points more)"):
         assert never not in text, (never, text)
 
 
 def test_perfect_ranks_are_said_only_where_they_are():
     none = judge(0.0, {"a": 0.0}, {"a": Estimate(0.0, 0.001, 24)})
-    assert "it ranks every held-out pair as it should" in said(none)
+    assert "it ranks every held-out pair correctly" in said(none)
     some = judge(0.01, {"a": 0.012}, {"a": Estimate(0.002, 0.001, 24)})
     assert some.verdict == "keep" and "every held-out pair" not in said(some)
-    assert said(Judgement("unsure", None, 0.1)).startswith("Cannot tell: no learner was tested")
+    nothing = said(Judgement("inconclusive", None, 0.1))
+    assert nothing.startswith("Inconclusive: no learned distance was tested")
 
 
 def test_rca_takes_part_where_no_pair_contradicts_groups():
@@ -426,7 +428,7 @@ def test_alike_pairs_of_copies_make_numbers_too_good():
     result = compare(X, supervision=more, methods={"within": Within()}, **QUICK)
     assert "duplicates" in {w["kind"] for w in result.document["warnings"]}
     assert result.document["answer"]["notes"][0] == (
-        "See the warnings first: if they are right, every number above is too good."
+        "Read the warnings first: if they are right, the results above are too optimistic."
     )
 
 
@@ -477,8 +479,8 @@ def test_the_page_shows_distances_curves_thresholds_and_features(found):
     ):
         assert heading in page
     assert page.count('class="mirrored"') == 2 and page.count('class="roc best"') == 1
-    assert "of what the reference lacks of an AUC of 100 %" in page
-    for never in ("Class sizes", "Neighbours before", "Errors by class", ">k</th>"):
+    assert "of what the baseline lacks of an AUC of 100%" in page
+    for never in ("Class sizes", "Neighbors before", "Errors by class", ">k</th>"):
         assert never not in page
 
 

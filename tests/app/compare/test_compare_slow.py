@@ -90,7 +90,7 @@ def test_the_answer_follows_from_the_folds_and_the_printed_lines(load, tmp_path)
     elif max(most.values()) < max(least, 0.01):
         verdict = "keep"
     else:
-        verdict = "unsure"
+        verdict = "inconclusive"
     assert document["answer"]["verdict"] == verdict
     # The printed lines, in a process of their own.
     path = tmp_path / "lines.py"
@@ -109,5 +109,5 @@ def test_twenty_seconds_for_20_000_rows(tmp_path):
     subprocess.run([*command, "--json", "a.json"], cwd=tmp_path, check=True, capture_output=True)
     assert time.monotonic() - began < 60  # to the end it would be minutes
     document = json.loads((tmp_path / "a.json").read_text())
-    assert document["answer"]["verdict"] in ("use", "keep", "unsure")
+    assert document["answer"]["verdict"] in ("use", "keep", "inconclusive")
     assert (tmp_path / "report.html").stat().st_size < 5_000_000

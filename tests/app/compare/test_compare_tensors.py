@@ -56,9 +56,9 @@ def test_other_settings_go_before_other_scalings():
 @pytest.mark.parametrize(
     ("then", "scale", "labels"),
     [
-        ("none", "auto", ["raw", "unit norm", "standardised"]),
-        ("lda", "auto", ["raw, then LDA", "unit norm, then LDA", "standardised, then LDA"]),
-        ("auto", "standard", ["standardised, then LDA", "standardised"]),
+        ("none", "auto", ["raw", "unit norm", "standardized"]),
+        ("lda", "auto", ["raw, then LDA", "unit norm, then LDA", "standardized, then LDA"]),
+        ("auto", "standard", ["standardized, then LDA", "standardized"]),
         ("lda", "none", ["raw, then LDA"]),
     ],
 )
@@ -163,7 +163,7 @@ def test_in_regression_and_without_labels_nothing_follows():
     options = QUICK | {"tuning": "full"}
     found = compare(images, values, task="regression", methods={"modes": LeadingModes()}, **options)
     used = {one["setting"] for one in methods_of(found)["modes"]["results"]}
-    assert used <= {"raw", "unit norm", "standardised"}
+    assert used <= {"raw", "unit norm", "standardized"}
     unlabelled = compare(images, methods={"modes": LeadingModes(2)}, **QUICK)
     assert methods_of(unlabelled)["modes"]["status"] == "done"
 
@@ -246,7 +246,9 @@ def test_the_family_of_tensors_has_its_classifiers_for_context(machines):
     assert {"STM", "NuSTM", "LSSTM", "TMPM", "TFDA"} <= set(family("tensors"))
     roles = {name: method["role"] for name, method in methods_of(machines).items()}
     assert roles["modes"] == "learner" and roles["stm"] == roles["rests"] == "context"
-    assert machines.best in ("reference", "modes") and "* no distance, for" in str(machines)
+    assert machines.best in ("reference", "modes") and "Other classifiers (for context)" in str(
+        machines
+    )
 
 
 def test_weight_tensors_are_pictures_with_the_classes_on_either_side(machines):

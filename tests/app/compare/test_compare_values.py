@@ -1,4 +1,4 @@
-"""Comparing distances by how well neighbours predict a number: compare, fit and predict."""
+"""Comparing distances by how well neighbors predict a number: compare, fit and predict."""
 
 import csv
 import json
@@ -70,7 +70,7 @@ def test_errors_are_those_of_scikit_learn(found):
         # The settings differ in their scaling, which the map undoes only up to columns of one size.
         setting = entry["results"][fold]["setting"]
         known, new = X[train], X[test]
-        if setting.startswith("standardised"):
+        if setting.startswith("standardized"):
             mean, size = known.mean(axis=0), known.std(axis=0)
             known, new = (known - mean) / size, (new - mean) / size
         elif setting.startswith("unit"):
@@ -99,8 +99,8 @@ def test_context_is_that_of_scikit_learn(found):
 def test_what_sees_the_column_is_recommended(found):
     answer = found.document["answer"]
     assert answer["verdict"] == "use" and found.best == "stretch"
-    assert "relative RMSE instead of" in answer["text"]
-    assert "rel. RMSE %" in str(found) and "error %" not in str(found)
+    assert "% relative RMSE vs " in answer["text"]
+    assert "rel. RMSE (95% CI)" in str(found) and "error (95% CI)" not in str(found)
     assert found.table.loc["stretch", "rmse"] > 0
     fitted = found.fit(X, Y)
     assert isinstance(fitted[-1], KNNRegressor)
@@ -204,7 +204,7 @@ def test_mlkr_is_what_is_compared():
     assert result.best == "mlkr"  # one column of four matters
 
 
-def test_regressors_by_neighbours_are_learners_and_others_context():
+def test_regressors_by_neighbors_are_learners_and_others_context():
     methods = {"near": KNNRegressor(Stretch()), "line": Ridge()}
     result = compare(X, Y, methods=methods, context=False, tuning="k", **QUICK)
     entries = {m["name"]: m for m in result.document["methods"]}
@@ -222,11 +222,11 @@ def estimate(gain, error=0.001):
 @pytest.mark.parametrize(
     ("base", "gain", "error", "said"),
     [
-        (0.8, 0.2, 0.01, "Use L: 60.0 % relative RMSE instead of 80.0 % for the best plain"),
-        (0.8, -0.02, 0.001, "the best, L, has 82.0 %, 2.0 points more, and a gain is excluded"),
-        (0.8, 0.0, 0.0005, "the best, L, has 80.0 %, as much"),
-        (0.8, 0.1, 0.2, "Cannot tell: L seems 10.0 points better"),
-        (1.2, 0.3, 0.01, "Use L: 90.0 % relative RMSE instead of 120.0 %"),
+        (0.8, 0.2, 0.01, "Use L: 60.0% relative RMSE vs 80.0% for the best standard"),
+        (0.8, -0.02, 0.001, "the best, L, has 82.0% (2.0 points more). Any gain is excluded"),
+        (0.8, 0.0, 0.0005, "the best, L, has 80.0% (the same)"),
+        (0.8, 0.1, 0.2, "Inconclusive: L has 10.0 points less relative RMSE than "),
+        (1.2, 0.3, 0.01, "Use L: 90.0% relative RMSE vs 120.0%"),
         (0.0, 0.0, 0.0, "it predicts every held-out row exactly"),
     ],
 )
@@ -251,10 +251,12 @@ def test_notes_of_context_are_by_task():
 
     values = context_notes([("Trees", 0.5)], WORDING, "MLKR")[0]
     assert values.startswith(
-        "Trees has 50.0 % relative RMSE, clearly less than MLKR: if values are"
+        "Trees has 50.0% relative RMSE, clearly less than MLKR. If you need only values,"
     )
     labels = context_notes([("Trees", 0.05)], Wording("error"), "LDA")[0]
-    assert labels.startswith("Trees makes 5.0 % error, clearly less than LDA: if labels are")
+    assert labels.startswith(
+        "Trees has 5.0% error, clearly less than LDA. If you need only labels,"
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_the_lines_give_the_same_error(given, capsys):
     result = compare(
         X[:60], Y[:60], methods={"s": Stretch()}, context=False, tuning="k", **few, **QUICK
     )
-    # Untuned, the lines are of the plain distance to be kept, if no learner is recommended.
+    # Untuned, the lines are of the standard distance to be kept, if no learner is recommended.
     roles = {"baseline"} if result.best == "reference" else {"learner"}
     errors = [m["error"] for m in result.document["methods"] if m["role"] in roles]
     code = result.code.replace(", memory=mkdtemp()", "").replace("from test_compare", "# from test")
@@ -356,7 +358,7 @@ def table(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_fit_and_predict_give_values_and_neighbours(table, capsys):
+def test_fit_and_predict_give_values_and_neighbors(table, capsys):
     words = ["--target", "price", "--task", "regression", "--id", "id", "--method", "mlkr"]
     words += ["--scale", "none", "-k", "3"]
     assert main(["fit", "t.csv", *words, "--save", "m.nf"]) == 0

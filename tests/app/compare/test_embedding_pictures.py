@@ -29,7 +29,7 @@ class Unrolls(TransformerMixin, BaseEstimator):
 
 
 class Dot(Unrolls):
-    """The same places, so all neighbours kept, but one row that was fitted lies far away."""
+    """The same places, so all neighbors kept, but one row that was fitted lies far away."""
 
     def fit_transform(self, X, y=None):
         placed = self.fit(X).transform(X)
@@ -84,7 +84,7 @@ def test_a_dot_with_an_outlier_is_not_among_the_best(roll, dot):
     # It was tried all the same: Holm's correction is for both.
     assert 0 < found["dot"]["p"] < found["dot"]["p_holm"]
     assert found["flat"]["p_holm"] == pytest.approx(2 * min(found[n]["p"] for n in ("dot", "flat")))
-    why = "its picture is a dot with outliers: 99.7 % of the rows lie within 0.1 % of its width"
+    why = "its picture is a dot with outliers: 99.7% of the rows lie within 0.1% of its width"
     assert found["dot"]["picture_fault"] == why
     assert any(note.startswith(found["dot"]["label"]) and why in note for note in answer["notes"])
     for text in said(result):
@@ -96,7 +96,7 @@ def test_where_all_others_are_dots_pca_is_kept(roll):
     answer = result.document["answer"]
     assert result.best == "pca" and answer["verdict"] == "keep"
     assert answer["text"].startswith("Keep PCA: ")
-    assert answer["text"].endswith("No other method makes a picture that can be read.")
+    assert answer["text"].endswith("No other method produces a readable picture.")
     json.dumps(result.document, allow_nan=False)
     assert "not recommended" in said(result)[1]
 
@@ -112,13 +112,13 @@ def test_a_spectral_method_that_spends_its_axes_on_outliers_is_not_recommended()
     assert "its picture is a dot with outliers" in str(result)
 
 
-def test_a_few_points_show_false_neighbours(roll):
+def test_a_few_points_show_false_neighbors(roll):
     result = compare(roll, methods={"points": Points()}, **QUICK)
     found = by_name(result)["points"]
     assert found["kept"] > by_name(result)["pca"]["kept"] + 0.1
     assert result.best == "pca" and "a dot" not in str(result)
     assert found["picture_trust"] < by_name(result)["pca"]["picture_trust"] - 0.1
-    assert "false more often than in that of PCA" in found["picture_fault"]
+    assert "shows false neighbors more often than that of PCA" in found["picture_fault"]
 
 
 def test_pca_of_data_with_a_far_row_is_kept_and_said_to_be_a_dot():
@@ -127,7 +127,9 @@ def test_pca_of_data_with_a_far_row_is_kept_and_said_to_be_a_dot():
     result = compare(X, methods={"dot": Dot()}, scale="none", **QUICK)
     assert result.best == "pca" and by_name(result)["pca"]["recommended"]
     notes = result.document["answer"]["notes"]
-    assert any(note.startswith("Look at PCA with care: its picture is a dot") for note in notes)
+    assert any(
+        note.startswith("Read the picture of PCA with care: its picture is a dot") for note in notes
+    )
 
 
 def test_a_good_picture_gets_no_such_words(roll):
@@ -138,7 +140,7 @@ def test_a_good_picture_gets_no_such_words(roll):
         assert 0.7 < method["picture_trust"] <= 1 and 0.7 < method["picture_continuity"] <= 1
     assert result.best != "pca"
     for text in said(result):
-        for words in ("a dot", "one dot", "not recommended", "can be read", "parts"):
+        for words in ("a dot", "one dot", "not recommended", "readable", "parts"):
             assert words not in text
     assert result.table.loc["isomap", "picture_trust"] > result.table.loc["pca", "picture_trust"]
 
@@ -168,7 +170,7 @@ def test_who_is_barred_counts_among_the_tries_and_is_not_chosen():
     assert (both.method, one.method, none.method) == ("a", "b", None)
     assert both.comparands["b"] == one.comparands["b"]
     assert not one.comparands["a"].recommended and one.comparands["a"].stands_out
-    assert none.verdict == "unsure" and set(none.comparands) == {"a", "b"}
+    assert none.verdict == "inconclusive" and set(none.comparands) == {"a", "b"}
 
 
 # The measure
@@ -221,7 +223,7 @@ def test_a_graph_in_parts_is_said_first_at_the_recommendation(some):
     assert [by_name(result)[name]["recommended"] for name in some] == [True] * len(some)
     for name, note in zip(some, notes, strict=True):
         label = by_name(result)[name]["label"]
-        assert note.startswith(f"The neighbour graph of {label} falls into 2 parts: ")
+        assert note.startswith(f"The neighbor graph of {label} falls into 2 parts. ")
         for text in said(result):
             assert note in " ".join(text.split())
 

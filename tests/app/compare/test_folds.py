@@ -69,7 +69,7 @@ def test_every_k_is_that_of_the_classifier(wine):
         assert np.array_equal(found.codes[:, k - 1], theirs)
 
 
-def test_neighbours_are_rows_of_the_whole_data_and_of_the_training_part(wine):
+def test_neighbors_are_rows_of_the_whole_data_and_of_the_training_part(wine):
     problem, train, test = wine
     result = run_fold(problem, baselines()[1], train, test, "k", details=True, draw=True)
     neighbors = np.array(result["neighbors"])
@@ -189,13 +189,13 @@ def test_learners_get_as_many_settings_as_there_are_baselines():
     assert len(baselines()) == 4
     for method in learners():
         assert len(method.settings) == 4
-        assert method.settings[0].label == "standardised"
+        assert method.settings[0].label == "standardized"
 
 
 def test_own_settings_come_before_more_scalings():
     method = learners({"mine": [LMNN(n_neighbors=k) for k in (1, 2, 3, 4)]})[0]
     assert [s.label for s in method.settings] == [
-        f"standardised, n_neighbors={k}" if k != 3 else "standardised" for k in (1, 2, 3, 4)
+        f"standardized, n_neighbors={k}" if k != 3 else "standardized" for k in (1, 2, 3, 4)
     ]
     assert [s.label for s in learners({"m": LDA()}, "unit")[0].settings] == ["unit norm"]
 

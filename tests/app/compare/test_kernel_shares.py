@@ -70,7 +70,7 @@ def test_shares_of_all_folds_are_kept_with_the_gap(document):
 def test_below_the_table_kernels_stand_in_words(document):
     lines = [line for line in footnotes(document) if line.startswith("Kernels of ")]
     assert len(lines) == 3
-    assert all(" %" in line and "optimum." in line for line in lines)
+    assert all("%" in line and " %" not in line and "optimum." in line for line in lines)
 
 
 def test_the_page_draws_them(document):
@@ -103,7 +103,7 @@ def test_folds_with_other_kernels_are_left_out():
     ]
     found = over_folds(folds)
     assert found["shares"] == [[0.5, 0.5]] and found["gap"] is None
-    assert kernels_line("It", found) == "Kernels of It: direction 0 50 %, direction 1 50 %."
+    assert kernels_line("It", found) == "Kernels of It: direction 0 50%, direction 1 50%."
 
 
 @pytest.mark.slow

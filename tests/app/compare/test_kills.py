@@ -101,7 +101,7 @@ def test_without_one_of_the_plain_distances_there_is_no_verdict(tmp_path, monkey
     journal = tmp_path / "a.journal"
     result = compare(X, Y, methods=["lda"], journal=journal, **QUICK)
     answer = result.document["answer"]
-    assert answer["verdict"] == "unsure" and result.best == "reference"
+    assert answer["verdict"] == "inconclusive" and result.best == "reference"
     assert lost.label in answer["text"] and "SIGKILL" in answer["text"]
     assert not any(method["recommended"] for method in result.document["methods"])
     assert result.document["nested"] is None
@@ -130,7 +130,7 @@ def test_without_the_reference_no_embedding_is_recommended(tmp_path, monkeypatch
 
     monkeypatch.setattr("nearfar.app.compare.kinds.embeddings.embedding_methods", dying)
     result = compare(X, methods="isomap", repeats=1, verbose=False, n_jobs=1)
-    assert result.document["answer"]["verdict"] == "unsure"
+    assert result.document["answer"]["verdict"] == "inconclusive"
     assert "SIGKILL" in result.answer and result.document["best"] is None
 
 
@@ -166,7 +166,7 @@ class TestTemplate:
         result = compare(X, Y, methods=["lda"], journal=tmp_path / "a.journal", **QUICK)
         assert not result.complete and result.document["status"] == "a worker died"
         assert "process that starts the workers was killed" in rows_of(result)["lda"]["reason"]
-        assert result.document["answer"]["verdict"] == "unsure"
+        assert result.document["answer"]["verdict"] == "inconclusive"
 
     def test_its_workers_are_not_to_blame(self, monkeypatch, whole):
         """They end with it; what they were at is run again, however often."""

@@ -41,7 +41,7 @@ class Weighted(TransformerMixin, BaseEstimator):
 
 
 def error_of(result):
-    """Of the recommended learner; without one, untuned, of the plain distance to be kept."""
+    """Of the recommended learner; without one, untuned, of the standard distance to be kept."""
     roles = {"baseline"} if result.best == "reference" else {"learner"}
     return min(m["error"] for m in result.document["methods"] if m["role"] in roles)
 

@@ -93,8 +93,8 @@ def test_scaling_is_outside_and_tuned_as_for_all():
     (method,) = learners("dann")
     assert [one.estimator.standardize for one in method.settings] == [False] * 4
     labels = [one.label for one in method.settings]
-    assert labels[:2] == ["standardised", "raw"]
-    assert not any("standardize" in label for label in labels)
+    assert labels[:2] == ["standardized", "raw"]
+    assert not any("standardize=" in label for label in labels)
     assert method.role == "learner"
     # An object is compared as it is.
     (method,) = learners({"mine": DANNClassifier(standardize=True)})
@@ -103,7 +103,7 @@ def test_scaling_is_outside_and_tuned_as_for_all():
 
 def test_many_columns_are_reduced_first_as_for_what_iterates():
     (method,) = reduced(learners("dann"), 784, 5000)
-    assert method.settings[0].label == "standardised, 64 principal axes"
+    assert method.settings[0].label == "standardized, 64 principal axes"
 
 
 # ------------------------------------------------------------------ who votes, for each k
@@ -249,11 +249,11 @@ def test_which_features_matter_where(document):
     assert "local" not in kept["results"][0]  # not twice
 
 
-def test_what_a_prediction_costs_is_measured_against_plain_neighbours(document):
+def test_what_a_prediction_costs_is_measured_against_plain_neighbors(document):
     entries = {entry["name"]: entry for entry in document["methods"]}
     assert entries["dann-classifier"]["times_plain"] > 0
-    assert entries["standardised"]["times_plain"] is None
-    lines = [line for line in footnotes(document) if line.startswith("To predict")]
+    assert entries["standardized"]["times_plain"] is None
+    lines = [line for line in footnotes(document) if line.startswith("Prediction time")]
     assert len(lines) == 1
     assert "DANNClassifier " in lines[0]
     assert [times_text(t) for t in (0.3, 1.4, 1.6, 9.96, 1234.0)] == [
@@ -261,9 +261,9 @@ def test_what_a_prediction_costs_is_measured_against_plain_neighbours(document):
         *("about 10 times as long", "about 1,000 times as long"),
     ]
     entries["dann-classifier"]["times_plain"] = 23.2
-    assert "predicting takes about 20 times as long as by plain k-NN" in render(document)
+    assert "predicting takes about 20 times as long as with standard k-NN" in render(document)
     entries["dann-classifier"]["times_plain"] = 0.4
-    assert "predicting takes hardly longer than by plain k-NN" in render(document)
+    assert "predicting takes hardly longer than with standard k-NN" in render(document)
 
 
 def test_the_quickest_folds_tell_what_a_prediction_costs():
@@ -284,7 +284,7 @@ def test_the_quickest_folds_tell_what_a_prediction_costs():
 def test_learners_with_one_metric_have_no_such_section():
     found = report_documents.wine()
     assert 'id="local"' not in render(found)
-    assert not [line for line in footnotes(found) if line.startswith("To predict")]
+    assert not [line for line in footnotes(found) if line.startswith("Prediction time")]
 
 
 def test_the_page_shows_no_rows_where_none_may_be_shown(document):
@@ -362,8 +362,8 @@ def test_a_comparison_by_the_name_of_the_room(tmp_path, monkeypatch, capsys):
     assert main([*run, "--tuning", "k", "--no-context", "--in-process"]) == 0
     said = capsys.readouterr().out
     assert "DANNClassifier" in said
-    assert "To predict, against plain k-NN: " in said
+    assert "Prediction time relative to standard k-NN: " in said
 
 
-def test_plain_neighbours_are_no_rule_of_their_own():
+def test_plain_neighbors_are_no_rule_of_their_own():
     assert KNNClassifier.nested

@@ -67,7 +67,7 @@ def test_foretelling_follows_the_last_two_pilots():
     assert foretell([(500, 1.0), (1000, 1.0)], 4000) == pytest.approx(4.0)  # at least linear
     assert foretell([(500, 1.0), (1000, 9.0)], 4000) == pytest.approx(9 * 16.0)  # at most squares
     assert foretell([(1000, 3.0)], 1000) == 3.0
-    # Far away the search for neighbours is quadratic, whatever few rows show.
+    # Far away the search for neighbors is quadratic, whatever few rows show.
     assert foretell([(500, 1.0), (1000, 1.0)], 80_000) > 8 * 10**1.6
 
 
@@ -167,7 +167,7 @@ def test_rows_are_cut_when_the_pilot_says_so_and_all_are_fitted_once(rows, monke
     found = result.document["all_rows"]
     assert (found["n_train"], found["n_test"]) == (2400, 600)
     assert {"reference", "learner"} == set(found["results"])
-    assert "Fitted once to all rows (one split, 2,400 to train and 600 held out)" in result.answer
+    assert "On all rows (one split, 2,400 for training and 600 held out), LDA has" in result.answer
     same = compare(
         *rows, sample=2000, repeats=planned["repeats"], tuning="full", random_state=1, **QUICK
     )
@@ -205,9 +205,9 @@ def test_a_gain_that_is_gone_on_all_rows_is_not_recommended(monkeypatch):
     monkeypatch.setattr(driver, "confirm", confirmed)
     after = compare(X, y, **options)
     assert before.document["answer"]["verdict"] == "use"
-    assert after.document["answer"]["verdict"] == "unsure" and after.best == "reference"
-    assert "with all rows the gain is not there" in after.answer
-    assert "10.0 %" in after.answer
+    assert after.document["answer"]["verdict"] == "inconclusive" and after.best == "reference"
+    assert ", but not on all rows." in after.answer
+    assert "10.0%" in after.answer
 
 
 def test_untuned_a_gain_is_that_over_the_best_plain_distance(monkeypatch):
@@ -226,15 +226,20 @@ def test_untuned_a_gain_is_that_over_the_best_plain_distance(monkeypatch):
     label, error, own = best["label"], best["error"], rows["lda"]["error"]
     assert error < rows["reference"]["error"] - 0.05
     assert found.document["answer"]["verdict"] == "use"
-    assert f"instead of {100 * error:.1f} % for {label}, which of the plain" in found.answer
+    assert (
+        f"vs {100 * error:.1f}% for {label}, the standard distance with the lowest" in found.answer
+    )
     assert f"a gain of {100 * (error - own):.1f} points" in found.answer
     assert f"{100 * rows['lda']['gain']:.1f} points" not in found.answer
     page = render(found.document).replace("\u00a0", " ")
-    assert f"Gain over {label}" in page and "gains are over Euclidean, standardised" in page
+    assert (
+        f"Gain over {label}" in page
+        and "in the table are relative to standardized Euclidean" in page
+    )
     # A gain that is clear and not worth having is none.
     shares = [1 - own / one for one in (error, rows["reference"]["error"])]
     wanting = compare(X + 5, y, min_gain=float(np.mean(shares)), **options)
-    assert wanting.document["answer"]["verdict"] == "unsure"
+    assert wanting.document["answer"]["verdict"] == "inconclusive"
     assert f"not clearly better than {label}" in wanting.answer
 
     # Where the gain is gone on all rows, what is kept is what was fitted to them.
@@ -244,10 +249,10 @@ def test_untuned_a_gain_is_that_over_the_best_plain_distance(monkeypatch):
 
     monkeypatch.setattr(driver, "confirm", confirmed)
     gone = compare(X + 5, y, sample=1400, **options)
-    assert "with all rows the gain is not there" in gone.answer
+    assert ", but not on all rows." in gone.answer
     kept = [m for m in gone.document["methods"] if m["role"] == "baseline"]
     assert gone.answer.endswith(f"keep {min(kept, key=lambda m: m['error'])['label']}.")
-    assert not gone.answer.endswith("standardised.")
+    assert not gone.answer.endswith("standardized.")
 
 
 def test_what_is_left_out_is_said_by_name(monkeypatch):
@@ -291,25 +296,27 @@ def test_untuned_nobody_chooses_among_settings():
     untuned = compare(X, y, tuning="k", **options)
     tuned = compare(X, y, tuning="holdout", **options)
     rows = [{m["name"]: m for m in each.document["methods"]} for each in (untuned, tuned)]
-    assert rows[0]["raw"]["error"] < rows[0]["standardised"]["error"]
+    assert rows[0]["raw"]["error"] < rows[0]["standardized"]["error"]
     # The reference is at its first setting as the learner is, not the best of four.
-    assert rows[0]["reference"]["error"] == rows[0]["standardised"]["error"]
+    assert rows[0]["reference"]["error"] == rows[0]["standardized"]["error"]
     assert rows[1]["reference"]["error"] == rows[1]["raw"]["error"]
-    assert {fold["setting"] for fold in rows[0]["lda"]["results"]} == {"standardised"}
-    assert "at their first setting" in untuned.answer
-    assert "at their first setting" not in tuned.answer
+    assert {fold["setting"] for fold in rows[0]["lda"]["results"]} == {"standardized"}
+    assert "at its first setting" in untuned.answer
+    assert "at its first setting" not in tuned.answer
     notes = untuned.document["answer"]["notes"]
-    assert any("scaled as the learners are at their first setting" in note for note in notes)
-    assert not any("was chosen inside" in note for note in notes)
-    assert any("Of the plain distances Euclidean, raw makes the fewest" in note for note in notes)
-    assert not any("makes the fewest" in note for note in tuned.document["answer"]["notes"])
-    assert any("was chosen inside" in note for note in tuned.document["answer"]["notes"])
-    # LDA does better than the standardised distance, and no better than the raw one.
+    assert any("scaled like the learners at their first setting" in note for note in notes)
+    assert not any("selected within" in note for note in notes)
+    assert any(
+        "Of the standard distances, raw Euclidean has the lowest error" in note for note in notes
+    )
+    assert not any("has the lowest error" in note for note in tuned.document["answer"]["notes"])
+    assert any("selected within" in note for note in tuned.document["answer"]["notes"])
+    # LDA does better than the standardized distance, and no better than the raw one.
     assert rows[0]["lda"]["error"] < rows[0]["reference"]["error"]
-    assert untuned.document["answer"]["verdict"] == "unsure"
-    assert "not clearly better than Euclidean, raw" in untuned.answer
+    assert untuned.document["answer"]["verdict"] == "inconclusive"
+    assert "not clearly better than raw Euclidean" in untuned.answer
     # What is kept is what the answer names.
-    assert "keep Euclidean, raw" in untuned.answer
+    assert "keep raw Euclidean" in untuned.answer
     assert "scale" not in untuned.pipeline().named_steps  # raw
     assert "'scale': ['passthrough']" in untuned.code and "Standard" not in untuned.code
 
@@ -331,7 +338,7 @@ def test_wide_data_are_reduced_inside_each_fold_for_what_iterates():
     result = compare(X, y, **(QUICK | how))
     rows = {m["name"]: m for m in result.document["methods"]}
     chosen = {name: rows[name]["results"][0]["setting"] for name in ("lda", "lmnn")}
-    assert chosen["lda"] == "standardised" and "principal axes" in chosen["lmnn"]
+    assert chosen["lda"] == "standardized" and "principal axes" in chosen["lmnn"]
     assert rows["lmnn"]["error"] is not None
     weights = result.document["weights"]["lmnn"]["folds"][0]
     assert len(weights) == 140 and sum(weights[:3]) > sum(weights[3:6])
@@ -352,9 +359,9 @@ def test_learners_that_have_the_option_take_principal_axes_themselves():
         None,
     ]
     assert [isinstance(one.reduce, str) for one in found] == [True, True, True, False, False]
-    assert found[0].label == "standardised, 64 principal axes"
+    assert found[0].label == "standardized, 64 principal axes"
     lmnn = reduced(learners("lmnn"), 768, 5000)[0]
     labels = [
         with_parameters(lmnn, some).settings[0].label for some in ({"tol": 0.1}, {"n_principal": 9})
     ]
-    assert labels == ["standardised, tol=0.1, 64 principal axes", "standardised, n_principal=9"]
+    assert labels == ["standardized, tol=0.1, 64 principal axes", "standardized, n_principal=9"]

@@ -26,7 +26,7 @@ from nearfar.datasets import make_sets
 from nearfar.datasets.tables import DataFile
 
 APP = Path(nearfar.__file__).parent / "app"
-EVERY = """--components 3 --color a --unlabelled --groups g --time t --test f --methods m --tuning k
+EVERY = """--components 3 --color a --unlabeled --groups g --time t --test f --methods m --tuning k
 --scale none --repeats 2 --time-budget 9 --min-gain 0.1 --seed 4 --jobs 2 --in-process --scoring s
 --no-context --no-rows --sample 99 --without b --keep a --drop b --target y --set-id i
 --min-vectors 3 --report-by r"""
@@ -165,7 +165,7 @@ def test_a_voter_gets_the_k_of_the_plain_distances():
     result = compare(X, y, methods={"knn": KNNClassifier()}, scale="standard", **quick)
     rows = {method["name"]: method["results"] for method in result.document["methods"]}
     for key in ("k", "error", "inner_error"):
-        assert [r[key] for r in rows["knn"]] == [r[key] for r in rows["standardised"]]
+        assert [r[key] for r in rows["knn"]] == [r[key] for r in rows["standardized"]]
     assert len({r["k"] for r in rows["knn"]}) > 1
 
 

@@ -133,7 +133,7 @@ def test_the_ridge_and_k_are_chosen_inside_the_training_sets(sets):
 # ---------------------------------------------------------------------- what is compared
 
 
-def test_neighbours_vote_as_the_classifier_of_sets_does(sets):
+def test_neighbors_vote_as_the_classifier_of_sets_does(sets):
     train, test = np.arange(0, 36, 2), np.arange(1, 36, 2)
     codes = sets.labels.astype(np.intp)
     problem = Problem(sets, np.arange(3), codes, "passthrough", Measure("error", "accuracy", ""))
@@ -380,7 +380,7 @@ def test_the_page_of_a_learner_fitted_in_python(sets, tmp_path):
         page = write_embedding(one, sets, tmp_path / "p.html", name="mine", force=True, **given)
         text = page.read_text("utf-8")
         assert "SetEmbedding drew 36 sets in 3 dimensions" in text
-        assert "Jeffreys&#39; divergence" in text and "all standardised vectors" in text
+        assert "Jeffreys&#39; divergence" in text and "all standardized vectors" in text
     with pytest.raises(ValueError, match="fitted to 36"):
         write_embedding(learner, sets[:10], tmp_path / "q.html")
     with pytest.raises(ValueError, match="color has 3 values for 36 sets"):

@@ -79,7 +79,7 @@ def test_units_differ_by_the_largest_share_of_any_of_them():
     every = np.concatenate(arrays).std(axis=0)
     left = np.concatenate(arrays[:5] + arrays[6:]).std(axis=0)
     assert first < 0.1 < 0.8 < second == pytest.approx(np.abs(left / every - 1).max(), abs=0.3)
-    # The ridge of standardised vectors differs most: of narrow sets it is a share of the scale.
+    # The ridge of standardized vectors differs most: of narrow sets it is a share of the scale.
     own = [
         np.median([np.var(a / scale, axis=0, ddof=1).mean() for a in some])
         for scale, some in ((every, arrays), (left, arrays[:5] + arrays[6:]))
@@ -275,7 +275,7 @@ def test_it_is_said_with_the_number_that_was_measured(sets, tmp_path):
             most = max(most, abs(own.added_ridge / whole.added_ridge - 1))
     assert differ == pytest.approx(most, rel=1e-6) and 0 < most < 0.05
     assert text.startswith(f"{SAID} {N} sets, without their labels, so that all folds share")
-    told = float(text.split("at most ")[1].split(" %")[0])
+    told = float(text.split("at most ")[1].split("%")[0])
     assert 0 <= told - 100 * most <= 0.1
     assert text in str(result)
     page = result.to_html(tmp_path / "page.html").read_text()

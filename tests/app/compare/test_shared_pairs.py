@@ -65,7 +65,7 @@ WAYS = [
 @pytest.mark.by_turns(2)
 @pytest.mark.parametrize("sides", [(TRAIN, TEST), (TEST, TRAIN)], ids=["few", "many"])
 @pytest.mark.parametrize("metric", METRICS)
-def test_neighbours_of_the_test_sets_are_those_of_the_method_alone(sets, metric, sides):
+def test_neighbors_of_the_test_sets_are_those_of_the_method_alone(sets, metric, sides):
     problem = problem_of(sets)
     for way in WAYS:
         setting = setting_of(SetKNeighborsClassifier(metric=metric, **way))
@@ -164,7 +164,7 @@ def test_pairs_are_computed_once_for_all_methods(sets, gaussians_made, monkeypat
     assert len(shared) <= 4 + 10  # and once for each method alone
 
 
-def test_of_one_split_neighbours_need_no_more_pairs_than_it_has(sets):
+def test_of_one_split_neighbors_need_no_more_pairs_than_it_has(sets):
     """Unless what is embedded needs all of them, with the same scale and ridge, anyway."""
     names = {}
     for together in ("riemann", "riemann,embedding-svm"):

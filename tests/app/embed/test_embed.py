@@ -114,8 +114,8 @@ def test_mvu_prints_and_writes_picture_certificate_quality_and_spectrum(roll, he
         assert f"the data look {mvu.intrinsic_dim_}-dimensional" in text
         assert "Left out: column 'id': a different whole number in every row" in text
     kept = neighborhood_intersection(roll[["x", "y", "z"]], mvu.embedding_)
-    assert f"{100 * kept:.1f} % are among its nearest in the picture" in out
-    assert f"Neighbours kept      {kept:.3f}" in out
+    assert f"{100 * kept:.1f}% are among its nearest in the picture" in out
+    assert f"Neighbors kept       {kept:.3f}" in out
     ranked = trustworthiness(roll[["x", "y", "z"]], mvu.embedding_, n_neighbors=15)
     assert f"Trustworthiness      {ranked:.3f}" in out
     assert "Page: embedding.html" in out and "Coordinates: places.csv" in out
@@ -402,9 +402,9 @@ class Certified:
 @pytest.mark.parametrize(
     ("gap", "kind", "said"),
     [
-        (0.004, "settled", "At most 0.4 % below the best possible variance. Proven"),
-        (-1e-12, "settled", "Less than 0.0001 % below the best possible variance"),
-        (0.05, "near", "At most 5.0 % below the best possible variance. Proven, but"),
+        (0.004, "settled", "At most 0.4% below the best possible variance. Proven"),
+        (-1e-12, "settled", "Less than 0.0001% below the best possible variance"),
+        (0.05, "near", "At most 5.0% below the best possible variance. Proven, but"),
         (0.4, "far", "too much to call the picture settled"),
         (1.7, "far", "Nothing proven about the best possible variance"),
         (np.inf, "far", "Nothing proven"),
@@ -420,7 +420,7 @@ def test_the_certificate_in_words(gap, kind, said):
 def test_the_certificate_of_slack_and_of_the_least_variance():
     slack = embedding_facts.certificate(Certified(0.02, 0.3, constraints="squared"))["text"]
     assert "best possible objective, the variance less the price of slack" in slack
-    assert "the worst squared length by 30 %" in slack
+    assert "the worst squared length by 30%" in slack
     least = Certified(0.02, constraints="equality", objective="min")
     assert "above the least possible variance" in embedding_facts.certificate(least)["text"]
 

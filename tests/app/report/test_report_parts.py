@@ -50,7 +50,7 @@ def test_ties_name_the_largest_difference_to_scikit_learn(wine):
     own = np.mean([result["error"] for result in method(wine, "rca")["results"]])
     assert "k-NN here breaks ties by shrinking k" in text
     assert (
-        f"differs most for RCA: {100 * (own + 0.02):.1f} % instead of {100 * own:.1f} % (−2.0 "
+        f"differs most for RCA: {100 * (own + 0.02):.1f}% instead of {100 * own:.1f}% (−2.0 "
         "points, positive where it makes fewer errors)"
     ) in text
     # Beside the errors it stands where it differs, and nowhere else.
@@ -99,9 +99,9 @@ def test_error_against_cost_draws_every_method_and_names_the_front(wine):
     # The best plain distance is one of those drawn; of two planes the second lacks those for
     # context, of which no fold is known.
     names = [tip.partition(":")[0] for tip in tips]
-    assert "Best plain distance" not in names
+    assert "Best standard distance" not in names
     assert names.count("LMNN") == 2 and names.count("Gradient-boosted trees") == 1
-    assert plain(tips[names.index("LMNN")]).startswith("LMNN: 1.3 %, 0.31 s")
+    assert plain(tips[names.index("LMNN")]).startswith("LMNN: 1.3%, 0.31 s")
     done = [m for m in wine["methods"] if m["role"] in ("baseline", "learner")]
     done = [m for m in done if m["status"] != "failed"]
     front = pareto([(m["fit_seconds"], m["error"]) for m in done])
@@ -112,7 +112,7 @@ def test_error_against_cost_draws_every_method_and_names_the_front(wine):
         if "on-front" in spot["class"].split() and spot["data-tip"].endswith(" s")
     }
     assert marked == set(on)
-    assert "Beyond the scale: Euclidean, raw and Majority class." in page.text("cost")
+    assert "Beyond the scale: Raw Euclidean and Majority class." in page.text("cost")
 
 
 def test_one_method_alone_has_no_plane(wine):
@@ -174,9 +174,9 @@ def test_columns_show_their_distribution_and_what_is_missing(wine):
     page = Page(render(profiled(wine)))
     text = plain(page.text("data"))
     assert "What the columns hold 2 columns, drawn from 5,000 rows" in text
-    assert "alcohol 11 to 14.8 median 13.1 colour 5 levels red 60.0 %, white 30.0 %" in text
+    assert "alcohol 11 to 14.8 median 13.1 colour 5 levels red 60.0%, white 30.0%" in text
     # A share that is not nothing is not written as nothing.
-    assert "and 3 more < 0.1 % missing 6 columns of zeros and ones" in text
+    assert "and 3 more < 0.1% missing 6 columns of zeros and ones" in text
     assert "3 more columns are used and not drawn." in text
     assert len(page.all("svg", "data", **{"class": "columns-chart"})) == 2
     whole = plain(Page(render(profiled(wine, sampled=False, more=0))).text("data"))
@@ -241,12 +241,12 @@ def test_of_many_classes_the_most_confused_have_colours_and_the_others_are_grey(
     assert f"{present - 10} other classes" in names
     for name in ("kind 0", "kind 1", "kind 59"):
         assert re.search(rf"{name}\b", names)
-    assert "too many classes to colour" in names and "colours repeat" not in names
+    assert "too many classes to color" in names and "colors repeat" not in names
     grey = page.all("circle", "maps", **{"class": "none"})
     assert len(grey) > 300
     # Forty can still be told apart by colours and shapes.
     fewer = Page(render(many_classes(40)))
-    assert "too many classes to colour" not in fewer.text("maps")
+    assert "too many classes to color" not in fewer.text("maps")
     assert not [c for c in fewer.all("circle", "maps") if "none" in (c.get("class") or "")]
 
 
@@ -265,7 +265,7 @@ def test_confused_pairs_are_those_of_the_predictions_and_open_to_their_rows():
     page = Page(render(document))
     true = np.array(document["held_out"]["true"])
     text = page.text("classes")
-    assert f"kind 0 taken for kind 1 9 of {np.sum(true == 0)}, 0 by Best plain distance" in text
+    assert f"kind 0 taken for kind 1 9 of {np.sum(true == 0)}, 0 by best standard distance" in text
     assert f"kind 59 taken for kind 1 5 of {np.sum(true == 59)}" in text
     assert len(page.all("details", "classes")) == 2
     rows = np.flatnonzero(true == 0)[:9]
@@ -312,7 +312,7 @@ def test_errors_by_group_are_a_table_with_the_worst_first(wine):
     page = Page(render(grouped(wine, "worse")))
     text = plain(page.text("groups"))
     assert "7 Errors by region" in text
-    assert "south 40 5.0 % 32.5 % −27.5 clearly worse 0.006 <tiny> 10 50.0 % 40.0 % +10.0 –" in text
+    assert "south 40 5.0% 32.5% −27.5 clearly worse 0.006 <tiny> 10 50.0% 40.0% +10.0 –" in text
     assert "2 more groups are not listed." in text
     assert "8 Maps of held-out rows" in page.text("maps")
     assert "11 Protocol" in page.text("protocol")

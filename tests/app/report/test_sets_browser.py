@@ -83,7 +83,7 @@ def test_keys_walk_to_a_set_and_enter_shows_its_ellipse(browser, name):
     assert len(rows) == 6 and len(find(driver, "#ellipse-plot ellipse")) == 6
     far = [float(row[-1]) for row in rows[1:]]
     assert far == sorted(far)
-    # Its neighbours are buttons that lead on.
+    # Its neighbors are buttons that lead on.
     button = find(driver, "#ellipse-table button")[0]
     wanted = button.text
     button.send_keys(Keys.ENTER)

@@ -135,10 +135,10 @@ def test_weights_of_classifiers_stand_below_the_maps(driver, tmp_path, width):
     assert "map each mode" not in text  # there is no map on this page
 
 
-def test_neighbours_are_images(browser):
+def test_neighbors_are_images(browser):
     driver = browser("plain", 1400)
-    cards = find(driver, "#neighbours .card")
-    assert not cards or find(driver, "#neighbours .card img")
+    cards = find(driver, "#neighbors .card")
+    assert not cards or find(driver, "#neighbors .card img")
 
 
 def test_a_document_of_old_has_no_such_section(driver, document, tmp_path):

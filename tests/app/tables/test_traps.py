@@ -182,7 +182,7 @@ def test_a_copy_of_the_target_is_named_with_what_to_do():
     X = np.column_stack([X[:, :4], np.array([7.0, 3.0, 5.0])[y], X[:, 4:]])
     names = [*"abcd", "leak", *"efghijklm"]
     (trap,) = tell(X, y, feature_names=names)
-    assert trap.kind == "telling column" and "'leak' (100 %) alone predicts" in trap.text
+    assert trap.kind == "telling column" and "'leak' (100%) alone predicts" in trap.text
     assert "--drop 'leak'" in trap.text and "'a'" not in trap.text
 
 
@@ -200,7 +200,7 @@ def test_a_copy_with_a_little_noise_or_gaps_is_found_and_a_worse_one_is_not():
         copy[:wrong] = RNG.permutation(copy[:wrong])
         assert bool(tell(np.column_stack([noise, copy]), y)) == found
     gaps = np.where(y == 1, np.nan, y * 1e300)  # missing just where the class is 1
-    assert "'column 2' (100 %)" in tell(np.column_stack([noise, gaps]), y)[0].text
+    assert "'column 2' (100%)" in tell(np.column_stack([noise, gaps]), y)[0].text
 
 
 def test_a_rare_class_does_not_make_every_column_telling():
@@ -217,7 +217,7 @@ def test_rows_sorted_by_class_do_not_hide_a_copy_behind_constant_columns():
     X[:, 5] = np.nan
     X[:, 50] = y * 2.0
     (trap,) = tell(X, y)
-    assert trap.text.startswith("Column 'column 50' (100 %)")
+    assert trap.text.startswith("Column 'column 50' (100%)")
 
 
 def test_telling_categories_in_frames():
@@ -226,7 +226,7 @@ def test_telling_categories_in_frames():
     data = pd.DataFrame({"a": RNG.normal(size=200), "city": np.array(["R", "O", "B"])[y]})
     data["other"] = RNG.choice(["u", "v"], 200)
     (trap,) = tell(data, y)
-    assert "'city' (100 %)" in trap.text and "'other'" not in trap.text
+    assert "'city' (100%)" in trap.text and "'other'" not in trap.text
 
 
 def test_many_telling_columns_give_one_warning():
@@ -244,7 +244,7 @@ def test_many_columns_are_quick():
     start = process_time()
     (trap,) = telling_columns(X, columns, y)
     assert process_time() - start < 20  # 0.4 s; only what is far slower is caught
-    assert trap.text.startswith("Column 'column 7' (100 %)")
+    assert trap.text.startswith("Column 'column 7' (100%)")
 
 
 def test_few_rows_tell_nothing():

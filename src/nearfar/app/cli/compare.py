@@ -61,9 +61,8 @@ With --exit-code: 0 use the learned distance, 10 keep the standard one,
 finished, or there is no answer).
 """
 #: Exit codes of --exit-code by verdict.
-_VERDICT_CODES = {"use": 0, "keep": 10, "unsure": 11, "inconclusive": 11}
+_VERDICT_CODES = {"use": 0, "keep": 10, "inconclusive": 11}
 _NOT_FINISHED = 12
-_VERDICT_STYLES = {"use": "bold green", "keep": "bold cyan"}
 
 
 def add_compare(commands: Any) -> None:
@@ -109,8 +108,9 @@ def _add_data(group: Any) -> None:
     )
     add_hidden(
         group,
-        "--unlabeled",
         "--unlabelled",
+        "--unlabeled",
+        dest="unlabelled",
         action="store_true",
         help="use no labels: compare embeddings (PCA, Isomap, MVU, ...) by the fraction of nearest "
         "neighbors of held-out rows that they keep",
@@ -120,7 +120,7 @@ def _add_data(group: Any) -> None:
         "--colour",
         "--color",
         metavar="COL",
-        help="with --unlabelled: column that colors the plots, not used as a feature",
+        help="with --unlabeled: column that colors the plots, not used as a feature",
     )
 
 
@@ -149,7 +149,7 @@ def _add_methods(group: Any) -> None:
         dest="n_components",
         type=number(int, 1),
         metavar="N",
-        help="with --unlabelled: number of dimensions of the embeddings (default 2)",
+        help="with --unlabeled: number of dimensions of the embeddings (default 2)",
     )
 
 
@@ -413,9 +413,12 @@ def _print_summary(options: argparse.Namespace, result: Any) -> None:
         print(json.dumps(result.document, indent=1, allow_nan=False))
     if options.quiet or writes_json(options):
         return
-    # The data, the warnings and the plan were printed before the run, the answer comes last.
-    blocks = str(result).split("\n\n")
-    print("\n" + "\n\n".join(blocks[1:-1]))
+    if _is_fancy():
+        from nearfar.app.live import show
+
+        show(result)
+    else:  # the data, the warnings and the plan were printed before the run
+        print("\n" + result.summary_text(data=False))
     if options.code and result.code:
         print("\nPython code that repeats the result:\n")
         print("\n".join(f"    {line}" if line else "" for line in result.code.splitlines()))
@@ -448,24 +451,21 @@ def _print_resume(
 
 
 def _print_answer(options: argparse.Namespace, result: Any) -> None:
-    """Print the answer, in color on a terminal; with ``--quiet`` without its notes."""
-    answer = result.document["answer"]
-    lines = [answer["text"]]
-    if options.quiet:
-        if not writes_json(options):
-            print(answer["text"])
-        return
-    lines += [f"  - {note}" for note in answer["notes"]]
-    if writes_json(options) or not is_terminal(sys.stdout) or find_spec("rich") is None:
-        print_outcome(options, "\n" + "\n".join(lines))
-        return
-    from nearfar.extras import require
+    """Print the answer, in color on a terminal."""
+    print_outcome(options, "")
+    if writes_json(options):
+        print_outcome(options, result.answer)
+    elif _is_fancy():
+        from nearfar.app.live import show_answer
 
-    console = require("rich.console", "app").Console()
-    style = _VERDICT_STYLES.get(answer["verdict"], "bold yellow")
-    console.print(f"\n{lines[0]}", style=style, highlight=False, markup=False)
-    for line in lines[1:]:
-        console.print(line, highlight=False, markup=False)
+        show_answer(result)
+    else:
+        print(result.answer)
+
+
+def _is_fancy() -> bool:
+    """Return whether standard output is a terminal that shows colors."""
+    return is_terminal(sys.stdout) and find_spec("rich") is not None
 
 
 def _print_next(

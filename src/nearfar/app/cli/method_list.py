@@ -21,7 +21,7 @@ SITUATIONS: dict[str, tuple[str, str]] = {
     "pairs": ("similar and dissimilar pairs", "--pairs FILE"),
     "groups": ("groups of similar rows", "--pairs FILE"),
     "number": ("rows with a number to predict", "--target COL --task regression"),
-    "nothing": ("rows without labels", "--unlabelled"),
+    "nothing": ("rows without labels", "--unlabeled"),
     "sets": ("sets of vectors with labels", "--set-id COL"),
     "images": ("images with class labels", "--images HxW"),
 }

@@ -248,7 +248,7 @@ def _fit(options: argparse.Namespace) -> int:
     if options.components is not None:
         given["n_components"] = options.components
     kind = kind_of(Question.of(vars(options), X=DataFile(options.data)))
-    assert isinstance(kind, RowKind)  # fit has no --unlabelled
+    assert isinstance(kind, RowKind)  # fit has no --unlabeled
     kind.read()
     kind.prepare()
     method = kind.named(options.method)

@@ -1,4 +1,4 @@
-"""From the results of folds to numbers and words: what all answers share."""
+"""From the results of folds to numbers and text: the base class of all answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate
+from nearfar.words import listed
 
 Results = dict[int, dict[str, Any]]
 
@@ -93,22 +94,22 @@ class Answer(ABC):
 
     @abstractmethod
     def _numbers(self, row: Row) -> tuple[Estimate | None, Estimate | None]:
-        """A method's error, and its difference to the reference, as far as they are known."""
+        """Return a method's error and its difference to the baseline; None where unknown."""
 
     def nested(self) -> dict[str, Any] | None:
-        """The error when the method too is chosen inside each training fold."""
+        """Return the error when the method itself is selected within each training fold."""
         return None
 
     def finalists(self) -> list[Finalist]:
-        """Who is to be fitted to all rows, where the folds had a sample."""
+        """Return the methods to fit to all rows if the folds used a sample."""
         return []
 
     def confirm(self, confirmed: dict[str, Any] | None) -> None:
-        """Take in what came of them."""
+        """Store the results of the finalists."""
         self.confirmed = confirmed
 
     def warnings(self) -> list[Trap]:
-        """What the methods warned of and all should read."""
+        """Return warnings of the methods that every user should read."""
         return []
 
     def errors(self, row: Row, folds: list[int]) -> NDArray[np.float64]:
@@ -166,35 +167,37 @@ class Answer(ABC):
         used = set(self.common) if row in self.ranked else set(row.results)
         return len(used & set(row.results))
 
-    def _cannot_tell(self, what: str, rows: Iterable[Row]) -> dict[str, Any]:
-        """The answer where nothing was done in time."""
+    def _without_folds(self, what: str, rows: Iterable[Row]) -> dict[str, Any]:
+        """Return the answer if no fold was completed; ``what`` is the subject with its verb."""
         failed = [row for row in rows if row.status == "failed"]
         why = f" ({failed[0].method.label}: {failed[0].reason})" if failed else ""
-        text = f"Cannot tell: {what} tested on one fold in the time given{why}."
-        return {"verdict": "unsure", "method": None, "text": text, "notes": []}
+        text = f"Inconclusive: {what} a fold in the time given{why}."
+        return {"verdict": "inconclusive", "method": None, "text": text, "notes": []}
 
-    def _lost(self, what: str, rows: Sequence[Row]) -> dict[str, Any]:
-        """The answer where what the others are held against was lost."""
-        parts = "; ".join(f"{row.method.label} ({row.reason})" for row in rows)
+    def _lost(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Return the answer if the processes of methods that form the baseline died."""
+        parts = listed([f"{row.method.label} ({row.reason})" for row in rows], quoted=False)
         text = (
-            f"Cannot tell: {what} was lost, {parts}. Without it there is nothing that a learner "
-            "could be held against. Run it again, or go on from the journal."
+            f"Inconclusive: {parts} {'was' if len(rows) == 1 else 'were'} lost, and without "
+            f"{'it' if len(rows) == 1 else 'them'} there is no baseline. Run the comparison again, "
+            "or resume it from its journal."
         )
         failed = [row for row in self.rows.values() if row.status == "failed" and row not in rows]
-        notes = [f"{row.method.label} failed: {row.reason}" for row in failed]
-        return {"verdict": "unsure", "method": None, "text": text, "notes": notes}
+        notes = [f"{row.method.title} failed: {row.reason}" for row in failed]
+        return {"verdict": "inconclusive", "method": None, "text": text, "notes": notes}
 
     def _unjudged_notes(self, rows: Iterable[Row]) -> list[str]:
+        """Return a note for each method that the verdict does not cover."""
         notes = []
         for row in rows:
             if row.status == "failed":
-                notes.append(f"{row.method.label} failed and was not judged: {row.reason}")
+                notes.append(f"{row.method.title} failed and was not judged: {row.reason}")
             elif row.status == "left out":
-                notes.append(f"{row.method.label} was left out and not judged: {row.reason}")
+                notes.append(f"{row.method.title} was left out and not judged: {row.reason}")
             elif row not in self.ranked:
                 notes.append(
-                    f"{row.method.label} did not finish ({len(row.results)} of "
-                    f"{len(self.scheme.folds)} folds) and was not judged; more time may change the "
+                    f"{row.method.title} did not finish ({len(row.results)} of "
+                    f"{len(self.scheme.folds)} folds) and was not judged. More time may change the "
                     "answer."
                 )
         return notes

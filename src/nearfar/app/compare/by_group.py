@@ -20,9 +20,9 @@ from nearfar.app.tables.inputs import is_missing
 from nearfar.datasets.table import Table
 from nearfar.datasets.tables import as_file
 from nearfar.evaluation.inference import holm
-from nearfar.words import count, did_you_mean, listed, p_text, percent
+from nearfar.words import adjusted_p_text, count, did_you_mean, listed, percent
 
-#: Of fewer rows nothing is said to be clear.
+#: Number of rows of a group below which no difference is called clear.
 LEAST_ROWS = 20
 #: Groups that a document holds, those with most errors first.
 MOST_GROUPS = 100
@@ -118,7 +118,7 @@ def group_names(values: Sequence[Any]) -> list[str]:
 
 
 def errors_by_group(found: dict[str, Any], name: str, groups: Sequence[str]) -> dict[str, Any]:
-    """Errors of the reference and of the learner that the answer speaks of, most errors first.
+    """Return the errors of the baseline and of the learner that the answer names, per group.
 
     Parameters
     ----------
@@ -182,13 +182,13 @@ def _entry(group: str, wrong: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def group_notes(by_group: dict[str, Any], label: str, noun: str) -> list[str]:
-    """Of a recommended learner, the groups for which it is clearly worse."""
+    """Return a note for each group in which the recommended learner is clearly worse."""
     tested = count(by_group["tested"], "group")
     return [
         f"{label} is clearly worse where {by_group['name']} is {entry['group']!r}: "
-        f"{percent(entry['learner'])} errors instead of {percent(entry['reference'])} on "
-        f"{count(entry['n'], noun)} (McNemar's exact test, p {p_text(entry['p_holm'])} after Holm "
-        f"over {tested})."
+        f"{percent(entry['learner'])} error vs {percent(entry['reference'])} on "
+        f"{count(entry['n'], noun)} (McNemar's exact test, {adjusted_p_text(entry['p_holm'])} over "
+        f"{tested})."
         for entry in by_group["groups"]
         if entry["clear"] == "worse"
     ]

@@ -1,4 +1,4 @@
-"""From raw data to neighbours in one Pipeline: a method at the setting and k to be used."""
+"""From raw data to neighbors in one Pipeline: a method at the setting and k to be used."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Chosen:
 
     method: Method
     setting: Setting
-    #: How many neighbours vote; None where none do.
+    #: How many neighbors vote; None where none do.
     k: int | None
 
     def words(self) -> str:
         """Setting and k, as far as there are such."""
-        # A plain distance is called after its setting.
+        # The label of a standard distance names its setting.
         label = "" if self.method.role == "baseline" else self.setting.label
         return ", ".join(filter(None, [label, "" if self.k is None else f"k = {self.k}"]))
 
@@ -44,13 +44,13 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Chain:
-    """What is to be used: the whole way from raw rows to neighbours, not yet fitted."""
+    """What is to be used: the whole way from raw rows to neighbors, not yet fitted."""
 
     chosen: Chosen
     #: The first step, and before it what takes the columns in use from a table.
     prepare: Any
     select: Callable[[Any], Any]
-    #: The last step of what neighbours answer, where the learner has none of its own.
+    #: The last step of what neighbors answer, where the learner has none of its own.
     voter: type = field(default=KNNClassifier, kw_only=True)
 
     def pipeline(self) -> Pipeline:
@@ -80,10 +80,11 @@ class Chain:
 
 
 def chosen_by_folds(document: dict[str, Any], methods: Iterable[Method]) -> Chosen | None:
-    """The recommended method, or the plain distance, as most folds chose it.
+    """Return the recommended method, or the standard distance, as most folds selected it.
 
-    Untuned no fold chooses, and it is the plain distance with the fewest errors. The setting is the
-    commonest, and k the median of its folds. None where no fold was done.
+    Without tuning no fold selects, and the standard distance with the lowest error is returned.
+    The setting is the most frequent one, and k the median of its folds. Returns None if no fold
+    was completed.
     """
     entries = {entry["name"]: entry for entry in document["methods"]}
     common = set(document["common_folds"])

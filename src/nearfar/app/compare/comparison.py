@@ -1,4 +1,4 @@
-"""The result of a comparison: what is asked of it, and how it shows itself."""
+"""The result of a comparison, as objects, tables and text."""
 
 from __future__ import annotations
 
@@ -13,62 +13,76 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.chain import Chain
 from nearfar.app.compare.kernel_shares import kernels_line
+from nearfar.app.compare.methods import title_of
 from nearfar.extras import require
-from nearfar.words import p_text, percent, points, seconds_text
+from nearfar.words import capitalize_first, p_text, percent, points, seconds_text
 
+#: The document's entry of a method, and its cells in the table.
 Row = tuple[dict[str, Any], list[str]]
-#: Characters of a line that always fit.
+#: A heading of the table, and the rows below it.
+Block = tuple[str, list[Row]]
+#: Number of characters of a line that fits every terminal.
 NARROW = 80
 
 
 class Comparison:
-    """What :func:`nearfar.compare` found.
+    """The result of :func:`nearfar.compare`.
 
     Attributes
     ----------
     document : dict
-        Everything, as plain data; what :meth:`to_json` writes.
+        The complete result as plain data, which :meth:`to_json` writes.
     """
 
-    # Keys of a method, and of its results, that the tables of pandas have.
+    # Columns of `table` and of `folds`.
     _of_each_method = (
         "label role status error interval difference difference_interval p_holm recommended "
         "folds_done fit_seconds peak_mb not_converged reason"
     )
     _of_each_fold = "error inner_error setting k fit_seconds tune_seconds peak_mb"
-    # What ranks, the heads of the numbers with intervals, and the widest label that leaves room
-    # for them in a narrow table.
-    _measured, _heads, _label = "error", ("error %", "gain"), 24
+    # The key of the measure, the heads of the columns with intervals, and the baseline's name.
+    _measured, _heads, _baseline = "error", ("error", "gain"), "the baseline"
+    # Headings of the table, with the roles of the methods below each.
+    _blocks: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("Learned distances", ("learner",)),
+        ("Standard distances", ("reference", "baseline")),
+        ("Other classifiers (for context)", ("context",)),
+    )
 
     def __init__(self, document: dict[str, Any], *, complete: bool = True) -> None:
         self.document = document
-        #: Whether every method ended by itself; if not, a journal can go on.
+        #: False if a method did not finish and the journal can be resumed.
         self.complete = complete
-        #: What is to be used, as most folds chose it; None where no fold was done.
+        #: The pipeline to use, as most folds selected it; None if no fold was completed.
         self.chain: Chain | None = None
-        #: Who draws the document; a page is made above, never asked for from here.
+        #: The function that writes the report; the caller sets it.
         self.write_page: Callable[..., Path] | None = None
 
     @property
     def answer(self) -> str:
-        """Use a learner, keep the plain distance, or cannot tell: in a sentence."""
+        """The answer as text, which begins with "Use", "Keep" or "Inconclusive"."""
         return str(self.document["answer"]["text"])
 
     @property
+    def verdict(self) -> str:
+        """The verdict: "use" (a learner), "keep" (the standard distance) or "inconclusive"."""
+        return str(self.document["answer"]["verdict"])
+
+    @property
     def best(self) -> str:
-        """Name of the method to use: the recommended learner, or "reference"."""
+        """Name of the method to use: the recommended learner, or "reference" (the baseline)."""
         return str(self.document["best"])
 
     @property
     def table(self) -> Any:
-        """A pandas DataFrame with a row for each method; needs pandas."""
+        """A pandas DataFrame with one row per method; needs pandas."""
         pandas = require("pandas", "app")
         frame = pandas.DataFrame(self._rows())
         return frame.set_index("method")
 
     @property
     def folds(self) -> Any:
-        """A pandas DataFrame with a row for each method and fold; needs pandas."""
+        """A pandas DataFrame with one row per method and fold; needs pandas."""
         pandas = require("pandas", "app")
         folds = self.document["folds"]
         return pandas.DataFrame(
@@ -86,19 +100,19 @@ class Comparison:
 
     @property
     def code(self) -> str:
-        """Lines of scikit-learn that repeat the chosen pipeline."""
+        """Python code that rebuilds the selected pipeline with scikit-learn."""
         return str(self.document["code"])
 
     def pipeline(self) -> Pipeline:
-        """The recommended chain, not yet fitted: preprocessing, scaling, learner, neighbours.
+        """Return the recommended pipeline, unfitted: preprocessing, scaling, learner, neighbors.
 
-        Setting and k are those that most folds chose. Where the answer is to keep the plain
-        distance, or that one cannot tell, it is the chain of the plain distance.
+        Setting and k are those that most folds selected. If the verdict is "keep" or
+        "inconclusive", it is the pipeline of the standard distance.
         """
         return self._chain().pipeline()
 
     def fit(self, X: Any, y: Any = None) -> Pipeline:
-        """Fit the recommended chain, see :meth:`pipeline`, to all rows.
+        """Fit the recommended pipeline, see :meth:`pipeline`, to all rows.
 
         Parameters
         ----------
@@ -116,7 +130,7 @@ class Comparison:
 
     def _chain(self) -> Chain:
         if self.chain is None:
-            raise ValueError("There is no chain to use: not a single fold was done.")
+            raise ValueError("There is no pipeline to use: no fold was completed.")
         return self.chain
 
     def to_html(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -156,96 +170,161 @@ class Comparison:
             for method in self.document["methods"]
         ]
 
-    def cells(self, *, wide: bool = True) -> tuple[list[str], list[Row]]:
-        """The final table in words: its head, and the entry and cells of each method.
+    def cells(self, *, wide: bool = True) -> tuple[list[str], list[Block]]:
+        """Return the table as text: its head, and blocks of methods sorted by error.
 
-        Each number stands with its interval. What failed is not here: see :meth:`failures`. A
-        narrow table fits into 80 columns; it has five, see :meth:`costs`.
+        Methods without numbers are not included: see :meth:`failures`. A narrow table has five
+        columns and fits into 80 characters; :meth:`costs` reports the other numbers.
         """
-        level = f"[{100 * self.document['protocol']['confidence']:g} %]"
-        rows = [
-            (method, self._cells(method, 60 if wide else self._label))
-            for method in self.document["methods"]
-            if _has_numbers(method)
-        ]
+        level = f"({100 * self.document['protocol']['confidence']:g}% CI)"
         head = ["method", *(f"{name} {level}" for name in self._heads), *self._others({})]
-        many = len(head) if wide else 5
-        return head[:many], [(method, cells[:many]) for method, cells in rows]
+        n_columns = len(head) if wide else 5
+        methods = [method for method in self.document["methods"] if _has_numbers(method)]
+        numbers = [self._numbers(method)[: n_columns - 1] for method in methods]
+        widths = [max(map(len, column)) for column in zip(head[1:n_columns], *numbers, strict=True)]
+        # Columns are at least one character apart.
+        room = 60 if wide else NARROW - sum(widths) - len(widths)
+        rows = [
+            (method, [self._first_cell(method, room), *cells])
+            for method, cells in zip(methods, numbers, strict=True)
+        ]
+        blocks = [
+            (title, [row for row in rows if row[0]["role"] in roles])
+            for title, roles in self._block_titles()
+        ]
+        return head[:n_columns], [block for block in blocks if block[1]]
 
-    def _cells(self, method: dict[str, Any], room: int) -> list[str]:
-        marks = "*" * (method["role"] == "context") + "†" * bool(method["not_converged"])
-        marks += " …" * (method["status"] == "unfinished")
+    def _block_titles(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        if self.document["data"].get("unit") != "set":
+            return self._blocks
+        # Most methods for sets do not learn a distance: they use a given one between sets.
+        learned, standard, *others = self._blocks
+        return (
+            ("Methods for sets", learned[1]),
+            (f"{standard[0]} (between means)", standard[1]),
+            *others,
+        )
+
+    def _first_cell(self, method: dict[str, Any], room: int) -> str:
+        marks = "†" * bool(method["not_converged"]) + " …" * (method["status"] == "unfinished")
         arrow = "→ " * bool(method["recommended"])
+        label = title_of(method["label"], method["role"])
+        return arrow + cut_label(label, room - len(arrow + marks)) + marks
+
+    def _numbers(self, method: dict[str, Any]) -> list[str]:
         return [
-            arrow + cut_label(method["label"], room - len(arrow + marks)) + marks,
             with_interval(method[self._measured], method["interval"]),
             with_interval(method["gain"], method["gain_interval"]),
             *self._others(method).values(),
         ]
 
     def _others(self, method: dict[str, Any]) -> dict[str, str]:
-        """Cells without intervals by their heads; of no method, the heads."""
+        """Return the cells without intervals by head; for an empty entry, the keys matter only."""
         p, peak = method.get("p_holm"), method.get("peak_mb")
         return {
-            "Holm p": "" if p is None else p_text(p).replace("< ", "<"),
+            "adj. p": "" if p is None else p_text(p).replace("< ", "<"),
             "folds": f"{method.get('folds_used')}/{len(self.document['folds'])}",
             "fit s": fit_seconds(method),
             "MB": "" if peak is None else f"{peak:.0f}",
         }
 
+    def table_lines(self, *, wide: bool = False) -> list[tuple[dict[str, Any] | None, str]]:
+        """Return the lines of the table, each with the entry of its method.
+
+        The head has no entry (None), and neither have the headings and empty lines of blocks.
+        """
+        head, blocks = self.cells(wide=wide)
+        every = [head, *(cells for _, rows in blocks for _, cells in rows)]
+        widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+        fits = wide or sum(widths) + 2 * (len(widths) - 1) <= NARROW
+        gap = " " * (2 if fits else 1)
+        lines: list[tuple[dict[str, Any] | None, str]] = [(None, _aligned(head, widths, gap))]
+        for title, rows in blocks:
+            lines += [(None, ""), (None, title)]
+            lines += [(method, _aligned(cells, widths, gap)) for method, cells in rows]
+        return lines
+
     def failures(self) -> list[str]:
-        """A line for each method without numbers that count, with its reason."""
+        """Return a line for each method without valid numbers, with the reason."""
         total = len(self.document["folds"])
         return [_failure(m, total) for m in self.document["methods"] if not _has_numbers(m)]
 
     def costs(self) -> str:
-        """Seconds and memory of the methods in one line."""
+        """Return one line with the fit time and the memory of the methods."""
         parts = [
             f"{method['label']} {fit_seconds(method)} s"
-            + (f", {method['peak_mb']:.0f} MB" if method["peak_mb"] is not None else "")
+            + (f" ({method['peak_mb']:.0f} MB)" if method["peak_mb"] is not None else "")
             for method in self.document["methods"]
             if method["role"] in ("reference", "learner") and _has_numbers(method)
         ]
-        return f"One fit: {'; '.join(parts)}." if parts else ""
+        what = "Fit time (peak memory)" if any("MB" in part for part in parts) else "Fit time"
+        return f"{what}: {', '.join(parts)}." if parts else ""
+
+    def measured_line(self) -> str:
+        """Return what the numbers of the table are, in which units, and by which folds."""
+        protocol, noun = self.document["protocol"], self.document["data"].get("unit", "row")
+        measure = capitalize_first(protocol["measure"])
+        where = "" if "held-out" in measure else f" on held-out {noun}s"
+        gain = f"gain over {self._baseline} in percentage points"
+        return f"{measure}{where} in percent, {gain}. {capitalize_first(protocol['scheme'])}."
+
+    def notes(self) -> list[str]:
+        """Return the notes that belong to the answer."""
+        return [str(note) for note in self.document["answer"]["notes"]]
+
+    def summary_text(self, *, data: bool = True) -> str:
+        """Return everything except the answer: data, warnings, table, footnotes and notes.
+
+        Parameters
+        ----------
+        data : bool, default=True
+            Include the description of the data and the warnings about them.
+        """
+        lines = []
+        if data:
+            lines = [
+                data_line(self.document["data"]),
+                *(f"Warning: {w['text']}" for w in self.document["warnings"]),
+                "",
+            ]
+        lines += [self.measured_line(), ""]
+        lines += [line for _, line in self.table_lines()]
+        below = [*self.failures(), self.costs(), *footnotes(self.document)]
+        lines += ["", *(line for line in below if line)] if any(below) else []
+        lines += ["", *(f"- {note}" for note in self.notes())] if self.notes() else []
+        return "\n".join(lines)
 
     def __str__(self) -> str:
-        lines = [
-            data_line(self.document["data"]),
-            *(f"Warning: {w['text']}" for w in self.document["warnings"]),
-        ]
-        lines += ["", measured_line(self.document)]
-        head, rows = self.cells(wide=False)
-        lines += ["", *_aligned([head, *(cells for _, cells in rows)]), *self.failures()]
-        lines += [line for line in (self.costs(), *footnotes(self.document)) if line]
-        lines += ["", *answer_lines(self.document)]
-        return "\n".join(lines)
+        return f"{self.summary_text()}\n\n{self.answer}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        answer = self.document["answer"]
-        names, rows = self.cells()
+        names, blocks = self.cells()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-            for _, cells in rows
-        )
+        body = ""
+        for title, rows in blocks:
+            body += f"<tr><th colspan={len(names)}>{html.escape(title)}</th></tr>"
+            for _, cells in rows:
+                row = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+                body += f"<tr>{row}</tr>"
         body += "".join(
             f"<tr><td colspan={len(names)}>{html.escape(line)}</td></tr>"
             for line in self.failures()
         )
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in answer["notes"])
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes())
         warned = "".join(f"<li>{html.escape(w['text'])}</li>" for w in self.document["warnings"])
         return (
-            f"<p><strong>{html.escape(answer['text'])}</strong></p><ul>{notes}</ul>"
+            f"<p><strong>{html.escape(self.answer)}</strong></p><ul>{notes}</ul>"
             + (f"<p>Warnings</p><ul>{warned}</ul>" if warned else "")
-            + f"<p>{html.escape(data_line(self.document['data']))}</p>"
+            + f"<p>{html.escape(data_line(self.document['data']))} "
+            f"{html.escape(self.measured_line())}</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
 
 def data_line(data: dict[str, Any]) -> str:
-    """The data in one line."""
+    """Return a description of the data in one line."""
     counts = data["class_counts"]
     what = f"{data.get('unit', 'row')}s"
     text = f"{data['name']}: {data['n_rows']:,} {what}{data.get('of', '')}"
@@ -262,57 +341,38 @@ def data_line(data: dict[str, Any]) -> str:
     return text + "."
 
 
-def measured_line(document: dict[str, Any]) -> str:
-    """What the numbers of the table are, and by which folds.
-
-    >>> protocol = {"measure": "AUC of held-out pairs", "scheme": "5-fold"}
-    >>> measured_line({"protocol": protocol, "data": {"unit": "pair"}})
-    'AUC of held-out pairs; 5-fold.'
-    """
-    measure, noun = document["protocol"]["measure"], document["data"].get("unit", "row")
-    where = "" if "held-out" in measure else f" on held-out {noun}s"
-    return f"{measure[0].upper()}{measure[1:]}{where}; {document['protocol']['scheme']}."
-
-
-def answer_lines(document: dict[str, Any]) -> list[str]:
-    """The answer and its notes."""
-    answer = document["answer"]
-    return [answer["text"], *(f"  - {note}" for note in answer["notes"])]
-
-
 def footnotes(document: dict[str, Any]) -> list[str]:
-    """What stands below the table: the chosen method's error, and what the marks mean."""
+    """Return the lines below the table: the error of the selected method, costs and marks."""
     lines = []
     nested, methods = document["nested"], document["methods"]
+    if any(method["p_holm"] is not None for method in methods):
+        lines.append("adj. p: one-sided p of the gain, adjusted for the number of methods (Holm).")
     if nested:
         value = nested.get("auc", nested["error"])
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
-        lines.append(f"Method chosen inside each training fold: {percent(value)} ({chosen}).")
+        lines.append(f"Method selected within each training fold: {percent(value)} ({chosen}).")
     lines += filter(None, [document["protocol"].get("units")])
-    dear = [m for m in methods if (m.get("times_plain") or 0) > 0 and _has_numbers(m)]
-    if dear:
-        said = "; ".join(
-            f"{method['label']} {times_text(method['times_plain'])}" for method in dear
+    slower = [m for m in methods if (m.get("times_plain") or 0) > 0 and _has_numbers(m)]
+    if slower:
+        times = ", ".join(
+            f"{method['label']} {times_text(method['times_plain'])}" for method in slower
         )
-        lines.append(f"To predict, against plain k-NN: {said}.")
+        lines.append(f"Prediction time relative to standard k-NN: {times}.")
     kernels = document.get("kernels", {})
     lines += [
         kernels_line(method["label"], kernels[method["name"]])
         for method in methods
         if method["name"] in kernels and _has_numbers(method)
     ]
-    marks = []
-    if any(method["role"] == "context" for method in methods):
-        marks.append("* no distance, for context")
     if any(method["not_converged"] for method in methods):
-        marks.append("† did not converge in some folds")
+        lines.append("† did not converge in some folds.")
     if any(method["status"] == "unfinished" for method in methods):
-        marks.append("… unfinished: fewer folds than planned")
-    return [*lines, "; ".join(marks) + "."] if marks else lines
+        lines.append("… unfinished: fewer folds than planned.")
+    return lines
 
 
 def times_text(times: float) -> str:
-    """How much longer something takes.
+    """Return how much longer something takes, with one digit.
 
     >>> times_text(234.0), times_text(23.4), times_text(2.34), times_text(1.1)
     ('about 200 times as long', 'about 20 times as long', 'about twice as long', 'hardly longer')
@@ -329,30 +389,34 @@ def _has_numbers(method: dict[str, Any]) -> bool:
 
 
 def _failure(method: dict[str, Any], total: int) -> str:
-    """Why there is nothing, or nothing that counts."""
-    done = method["folds_done"]
+    """Return why a method has no valid numbers."""
+    done, label = method["folds_done"], title_of(method["label"], method["role"])
     if method["status"] == "failed":
         after = f" after {done} of {total} folds" if done else ""
-        return f"{method['label']} failed{after}: {method['reason'] or 'no reason is known'}"
-    return f"{method['label']} {method['status']}: {method['reason'] or 'no fold done in time'}"
+        return f"{label} failed{after}: {method['reason'] or 'unknown reason'}"
+    return f"{label} {method['status']}: {method['reason'] or 'no fold was completed in time'}"
 
 
 def cut_label(text: str, room: int) -> str:
-    """A label that fits into its column."""
+    """Return a label that fits into its column."""
     return text if len(text) <= room else text[: room - 2] + ".."
 
 
 def with_interval(value: float | None, interval: list[float] | None) -> str:
-    """A share in percent with its interval in brackets."""
+    """Return a fraction in percent with its interval in parentheses.
+
+    >>> with_interval(-0.012, [-0.03, 0.006]), with_interval(0.039, None), with_interval(None, None)
+    ('−1.2 (−3.0 to 0.6)', '3.9', '')
+    """
     if value is None:
         return ""
     if interval is None:
         return points(value)
-    return f"{points(value)} [{points(interval[0])}, {points(interval[1])}]"
+    return f"{points(value)} ({points(interval[0])} to {points(interval[1])})"
 
 
 def fit_seconds(method: dict[str, Any]) -> str:
-    """Median seconds of a fit, short.
+    """Return the median seconds of a fit without a unit.
 
     >>> [fit_seconds({"fit_seconds": seconds}) for seconds in (0.00004, 0.032, 1234.5, None)]
     ['< 0.001', '0.032', '1,234', '']
@@ -361,11 +425,8 @@ def fit_seconds(method: dict[str, Any]) -> str:
     return "" if seconds is None else seconds_text(seconds).removesuffix(" s")
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+def _aligned(cells: list[str], widths: list[int], gap: str) -> str:
+    """Return a line of the table: the first cell to the left, numbers to the right."""
+    padded = [cells[0].ljust(widths[0])]
+    padded += [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+    return gap.join(padded).rstrip()

@@ -189,7 +189,7 @@ def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
     gone = {bare(str(name)) for name in names}
     left = [one for one in methods if bare(one.name) not in gone]
     if gone and not any(one.role == "learner" for one in left):
-        raise ValueError("Without these nothing is left to compare with the plain distances.")
+        raise ValueError("Without these, nothing is left to compare with the standard distances.")
     return left
 
 

@@ -1,4 +1,4 @@
-"""The result of a comparison of embeddings: the same questions, other columns."""
+"""The result of a comparison of embeddings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from nearfar.words import points
 
 
 class EmbeddingComparison(Comparison):
-    """What :func:`nearfar.compare` found without labels.
+    """The result of :func:`nearfar.compare` without labels.
 
-    ``answer``, ``best``, ``table``, ``folds``, ``code``, ``to_html`` and ``to_json`` are those of
-    :class:`nearfar.app.compare.comparison.Comparison`; ``best`` is "pca" unless another method
-    keeps clearly more neighbours. Numbers are shares of neighbours kept: the higher, the better.
+    ``answer``, ``verdict``, ``best``, ``table``, ``folds``, ``code``, ``to_html`` and ``to_json``
+    are those of :class:`nearfar.app.compare.comparison.Comparison`. ``best`` is "pca" unless
+    another method keeps clearly more neighbors. Numbers are fractions of neighbors kept: more is
+    better.
     """
 
     _of_each_method = (
@@ -22,7 +23,8 @@ class EmbeddingComparison(Comparison):
         "picture_fault gap folds_done fit_seconds peak_mb not_converged reason"
     )
     _of_each_fold = "kept kept_fitted trust continuity rank_trust gap fit_seconds peak_mb"
-    _measured, _heads, _label = "kept", ("kept %", "to PCA"), 24
+    _measured, _heads, _baseline = "kept", ("kept", "gain"), "PCA"
+    _blocks = (("Embeddings", ("learner",)), ("Baselines", ("reference", "baseline")))
 
     def _others(self, method: dict[str, Any]) -> dict[str, str]:
         shares = {
@@ -35,19 +37,19 @@ class EmbeddingComparison(Comparison):
             )
         }
         known = {**super()._others(method), **shares, "gap": gap_text(method.get("gap"))}
-        order = ("fitted", "folds", "Holm p", "trust", "contin.", "ranks", "gap", "fit s", "MB")
+        order = ("adj. p", "folds", "fitted", "trust", "contin.", "ranks", "gap", "fit s", "MB")
         return {head: known[head] for head in order}
 
 
 def gap_text(gap: float | None) -> str:
-    """A relative gap in percent, short.
+    """Return a relative gap in percent with two digits.
 
     >>> gap_text(4e-7), gap_text(0.0123), gap_text(None)
-    ('< 0.01 %', '1.2 %', '')
+    ('< 0.01%', '1.2%', '')
     """
     if gap is None:
         return ""
-    return "< 0.01 %" if gap < 1e-4 else f"{100 * gap:.2g} %"
+    return "< 0.01%" if gap < 1e-4 else f"{100 * gap:.2g}%"
 
 
 def _percents(share: float | None) -> str:

@@ -1,9 +1,9 @@
 """Embeddings of rows without labels: what is fitted, and what is measured of it on one fold.
 
 A fold is fitted to its training rows and places the held-out ones by ``transform``. What ranks is
-the share of *neighbours kept*: of the training rows nearest to a held-out row in the data, those
+the share of *neighbors kept*: of the training rows nearest to a held-out row in the data, those
 that are also among the nearest in the embedding. The methods have not seen these rows, so none
-gains by having kept the very neighbours that are counted. How good the picture is to look at is
+gains by having kept the very neighbors that are counted. How good the picture is to look at is
 measured beside it (:mod:`nearfar.app.compare.picture`).
 """
 
@@ -53,7 +53,7 @@ MEASURED = 1000
 #: Rows of a picture, at most.
 DRAWN = 600
 SPECTRUM = 8
-#: Columns whose spreads differ by more than this are standardised.
+#: Columns whose spreads differ by more than this are standardized.
 UNEQUAL = 10.0
 # Up to so many training rows; what they need beyond grows with their square or worse.
 _DENSE_ROWS = 5000
@@ -204,11 +204,11 @@ def _words(estimator: Any) -> str:
 def choose_scaler(inputs: Matrix, scale: Scale, image: bool) -> tuple[Any, str]:
     """How columns are scaled before all methods and before the measure, and why in words.
 
-    Nothing can be tuned without labels. "auto" standardises columns of very unequal spread.
+    Nothing can be tuned without labels. "auto" standardizes columns of very unequal spread.
 
     >>> import numpy as np
     >>> choose_scaler(np.random.default_rng(0).normal(size=(50, 2)) * [1, 100], "auto", False)
-    (StandardScaler(), "Columns are standardised: ...
+    (StandardScaler(), "Columns are standardized: ...
     """
     from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -228,7 +228,7 @@ def choose_scaler(inputs: Matrix, scale: Scale, image: bool) -> tuple[Any, str]:
         why = ", as asked"
     texts = {
         "none": ("passthrough", "Columns are as they are"),
-        "standard": (StandardScaler(), "Columns are standardised"),
+        "standard": (StandardScaler(), "Columns are standardized"),
         "unit": (Normalizer(), "Rows are scaled to unit norm"),
     }
     if scale not in texts:
@@ -241,9 +241,9 @@ def choose_scaler(inputs: Matrix, scale: Scale, image: bool) -> tuple[Any, str]:
 
 
 def neighbors_counted(n_train: int) -> tuple[int, tuple[int, ...]]:
-    """How many neighbours rank, and how many are looked at besides.
+    """How many neighbors rank, and how many are looked at besides.
 
-    2 % of the training rows, from 5 to 15: more would reach beyond what is near in a small set.
+    2% of the training rows, from 5 to 15: more would reach beyond what is near in a small set.
 
     >>> neighbors_counted(240), neighbors_counted(4000)
     ((5, (5, 15)), (15, (5, 15, 50)))

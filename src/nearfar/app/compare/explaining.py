@@ -185,8 +185,8 @@ def _explain_knn(
 
 def _cannot(name: str) -> str:
     return (
-        f"{name} cannot tell which features mattered. What can: plain distances, linear learners "
-        f"such as lmnn, lda and rca, and {listed(local_rules(), quoted=False)}."
+        f"{name} cannot explain which features mattered. Supported: standard distances, linear "
+        f"learners such as lmnn, lda and rca, and {listed(local_rules(), quoted=False)}."
     )
 
 
@@ -280,7 +280,7 @@ def distance_words(names: Sequence[str], parts: Sequence[float], n: int) -> str:
     """The largest parts of a squared distance, as shares of all that adds to it or takes away.
 
     >>> distance_words(["hue", "ash", "alcohol"], [1.0, -0.5, 0.5], 2)
-    'hue 50 %, ash −25 %'
+    'hue 50%, ash −25%'
     """
     total = sum(abs(part) for part in parts)
     order = sorted(range(len(parts)), key=lambda j: -abs(parts[j]))[:n]

@@ -38,7 +38,7 @@ from nearfar.neighbors.knn import KNNClassifier
 from nearfar.search.exact_search import kneighbors
 
 MAX_K = 15
-#: Neighbours kept for the report.
+#: Neighbors kept for the report.
 SHOWN_NEIGHBORS = 5
 #: Rows on which each method is timed, at most.
 PILOT_ROWS = 1000
@@ -56,7 +56,7 @@ class Work(Protocol):
     #: Rows of the longest pilot, and the fewest to which a plan may cut them.
     pilot_rows: int
     least_rows: int
-    #: Whether neighbours vote, so that there is a k to tune.
+    #: Whether neighbors vote, so that there is a k to tune.
     tunes_k: bool
     #: By what rows are drawn, where there is not the time for all.
     drawn_by: str
@@ -97,7 +97,7 @@ class Problem(FoldRows):
     least_rows: int = 2000
     tunes_k: bool = True
     drawn_by: str = "by class"
-    #: The step that answers by neighbours, and how codes come of y in lines that repeat the run.
+    #: The step that answers by neighbors, and how codes come of y in lines that repeat the run.
     voter: type = KNNClassifier
     codes_of_y: str = "np.unique({y}, return_inverse=True)[1]"
     #: Whether folds have the shares of the classes; if not, codes only say how rows are drawn.
@@ -128,7 +128,7 @@ class Problem(FoldRows):
         return _codes_of(found, self.classes)
 
     def answers_by_k(self, neighbors: Indices) -> Answers:
-        """What the first k neighbours of some rows say, given by their numbers, for each k."""
+        """What the first k neighbors of some rows say, given by their numbers, for each k."""
         voters, n_classes = self.codes[neighbors], len(self.classes)
         return Answers(
             votes_by_k(voters, n_classes),
@@ -161,7 +161,7 @@ class Problem(FoldRows):
 
 
 class Answers(NamedTuple):
-    """What neighbours say of rows: for each k, with the shares of votes, and who votes."""
+    """What neighbors say of rows: for each k, with the shares of votes, and who votes."""
 
     predicted: NDArray[Any]
     shares: Callable[[int], NDArray[np.float64]]
@@ -183,10 +183,10 @@ class Predictions:
     fit_seconds: float = 0.0
     predict_seconds: float = 0.0
     mapped: tuple[NDArray[Any], NDArray[Any]] | None = None
-    #: Codes of the neighbours of each test row, nearest first.
+    #: Codes of the neighbors of each test row, nearest first.
     voters: Indices | None = None
     caught: list[str] = field(default_factory=list)
-    #: Of the prediction, what the search for neighbours took.
+    #: Of the prediction, what the search for neighbors took.
     search_seconds: float | None = None
 
 
@@ -288,7 +288,7 @@ def _predicted(problem: Problem, given: Given, train: Indices) -> Predictions:
 
 
 def _not_nested(problem: Problem, by_k: list[Indices], most: Answers) -> Answers:
-    """Answers by neighbours that were found for each k anew."""
+    """Answers by neighbors that were found for each k anew."""
     each = [problem.answers_by_k(neighbors) for neighbors in by_k]
     return Answers(
         np.stack([one.predicted[:, -1] for one in each], axis=1),
@@ -428,7 +428,7 @@ def run_fold(
         Three folds inside the training rows and all settings; one split and all settings; one
         split and the first setting. k is always tuned.
     details : bool
-        Keep neighbours too.
+        Keep neighbors too.
     draw : bool
         Keep a map of held-out points, the history of the fit, and pictures of a map of tensors.
     fixed : (str, int or None), optional

@@ -1,12 +1,12 @@
-"""From errors fold by fold to one of three sentences.
+"""From errors per fold to one of three verdicts, and the sentence that reports it.
 
-A learner is recommended only if its gain over the reference is shown (the corrected interval lies
-off zero) and worth having (``min_gain``). The plain distance is kept only if for every learner a
-gain that would matter is excluded (one-sided, by the tested rows where that is possible); otherwise
-nothing can be told. Holm's p over all learners is given beside it; where it exceeds 5 % the
-sentence asks for a confirmation on new rows. Where intervals alone would let more than 5 % of
-comparisons without a difference end in a recommendation (more than three learners, a fixed test
-set), Holm's p must be below 5 % as well.
+"use": the gain of a learner over the baseline is shown (its corrected confidence interval excludes
+zero) and large enough (``min_gain``). "keep": for every learner, a gain that would matter is
+excluded (one-sided, from the tested rows where that is possible). "inconclusive": neither holds.
+The p-value after Holm's adjustment over all learners is reported as well. If it exceeds 5%, the
+sentence asks for a confirmation on new rows. With more than three learners, or with a fixed test
+set, intervals alone would recommend a learner in more than 5% of comparisons without a difference.
+There the adjusted p-value must be below 5% as well.
 """
 
 from __future__ import annotations
@@ -19,41 +19,50 @@ import numpy as np
 
 from nearfar.app.compare.wording import Wording
 from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
-from nearfar.words import p_text, percent, points, seconds_text, tested
+from nearfar.words import (
+    adjusted_p_text,
+    capitalize_first,
+    count,
+    interval_text,
+    p_text,
+    points,
+    seconds_text,
+    tested,
+)
 
-Verdict = Literal["use", "keep", "unsure"]
+Verdict = Literal["use", "keep", "inconclusive"]
 
-#: Up to so many learners the intervals by themselves keep false recommendations below 5 %.
+#: Number of learners up to which intervals alone keep false recommendations below 5%.
 FEW_LEARNERS = 3
-#: The interval of two folds is no guide, however far it lies from zero.
+#: Degrees of freedom below which an interval is not trusted: two folds have only one.
 LEAST_DEGREES = 2
-#: A gain of less matters to nobody, however small the reference's error.
+#: Gain, as a fraction, below which no gain matters, however small the baseline's error.
 LEAST_GAIN = 0.01
 
 
 @dataclass(frozen=True)
 class Comparand:
-    """A learner beside the reference."""
+    """A learner compared with the baseline."""
 
     error: float
-    #: Learner minus reference: below zero is a gain.
+    #: Error of the learner minus that of the baseline: negative values are gains.
     difference: Estimate
     p: float
     p_holm: float
-    #: A larger gain is excluded.
+    #: Upper bound of the gain: a larger gain is excluded.
     most: float
-    #: The interval lies off zero and the gain is worth having.
+    #: True if the interval excludes zero and the gain exceeds ``min_gain``.
     stands_out: bool
-    #: And it is not one of too many tries.
+    #: True if, in addition, the number of learners tried does not explain the gain.
     recommended: bool
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict, the learner it is about, and every learner's numbers."""
+    """The verdict, the learner that it names, and the numbers of every learner."""
 
     verdict: Verdict
-    #: The learner to use; of the others the one that came nearest.
+    #: The learner to use; for other verdicts, the learner that came nearest.
     method: str | None
     reference_error: float
     comparands: dict[str, Comparand] = field(default_factory=dict)
@@ -71,26 +80,26 @@ def judge(
     beats: Collection[str] | None = None,
     barred: Collection[str] = (),
 ) -> Judgement:
-    """Weigh all learners against the reference.
+    """Compare all learners with the baseline and return the verdict.
 
     Parameters
     ----------
     reference_error : float
-        Mean error of the reference.
+        Mean error of the baseline.
     errors, differences : mapping
-        For each learner its mean error and the paired difference to the reference.
+        Mean error of each learner, and its paired difference to the baseline.
     min_gain : float
-        Least gain worth a recommendation, relative to the reference's error.
+        Minimum gain for a recommendation, relative to the baseline's error.
     strict : bool
-        Require Holm's p, however few the learners.
+        Require the adjusted p-value for any number of learners.
     most : mapping, optional
-        For each learner the largest gain that is not excluded; None takes it from the differences.
+        Largest gain of each learner that is not excluded. None computes it from the differences.
     beats : collection of str, optional
-        The learners that do clearly better than every plain distance, where the reference was not
-        the best of them: no other is recommended.
+        Learners that are clearly better than every standard distance. No other learner is
+        recommended. Needed where the baseline is not the best standard distance.
     barred : collection of str
-        Learners that are not for use, for another reason than their errors. They were tried, and so
-        they count in Holm's p, but the verdict is about the others.
+        Learners that must not be recommended for another reason than their errors. They count in
+        the adjustment of p-values, but the verdict names only other learners.
     """
     names = list(errors)
     p = {name: differences[name].p_below_zero() for name in names}
@@ -118,7 +127,7 @@ def judge(
     if chosen:
         return Judgement("use", chosen[0], reference_error, comparands)
     if not by_error:
-        return Judgement("unsure", None, reference_error, comparands)
+        return Judgement("inconclusive", None, reference_error, comparands)
     nearly = [name for name in by_error if comparands[name].stands_out]
     matters = gain_that_matters(reference_error, min_gain)
     undecided = [
@@ -128,12 +137,12 @@ def judge(
     ]
     if nearly or undecided:
         best = (nearly or undecided)[0]
-        return Judgement("unsure", best, reference_error, comparands)
+        return Judgement("inconclusive", best, reference_error, comparands)
     return Judgement("keep", by_error[0], reference_error, comparands)
 
 
 def gain_that_matters(reference_error: float, min_gain: float) -> float:
-    """The least gain for which a plain distance would be given up.
+    """Return the smallest gain that justifies replacing a standard distance.
 
     >>> gain_that_matters(0.5, 0.05), gain_that_matters(0.02, 0.05)
     (0.025, 0.01)
@@ -142,7 +151,7 @@ def gain_that_matters(reference_error: float, min_gain: float) -> float:
 
 
 def most_gain(difference: Estimate, confidence: float = 0.95) -> float:
-    """The end of the one-sided interval of a gain: more is excluded.
+    """Return the upper end of the one-sided interval of a gain.
 
     >>> round(most_gain(Estimate(-0.01, 0.01, 1000)), 3)
     0.026
@@ -170,182 +179,205 @@ def sentence(
     over: Estimate | None = None,
     folds: tuple[int, int] | None = None,
 ) -> str:
-    """The answer in words.
+    """Return the answer as text.
 
     Parameters
     ----------
+    labels : mapping
+        Label of each method.
+    reference_label : str
+        Label of the baseline.
     say : Wording
-        How errors are said.
+        Phrases for the measure.
     n_rows, n_all : int
-        Rows that were used, and rows that there are.
+        Number of rows used, and number of rows available.
     fixed : bool
-        Whether there is a fixed test set, whose rows are then ``n_rows``.
+        True if there is a fixed test set; ``n_rows`` then counts its rows.
+    fit_seconds : mapping
+        Median seconds of a fit for each method.
+    n_train : int
+        Number of training rows of a fit.
+    min_gain : float
+        Minimum gain for a recommendation, relative to the baseline's error.
+    nested_error : float or None
+        Error when the method is selected within each training fold.
     noun : str
-        What a row is called.
+        The noun for one item of X: "row" or "set".
     untuned : bool
-        Whether everything ran at its first setting.
+        True if every method ran at its first setting.
     plain : (str, float), optional
-        The plain distance with the fewest errors, where the learner must beat all.
+        Label and error of the standard distance with the lowest error, if the learner must beat
+        all of them.
     over : Estimate, optional
-        The learner minus that one, where it is not the reference: the gain that may be claimed.
+        Error of the learner minus that of ``plain``, if that is not the baseline: the gain that
+        may be claimed.
     folds : (int, int), optional
-        Folds that the numbers are of, and folds that were planned, where these differ.
+        Number of folds that the numbers rest on, and number of planned folds.
     """
     base = judgement.reference_error
-    where = _where(n_rows, n_all, untuned, folds, noun)
+    where = _measured_on(n_rows, n_all, untuned, folds, noun)
     if judgement.method is None:
         return (
-            f"Cannot tell: no learner was tested on enough folds to be judged; {reference_label} "
-            f"{say.makes} {say.whole(base)}{where}."
+            f"Inconclusive: no {say.learned} was tested on enough folds. "
+            f"{capitalize_first(reference_label)} has {say.whole(base)}.{where}"
         )
     name, found = labels[judgement.method], judgement.comparands[judgement.method]
+    n_tried = count(len(judgement.comparands), say.learned)
     gain = -found.difference.mean
     low, high = (-bound for bound in reversed(found.difference.interval(confidence)))
-    wide = f"{confidence:.0%} interval {points(low)} to {points(high)}".replace("%", " %")
+    wide = interval_text(low, high, confidence)
     if judgement.verdict == "use":
-        text = (
-            f"Use {name}: {say.whole(found.error)} instead of {say.short(base)} for the best "
-            f"plain distance, a gain of {points(gain)} points ({wide}; one-sided "
-            f"p {p_text(found.p_holm)} after Holm){where}."
-        )
-        if untuned:
-            text = text.replace("for the best plain distance", f"for {reference_label}")
+        other = reference_label if untuned else "the best standard distance"
+        numbers = f"{wide}, {adjusted_p_text(found.p_holm)}"
         if plain is not None and over is not None:
+            other = f"{plain[0]}, the standard distance with {say.most}"
+            base, gain = plain[1], -over.mean
             low, high = (-bound for bound in reversed(over.interval(confidence)))
-            text = (
-                f"Use {name}: {say.whole(found.error)} instead of {say.short(plain[1])} for "
-                f"{plain[0]}, which of the plain distances {say.most}, a gain of "
-                f"{points(-over.mean)} points ({100 * confidence:.0f} % interval {points(low)} to "
-                f"{points(high)}){where}."
-            )
+            numbers = interval_text(low, high, confidence)
+        text = (
+            f"Use {name}: {say.whole(found.error)} vs {say.short(base)} for {other}, a gain of "
+            f"{points(gain)} points ({numbers}).{where}"
+        )
         if nested_error is not None:
             inside = f"the training {noun}s" if fixed else "each training fold"
             text += (
-                f" Expect about {say.short(nested_error)} on new data: that is the {say.measure} "
-                f"when the method too is chosen inside {inside}."
+                f" Expect about {say.short(nested_error)} on new data: this is the {say.measure} "
+                f"when the method itself is selected within {inside}."
             )
         if found.p_holm > 1 - confidence:
             text += (
-                f" With {len(judgement.comparands)} learners tried, Holm's p is above "
-                f"{percent(1 - confidence)}: confirm it on new {noun}s."
+                f" Confirm it on new {noun}s: {n_tried} were tried, and the adjusted p exceeds "
+                f"{1 - confidence:.2g}."
             )
         seconds = fit_seconds.get(judgement.method)
         if seconds is not None:
-            text += f" Cost: {seconds_text(seconds)} to fit {n_train:,} {noun}s."
+            text += f" Fit time: {seconds_text(seconds)} on {n_train:,} {noun}s."
         return text
     matters = gain_that_matters(base, min_gain)
-    other = plain is not None and plain[1] < base and plain[0] != reference_label
-    if plain is not None and other and not found.stands_out:
-        # The reference is not what to keep: another plain distance makes fewer mistakes.
-        sure = judgement.verdict == "keep"
+    has_other = plain is not None and plain[1] < base and plain[0] != reference_label
+    if plain is not None and has_other and not found.stands_out:
+        # The baseline is not the distance to keep: another standard distance has less error.
+        lead = "Keep" if judgement.verdict == "keep" else "Inconclusive: until it is tuned, keep"
+        best = f"the best {say.learned}, {name}," if len(judgement.comparands) > 1 else name
         return (
-            f"{'Keep' if sure else 'Cannot tell: until it is tuned keep'} {plain[0]}, "
-            f"{say.whole(plain[1])}{where}: {name} {say.makes} {say.short(found.error)}"
-            + (" at best of the learners" if len(judgement.comparands) > 1 else "")
-            + f", and {reference_label}, scaled as it is, {say.short(base)}. "
-            "Give more time, or --tuning holdout, for settings to be chosen."
+            f"{lead} {plain[0]} ({say.whole(plain[1])}): {best} has {say.short(found.error)}, and "
+            f"{reference_label}, which is scaled in the same way, has {say.short(base)}.{where} To "
+            "tune the settings, allow more time or use --tuning holdout."
         )
     if judgement.verdict == "keep":
-        text = f"Keep {reference_label}, {say.whole(base)}{where}: "
+        kept = f"Keep {_in_parentheses(reference_label, say.whole(base))}: "
         if base == 0:
-            return text + say.perfect
-        if found.most > 0:
-            excluded = f"a gain of more than {points(found.most)} points is excluded"
-        else:
-            excluded = "a gain is excluded"
-        excluded += f" (one-sided, {100 * confidence:.0f} %; {points(matters)} would matter)."
-        if gain > 0:
-            return f"{text}the best learner, {name}, gains {points(gain)} points, and {excluded}"
-        return (
-            f"{text}no learner does better; the best, {name}, {say.makes} "
-            f"{say.short(found.error)}, {say.beside(gain)}, and {excluded}"
+            return kept + say.perfect.format(learned=say.learned) + where
+        reason = (
+            f"the best {say.learned}, {name}, gains only {points(gain)} points"
+            if gain > 0
+            else f"no {say.learned} is better, and the best, {name}, has "
+            f"{say.short(found.error)} ({say.difference(gain)})"
         )
-    until = f" Until then keep {reference_label}."
-    rows = tested(noun) if fixed else f"{noun}s"
+        excluded = (
+            f"A gain of more than {points(found.most)} points" if found.most > 0 else "Any gain"
+        )
+        return (
+            f"{kept}{reason}.{where} {excluded} is excluded (one-sided {100 * confidence:g}% CI). "
+            f"A gain of {points(matters)} points would matter."
+        )
+    until = f" For now, keep {reference_label}."
     if found.difference.degrees < LEAST_DEGREES:
         few = (
-            f"one test set gives an interval only where the error is a mean over {noun}s"
+            f"one test set gives a CI only if the error is a mean over {noun}s"
             if fixed
-            else f"{'two folds are' if found.difference.degrees > 0 else 'a single fold is'} too "
-            "little to tell by"
+            else f"{'two folds' if found.difference.degrees > 0 else 'one fold'} cannot settle it"
         )
         return (
-            f"Cannot tell: {name} {say.makes} {say.whole(found.error)}, {reference_label} "
-            f"{say.short(base)}{where}, but {few}.{until}"
+            f"Inconclusive: {name} has {say.whole(found.error)} and {reference_label} "
+            f"{say.short(base)}, but {few}.{where}{until}"
         )
-    there = _there(n_rows, n_all, noun)
-    better = (
-        f"Cannot tell: {name} seems {points(gain)} points better than {reference_label} "
-        f"({say.short(found.error)} against {say.short(base)}"
-    )
+    errors = f"{say.short(found.error)} vs {say.short(base)}"
+    better = f"Inconclusive: {name} has {say.difference(gain)} than "
+    clearly = better + _in_parentheses(reference_label, f"{errors}, {wide}")
     if found.stands_out and plain is not None:
         return (
-            f"{better}; {wide}){where}, but not clearly better than {plain[0]}, which {say.makes} "
-            f"{say.short(plain[1])}: tuned, the plain distance may do as well. Give more time, or "
-            f"--tuning holdout. Until then keep {plain[0]}."
+            f"{clearly}, but it is not clearly better than {plain[0]} "
+            f"({say.short(plain[1])}).{where} With tuning, the standard distance may do as well: "
+            f"allow more time or use --tuning holdout. For now, keep {plain[0]}."
         )
+    units = tested(noun) if fixed else f"{noun}s"
+    have = _available(n_rows, n_all)
     if found.stands_out:
         needed = rows_to_decide(
             found.difference, n_rows, 1 - 2 * (1 - confidence) / len(judgement.comparands)
         )
         return (
-            f"{better}; {wide}){where}, but it is one of {len(judgement.comparands)} learners "
-            f"tried, and after Holm's correction p is {p_text(found.p_holm)}. Test it alone on new "
-            f"{noun}s; roughly {_round_rows(needed):,} {rows} would show it among all "
-            f"({there}).{until}"
+            f"{clearly}, but it is one of {n_tried} tried, and its adjusted p is "
+            f"{p_text(found.p_holm)}.{where} Test it alone on new {noun}s. About "
+            f"{_round_rows(needed):,} {units} would show the gain among all of them; {have}.{until}"
         )
     if gain <= matters or low > 0:
         seen = (
-            f"no learner is seen to do better; {name} {say.makes} {say.short(found.error)}"
+            f"no {say.learned} is clearly better ({name}: {say.short(found.error)})"
             if gain <= 0
-            else f"{name} gains {points(gain)} points ({wide}), too little for a change"
+            else f"{name} gains {points(gain)} points ({wide}), too little to switch"
         )
         return (
-            f"Cannot tell: {reference_label} {say.makes} {say.whole(base)}, and {seen}{where}, "
-            f"but a gain of up to {points(found.most)} points is not excluded, and "
-            f"{points(matters)} would matter ({there}).{until}"
+            f"Inconclusive: {reference_label} has {say.whole(base)} and {seen}, but a gain of up "
+            f"to {points(found.most)} points is not excluded, and {points(matters)} would matter."
+            f"{where} {capitalize_first(have)} {units}.{until}"
         )
     needed = rows_to_decide(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:
-        more = f"if the difference is real, roughly {_round_rows(needed):,} {rows} would show it"
+        more = f"about {_round_rows(needed):,} {units} would settle it"
     else:
-        more = f"more than a hundred times as many {rows} would be needed to show it"
-    return f"{better}){where}, but the {wide} includes zero; {more} ({there}).{until}"
+        more = f"settling it would take more than 100 times as many {units}"
+    return (
+        f"{better}{_in_parentheses(reference_label, errors)}, but the {100 * confidence:g}% CI "
+        f"({points(low)} to {points(high)}) includes zero.{where} If the difference is real, "
+        f"{more}; {have}.{until}"
+    )
 
 
-def _where(
+def _in_parentheses(label: str, text: str) -> str:
+    """Return the label followed by a text in parentheses, which it may have already.
+
+    >>> _in_parentheses("cosine", "3.9% error"), _in_parentheses("the best (mostly cosine)", "3.9%")
+    ('cosine (3.9% error)', 'the best (mostly cosine; 3.9%)')
+    """
+    return f"{label[:-1]}; {text})" if label.endswith(")") else f"{label} ({text})"
+
+
+def _measured_on(
     n_rows: int, n_all: int | None, untuned: bool, folds: tuple[int, int] | None, noun: str
 ) -> str:
-    """On what it was measured, as far as that is less than all.
+    """Return a sentence on the rows, folds and settings if the comparison did not use all.
 
-    >>> _where(8000, 100_000, True, (5, 25), "row")
-    ', on 8,000 of 100,000 rows, in 5 common folds of 25, all at their first setting'
-    >>> _where(150, None, False, None, "row")
+    >>> _measured_on(8000, 100_000, True, (5, 25), "row")
+    ' Measured on 8,000 of 100,000 rows, in 5 of 25 folds, with every method at its first setting.'
+    >>> _measured_on(150, None, False, None, "row")
     ''
     """
     parts = []
     if n_all is not None and n_all > n_rows:
         parts.append(f"on {n_rows:,} of {n_all:,} {noun}s")
     if folds is not None and folds[0] < folds[1]:
-        parts.append(f"in {folds[0]} common fold{'s' * (folds[0] > 1)} of {folds[1]}")
+        parts.append(f"in {folds[0]} of {folds[1]} folds")
     if untuned:
-        parts.append("all at their first setting")
-    return "".join(f", {part}" for part in parts)
+        parts.append("with every method at its first setting")
+    return f" Measured {', '.join(parts)}." if parts else ""
 
 
-def _there(n_rows: int, n_all: int | None, noun: str) -> str:
+def _available(n_rows: int, n_all: int | None) -> str:
+    """Return a clause with the number of rows that the user has."""
     if n_all is None or n_all <= n_rows:
-        return f"there are {n_rows:,}"
-    return f"there are {n_all:,}, of which {n_rows:,} were used: --sample takes more"
+        return f"you have {n_rows:,}"
+    return f"you have {n_all:,} ({n_rows:,} were used; raise --sample to use more)"
 
 
 def context_notes(
     clearer: Sequence[tuple[str, float]], say: Wording, compared_with: str
 ) -> list[str]:
-    """What to add when what is no distance predicts clearly better."""
+    """Return a note for each classifier or regressor that is clearly better than the distance."""
     return [
-        f"{label} {say.makes} {say.whole(error)}, clearly less than {compared_with}: if "
-        f"{say.predicts} are all you need, use it. A distance is for neighbours, not for accuracy."
+        f"{label} has {say.whole(error)}, clearly less than {compared_with}. If you need only "
+        f"{say.predicts}, use it. A distance is for neighbors, not for accuracy."
         for label, error in clearer
     ]
 

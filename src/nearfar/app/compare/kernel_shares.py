@@ -54,7 +54,7 @@ def kernels_line(label: str, found: dict[str, Any]) -> str:
     """The largest shares in words.
 
     >>> kernels_line("MKL", {"names": ["linear", "rbf 1"], "shares": [[0.2, 0.8]], "gap": 2e-4})
-    'Kernels of MKL: rbf 1 80 %, linear 20 %; within 0.02 % of the optimum.'
+    'Kernels of MKL: rbf 1 80%, linear 20%; within 0.02% of the optimum.'
     """
     return f"Kernels of {label}: {kernel_words(found)}."
 
@@ -63,12 +63,12 @@ def kernel_words(found: dict[str, Any]) -> str:
     """The largest shares, and how sure they are.
 
     >>> kernel_words({"names": ["linear", "rbf 1"], "shares": [[0.2, 0.8]], "gap": None})
-    'rbf 1 80 %, linear 20 %'
+    'rbf 1 80%, linear 20%'
     """
     shares = np.mean(found["shares"], axis=0)
     order = np.argsort(-shares, kind="stable")
     largest = [i for i in order[:NAMED].tolist() if shares[i] >= 0.005]
-    said = ", ".join(f"{found['names'][i]} {100 * shares[i]:.0f} %" for i in largest)
+    said = ", ".join(f"{found['names'][i]} {100 * shares[i]:.0f}%" for i in largest)
     rest = int(np.sum(shares >= 0.005)) - len(largest)
     more = f", {rest} more" * (rest > 0)
     return f"{said}{more}{gap_words(found['gap'])}"
@@ -78,8 +78,8 @@ def gap_words(gap: float | None) -> str:
     """How far from the optimum the weights are at most, as is proven.
 
     >>> gap_words(0.0123), gap_words(1e-9), gap_words(None)
-    ('; within 1.2 % of the optimum', '; at the optimum', '')
+    ('; within 1.2% of the optimum', '; at the optimum', '')
     """
     if gap is None:
         return ""
-    return f"; within {100 * gap:.2g} % of the optimum" if gap > 1e-7 else "; at the optimum"
+    return f"; within {100 * gap:.2g}% of the optimum" if gap > 1e-7 else "; at the optimum"

@@ -151,7 +151,7 @@ def embedding_lines(
         "    there = learner.fit_transform(known)",
         f"    found = held_out_quality(known, there, new, learner.transform(new), {n_neighbors})",
         "    shares.append(found['intersection'])",
-        "print(np.mean(shares))  # the share of neighbours kept",
+        "print(np.mean(shares))  # the share of neighbors kept",
         f"embedding = {code_of(setting.estimator)}.fit_transform({every})  # of {of}, for use",
     ]
     return _with_imports(body, [prepare, setting.scale, setting.estimator])

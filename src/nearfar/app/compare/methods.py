@@ -2,7 +2,7 @@
 
 Every method has at most :data:`MAX_SETTINGS` settings, and all share the same values of k: so each
 learner may try as much as the reference, which is the best of four baselines. Classifiers whose
-neighbours vote by a distance of their own are tuned and judged like learners; the others get the
+neighbors vote by a distance of their own are tuned and judged like learners; the others get the
 same scalings, and stand for context.
 """
 
@@ -23,7 +23,7 @@ from nearfar.base.on_axes import OnAxes
 from nearfar.base.tags import Guide
 from nearfar.base.tags import Role as EstimatorRole
 from nearfar.notices import warn
-from nearfar.words import bare, hyphened, listed, nearest_names
+from nearfar.words import bare, capitalize_first, hyphened, listed, nearest_names
 
 Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
@@ -41,12 +41,12 @@ OWN_SHARE = 0.15
 #: Learners compared when none are named, and one more where rows are images.
 DEFAULT = ("LDA", "RCA", "LMNN")
 OF_IMAGES = "GTDA"
-_SCALE_WORDS = {"none": "raw", "standard": "standardised", "unit": "unit norm"}
+_SCALE_WORDS = {"none": "raw", "standard": "standardized", "unit": "unit norm"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to run a method: steps of a pipeline before the vote of neighbours.
+    """One way to run a method: steps of a pipeline before the vote of neighbors.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Setting:
     scale : transformer or "passthrough"
         First step.
     estimator : learner, classifier or "passthrough"
-        What learns. One that predicts by itself gets no vote of neighbours after it.
+        What learns. One that predicts by itself gets no vote of neighbors after it.
     reduce : transformer or "passthrough"
         Between the two, where there are many columns.
     after : transformer or "passthrough"
@@ -76,7 +76,7 @@ class Setting:
 
     @property
     def votes(self) -> bool:
-        """Whether neighbours vote, and k is to be tuned."""
+        """Whether neighbors vote, and k is to be tuned."""
         return self.neighbors or not hasattr(self.estimator, "predict")
 
     def steps(self, prepare: Any) -> list[tuple[str, Any]]:
@@ -110,13 +110,30 @@ class Method:
     #: and which of them, in the order of the settings, are done once for all folds.
     lasting: tuple[int, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The label at the start of a sentence or in a table.
+
+        Only labels of standard distances change: others are names of classes, or the user's.
+        """
+        return title_of(self.label, self.role)
+
     def tried(self, tuning: str) -> tuple[Setting, ...]:
         """The settings that so much tuning tries: all, or the first."""
         return self.settings[:1] if tuning == "k" else self.settings
 
 
+def title_of(label: str, role: str) -> str:
+    """Return the label of a method as it stands in a table.
+
+    >>> title_of("raw Euclidean", "baseline"), title_of("mine", "learner")
+    ('Raw Euclidean', 'mine')
+    """
+    return capitalize_first(label) if role in ("reference", "baseline") else label
+
+
 def asks_neighbors(estimator: Any) -> bool:
-    """Whether it predicts by neighbours that it finds itself."""
+    """Whether it predicts by neighbors that it finds itself."""
     if isinstance(estimator, NeighborVoter):
         return bool(estimator.votes)
     return isinstance(estimator, NearestObjects)
@@ -142,7 +159,7 @@ def reduced(methods: Iterable[Method], n_columns: int, n_rows: int) -> list[Meth
 
     >>> from nearfar import LDA, LMNN
     >>> [method.settings[0].label for method in reduced(learners([LDA(), LMNN()]), 768, 5000)]
-    ['standardised', 'standardised, 64 principal axes']
+    ['standardized', 'standardized, 64 principal axes']
     """
     # Half the rows: inside a training fold fewer than that are never fitted.
     axes = min(REDUCED, max(1, n_rows // 2 - 1))
@@ -190,20 +207,20 @@ def iterates(estimator: Any) -> bool:
 
 
 def baselines() -> list[Method]:
-    """Euclidean distance after four ways to scale."""
+    """Return the four standard distances: Euclidean after four kinds of scaling."""
     from sklearn.preprocessing import Normalizer, StandardScaler
 
     from nearfar.discriminant.pca import PCA
 
     ways = [
-        ("raw", "raw", "passthrough"),
-        ("standardised", "standardised", StandardScaler()),
-        ("cosine", "unit norm", Normalizer()),
-        ("whitened", "PCA-whitened", PCA(whiten=True)),
+        ("raw", "raw Euclidean", "raw", "passthrough"),
+        ("standardized", "standardized Euclidean", "standardized", StandardScaler()),
+        ("cosine", "cosine", "unit norm", Normalizer()),
+        ("whitened", "whitened Euclidean", "PCA-whitened", PCA(whiten=True)),
     ]
     return [
-        Method(name, f"Euclidean, {words}", "baseline", (Setting(words, scale, "passthrough"),))
-        for name, words, scale in ways
+        Method(name, label, "baseline", (Setting(words, scale, "passthrough"),))
+        for name, label, words, scale in ways
     ]
 
 
@@ -218,7 +235,7 @@ def context_methods(seed: int = 0) -> list[Method]:
         (f"C={C:g}", LogisticRegression(C=C, max_iter=1000)) for C in (1.0, 0.1, 10.0, 0.01)
     ]
     majority = Setting("", "passthrough", DummyClassifier(strategy="most_frequent"))
-    scaled = tuple(Setting(f"standardised, {w}", StandardScaler(), e) for w, e in logistic)
+    scaled = tuple(Setting(f"standardized, {w}", StandardScaler(), e) for w, e in logistic)
     # One setting: they are slow, and here only to show what is possible.
     trees = Setting("", "passthrough", HistGradientBoostingClassifier(random_state=seed))
     return [
@@ -487,7 +504,7 @@ def _ways_of_tensors(
 
 
 def _by_distance(estimator: Any) -> bool:
-    """Whether it says what is near: by a map, or by neighbours that vote."""
+    """Whether it says what is near: by a map, or by neighbors that vote."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     return asks_neighbors(last) or not hasattr(estimator, "predict")
 
@@ -534,7 +551,7 @@ def presets(kind: type[Estimator], n_rows: int = LARGE, n_columns: int = 1) -> l
 
 
 def scales_itself(estimator: Any) -> bool:
-    """Whether it is one of rows that standardises unless told otherwise."""
+    """Whether it is one of rows that standardizes unless told otherwise."""
     tags = getattr(estimator, "learner_tags", None)
     own = getattr(estimator, "parameters", {})
     return tags is not None and tags.input == "vectors" and "standardize" in own

@@ -1,4 +1,4 @@
-"""The result of a comparison by pairs: the same questions, other columns."""
+"""The result of a comparison by pairs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nearfar.app.compare.comparison import Comparison
 
 
 class PairComparison(Comparison):
-    """What :func:`nearfar.compare` found by pairs.
+    """The result of :func:`nearfar.compare` with pairs.
 
-    ``answer``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``to_html`` and ``to_json``
-    are those of :class:`nearfar.app.compare.comparison.Comparison`. Numbers are areas under the
-    curve of held-out pairs: the higher, the better.
+    ``answer``, ``verdict``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``to_html`` and
+    ``to_json`` are those of :class:`nearfar.app.compare.comparison.Comparison`. Numbers are areas
+    under the curve of held-out pairs: more is better.
     """
 
     _of_each_method = (
@@ -22,7 +22,7 @@ class PairComparison(Comparison):
         "false_alike folds_done fit_seconds peak_mb not_converged reason"
     )
     _of_each_fold = "error inner_error setting threshold missed false_alike fit_seconds peak_mb"
-    _measured, _heads = "auc", ("AUC %", "gain")
+    _measured, _heads = "auc", ("AUC", "gain")
 
     def fit(self, X: Any, supervision: Any = None) -> Pipeline:
         """Fit the recommended chain to all rows and pairs, and calibrate its threshold.

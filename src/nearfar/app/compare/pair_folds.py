@@ -48,7 +48,7 @@ MEASURE = Measure(
     "AUC of held-out pairs",
     "roc_auc",
     "AUC of held-out pairs: the chance that of two held-out pairs, one alike and one different, "
-    "the alike one is nearer; 50 % is what a distance reaches that knows nothing.",
+    "the alike one is nearer; 50% is what a distance reaches that knows nothing.",
 )
 #: One kind may outnumber the other so many times before the threshold weighs them alike.
 UNLIKE = 3.0
@@ -72,7 +72,7 @@ class PairProblem(FoldRows):
     least_rows: int = 1000
     tunes_k: bool = False
     drawn_by: str = "of each kind"
-    far_power: float = 1.0  # no neighbours are searched
+    far_power: float = 1.0  # no neighbors are searched
     #: The two rows of each pair, and whether they are alike (1) or different (0).
     ends: Indices = field(init=False)
     codes: Indices = field(init=False)

@@ -1,4 +1,4 @@
-"""What is compared on pairs: the plain distances, and learners that pairs can tell something."""
+"""Methods compared on pairs: the standard distances, and learners that use pairs."""
 
 from __future__ import annotations
 

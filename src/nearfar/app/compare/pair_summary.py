@@ -1,4 +1,4 @@
-"""Learners held against the best plain distance, by how they rank held-out pairs."""
+"""Learners compared with the best standard distance by how they rank held-out pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.app.compare.answer import Row
 from nearfar.app.compare.pair_folds import PairProblem
 from nearfar.app.compare.summary import Summary
-from nearfar.app.compare.wording import ShareWording, Wording
+from nearfar.app.compare.wording import ScoreWording, Wording
 from nearfar.arrays import Matrix
 from nearfar.evaluation.inference import Estimate, corrected_estimate
 
@@ -19,24 +19,22 @@ BARS, PLACES = 36, 101
 #: Held-out pairs whose distances the document keeps, and pairs all get wrong that it names.
 MOST_KEPT, MOST_WRONG = 20_000, 100
 
-WORDING = ShareWording(
+WORDING = ScoreWording(
     "AUC of held-out pairs",
-    "reaches",
-    "it ranks every held-out pair as it should, and no learner can add to that.",
-    "does best",
-    "every number above is too good",
+    "it ranks every held-out pair correctly, and no {learned} can improve on that.",
+    "the highest AUC",
 )
 
 
 class PairSummary(Summary):
-    """As of rows, but errors are what the area under the curve lacks of one."""
+    """Summary of a comparison by pairs: an error is one minus the area under the ROC curve."""
 
     problem: PairProblem  # type: ignore[assignment]
     large = frozenset({"distances", "history", "weights"})
 
     @property
     def say(self) -> Wording:
-        """Areas, the higher the better."""
+        """Phrases for areas under the curve, of which more is better."""
         return WORDING
 
     @property

@@ -1,4 +1,4 @@
-"""What can be seen of an embedding: whether it is a dot, and whether neighbours can be made out.
+"""What can be seen of an embedding: whether it is a dot, and whether neighbors can be made out.
 
 Ranks of distances do not see a dot: however small it is, the order inside may be right. A reader
 sees the whole width at once, so each place is blurred by what can be told apart on a page.
@@ -38,14 +38,14 @@ def picture_quality(
     others : array of shape (n_others, n_components)
         Places of all rows, which decide the width.
     n_neighbors : int
-        Neighbours of each row for the ranks.
+        Neighbors of each row for the ranks.
 
     Returns
     -------
     dict
-        "picture_core", the width of what the central 95 % of the rows use, as a share of the whole;
+        "picture_core", the width of what the central 95% of the rows use, as a share of the whole;
         "picture_dot", None or, of a dot, the share of the rows in it and its width;
-        "picture_trust" and "picture_continuity", by ranks, with places blurred by 1 % of the width,
+        "picture_trust" and "picture_continuity", by ranks, with places blurred by 1% of the width,
         None where rows are too few: 0.5 is chance, and 1 is the best.
 
     Examples
@@ -78,18 +78,18 @@ def picture_quality(
 
 
 def dot_words(dot: list[float]) -> str:
-    """What is to be said of a dot.
+    """Return a description of a picture that is a dot.
 
     >>> dot_words([0.98, 0.01])
-    'its picture is a dot with outliers: 98 % of the rows lie within 1 % of its width'
+    'its picture is a dot with outliers: 98% of the rows lie within 1% of its width'
     >>> dot_words([1.0, 0.0])
     'its picture is one dot: all rows lie at one place'
     """
     share, width = dot
     if width == 0:
         return "its picture is one dot: all rows lie at one place"
-    rows = percent(min(share, 0.999)).replace(".0 %", " %")
+    rows = percent(min(share, 0.999)).replace(".0%", "%")
     return (
-        f"its picture is a dot with outliers: {rows} of the rows lie within {100 * width:g} % of "
+        f"its picture is a dot with outliers: {rows} of the rows lie within {100 * width:g}% of "
         "its width"
     )

@@ -14,7 +14,7 @@ from typing import Any
 from nearfar.app.compare.methods import OWN_SHARE
 from nearfar.app.compare.splits import Tuning
 
-#: How the work grows far away, where neighbours are searched.
+#: How the work grows far away, where neighbors are searched.
 FAR_POWER = 1.7
 # So many times the rows of a pilot are far away.
 _FAR = 8
@@ -128,7 +128,7 @@ def choose_plan(
 def total_seconds(costs: Iterable[tuple[str | None, float]]) -> float:
     """Seconds of several methods, each told with its family, from their seconds alone.
 
-    Who shares with a dearer one has only its own part to do, some 15 % at most.
+    Who shares with a dearer one has only its own part to do, some 15% at most.
 
     >>> total_seconds([("pairs", 10.0), (None, 3.0), ("pairs", 4.0), (None, 2.0)])
     15.6
@@ -168,6 +168,6 @@ def foretell(
         half, before = pilots[-2]
         power = math.log(max(seconds, 1e-6) / max(before, 1e-6)) / math.log(size / half)
     power, growth = min(max(power, 1.0), 2.0), n_train / size
-    # Far away the search for neighbours decides, which few rows do not show: it is quadratic.
+    # Far away the search for neighbors decides, which few rows do not show: it is quadratic.
     near, far = min(growth, _FAR), max(growth / _FAR, 1.0)
     return float(seconds * near**power * far ** max(power, far_power))

@@ -120,7 +120,7 @@ class Question:
             (
                 "min_gain",
                 _is_number(self.min_gain) and 0 <= self.min_gain < 1,
-                "must be at least 0 and below 1: 0.05 is 5 %",
+                "must be at least 0 and below 1: 0.05 is 5%",
             ),
             ("random_state", _is_whole(self.random_state, 0), f"{whole}, 0 or more"),
             (

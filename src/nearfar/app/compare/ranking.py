@@ -1,10 +1,11 @@
-"""Embeddings ranked by the neighbours they keep, and what may be said of the first.
+"""Embeddings ranked by the neighbors they keep, and the verdict on the first.
 
-Numbers are those of :mod:`nearfar.evaluation.inference`, for the share of neighbours lost. PCA is
-the reference: it is the simplest, so another must keep clearly more to be worth its cost. What
-keeps clearly more than PCA is then held against the others one by one; those that cannot be told
-from the first are named with it. A method whose picture is a dot, or shows false neighbours far
-more often than that of PCA, is not for use however many neighbours it keeps, and it is said why.
+The statistics are those of :mod:`nearfar.evaluation.inference`, for the fraction of neighbors lost.
+PCA is the baseline: it is the simplest method, so another one must keep clearly more neighbors. A
+method that keeps clearly more than PCA is then compared with each of the others, and the answer
+names those that are not clearly worse. A method whose picture is a dot, or shows false neighbors
+far more often than that of PCA, is not recommended however many neighbors it keeps. A note gives
+the reason.
 """
 
 from __future__ import annotations
@@ -17,12 +18,26 @@ import numpy as np
 
 from nearfar.app.compare.answer import Answer, Row
 from nearfar.app.compare.embeddings import REFERENCE, Embeddings, drawn_rows
-from nearfar.app.compare.judgement import FEW_LEARNERS, LEAST_DEGREES, Judgement, judge
+from nearfar.app.compare.judgement import (
+    FEW_LEARNERS,
+    LEAST_DEGREES,
+    Judgement,
+    gain_that_matters,
+    judge,
+)
 from nearfar.app.compare.picture import dot_words
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, holm
-from nearfar.words import count, listed, p_text, percent, points, seconds_text
+from nearfar.words import (
+    adjusted_p_text,
+    count,
+    interval_text,
+    listed,
+    percent,
+    points,
+    seconds_text,
+)
 
 #: Measures that are averaged over the folds and shown beside the one that ranks.
 BESIDE = (
@@ -44,7 +59,7 @@ _PARTS = re.compile(r"falls into (\d+) parts")
 
 
 class Ranking(Answer):
-    """PCA is the reference; a random projection is seen and not judged."""
+    """Ranking of embeddings with PCA as the baseline; a random projection is shown, not judged."""
 
     problem: Embeddings
     large = frozenset({"map", "spectrum"})
@@ -52,17 +67,17 @@ class Ranking(Answer):
     def __init__(self, problem: Embeddings, schedule: Schedule, *, min_gain: float) -> None:
         super().__init__(problem, schedule, min_gain=min_gain)
         going = [row for row in self.rows.values() if row.status != "failed" and row.results]
-        # Ranked is what tested every row once, or came as far as any in a short run.
+        # A method is ranked if it tested every row once, or as many folds as any in a short run.
         least = min(self.scheme.n_splits, max((len(row.results) for row in going), default=1))
         ranked = [row for row in going if len(row.results) >= least]
         shared = [set(row.results) for row in ranked]
         self.common = sorted(set.intersection(*shared)) if shared else []
         self.ranked = sorted(ranked, key=self._error) if self.common else []
-        # A random projection is there to be seen: whether it fares well is the luck of its draw.
+        # The result of a random projection depends on its draw, so it is not judged.
         learners = [row for row in self.ranked if row.method.role != "baseline"]
         self.reference = next((r for r in learners if r.method.name == REFERENCE), None)
         self.faults = {name: self._fault(row) for name, row in self.rows.items()}
-        # PCA is what is used where nothing else can be, however it looks.
+        # PCA remains the fallback even if its picture is not readable.
         self.judged = [r for r in learners if r is self.reference or not self._faulty(r)]
         self.faulty = [row for row in learners if row not in self.judged]
         self.judgement = self._judge()
@@ -70,12 +85,12 @@ class Ranking(Answer):
 
     @property
     def best(self) -> str | None:
-        """The method to use: PCA unless another keeps clearly more."""
+        """Name of the method to use: PCA unless another one keeps clearly more."""
         return self._best
 
     @property
     def chosen(self) -> Row:
-        """The method to use, PCA where none was tested."""
+        """The method to use; PCA if none was tested."""
         return self.rows[self.best or REFERENCE]
 
     # Numbers
@@ -88,11 +103,11 @@ class Ranking(Answer):
         if other is not None:
             values = values - self.errors(other, folds)
         held = np.mean([len(self.scheme.folds[fold].test) for fold in folds])
-        resolution = 1.0 / float(held * self.problem.n_neighbors)  # one neighbour of one row
+        resolution = 1.0 / float(held * self.problem.n_neighbors)  # one neighbor of one row
         return corrected_estimate(values, self.scheme.test_share, resolution=resolution)
 
     def _fault(self, row: Row) -> str | None:
-        """What is wrong with a picture in words, or None."""
+        """Return a description of a defect of the picture, or None."""
         dots = {fold: result.get("picture_dot") for fold, result in row.results.items()}
         found = [dot for _, dot in sorted(dots.items()) if dot is not None]
         # The first fold is the one that is drawn.
@@ -107,17 +122,17 @@ class Ranking(Answer):
         if mine is None or other is None or mine > other - _LESS_TRUST:
             return None
         return (
-            "neighbours in its picture are false more often than in that of PCA: as far as can be "
-            f"seen, its trustworthiness is {mine:.2f} and that of PCA {other:.2f}"
+            "its picture shows false neighbors more often than that of PCA (trustworthiness at "
+            f"the resolution of the picture: {mine:.2f} vs {other:.2f})"
         )
 
     def _faulty(self, row: Row) -> bool:
         return self.faults[row.method.name] is not None
 
     def _judge(self) -> Judgement:
-        """Every other method against PCA."""
+        """Compare every other method with PCA."""
         if self.reference is None:
-            return Judgement("unsure", None, float("nan"))
+            return Judgement("inconclusive", None, float("nan"))
         others = [r for r in (*self.judged, *self.faulty) if r is not self.reference]
         found = {r.method.name: self._estimate(r, self.reference, self.common) for r in others}
         return judge(
@@ -126,29 +141,29 @@ class Ranking(Answer):
             found,
             min_gain=self.min_gain,
             confidence=self.confidence,
-            # Each fold counts thousands of neighbours: what is not seen is not there.
+            # Each fold counts thousands of neighbors, so the mean bounds the gain.
             most={name: -difference.mean for name, difference in found.items()},
             barred=[row.method.name for row in self.faulty],
         )
 
     def _decide(self) -> tuple[str, str | None]:
-        """The verdict, and the method to use."""
+        """Return the verdict and the name of the method to use."""
         if not self.judged:
-            return "unsure", None
+            return "inconclusive", None
         if self.reference is None:
             if self.rows[REFERENCE].lost:
-                return "unsure", None
+                return "inconclusive", None
             first = self.judged[0].method.name
-            return ("unsure" if self.ties(first) else "use"), first
+            return ("inconclusive" if self.ties(first) else "use"), first
         found = self.judgement
         if found.method is None and self.faulty:
             return "keep", REFERENCE
         if found.verdict != "use" or found.method is None:
             return found.verdict, REFERENCE
-        return ("unsure" if self.ties(found.method) else "use"), found.method
+        return ("inconclusive" if self.ties(found.method) else "use"), found.method
 
     def ties(self, name: str) -> list[str]:
-        """The methods that cannot be told from this one, nearest first."""
+        """Return the methods that are not clearly worse than this one, nearest first."""
         first = self.rows[name]
         judged = self.judgement.comparands.get(name)
         beaten = self.reference if judged is not None and judged.recommended else None
@@ -176,13 +191,13 @@ class Ranking(Answer):
     def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
         if REFERENCE in self.rows and self.rows[REFERENCE].lost:
-            return self._lost("the reference", [self.rows[REFERENCE]])
+            return self._lost([self.rows[REFERENCE]])
         if self.best is None and not self.faulty:
-            return self._cannot_tell("no method was", self.rows.values())
+            return self._without_folds("no method completed", self.rows.values())
         if self.best is None:
-            text = "Cannot tell: no method makes a picture that can be read."
+            text = "Inconclusive: no method produces a readable picture."
             notes = [*self._fault_notes(), *self._unjudged_notes(self.rows.values())]
-            return {"verdict": "unsure", "method": None, "text": text, "notes": notes}
+            return {"verdict": "inconclusive", "method": None, "text": text, "notes": notes}
         notes = [
             *self._parts_notes(),
             *self._tie_notes(),
@@ -199,63 +214,66 @@ class Ranking(Answer):
     def _text(self) -> str:
         assert self.best is not None
         name, share = self._label(self.best), self._share(self.best)
-        counted = f"the {self.problem.n_neighbors} nearest neighbours of a held-out row"
+        kept = (
+            f"keeps {share} of the {self.problem.n_neighbors} nearest neighbors of a held-out row"
+        )
         nearest = self.judgement.method
-        if self.reference is None:
-            tied = self.ties(self.best)
-            if tied:
-                return f"Cannot tell: {name} keeps {share} of {counted}, {self._shares(tied)}."
-            return f"Use {name}: it keeps {share} of {counted}, clearly more than the others."
         if self.best != REFERENCE:
-            found = self.judgement.comparands[self.best]
-            low, high = (-end for end in reversed(found.difference.interval(self.confidence)))
-            wide = f"{self.confidence:.0%} interval".replace("%", " %")
-            gain = (
-                f"{points(-found.difference.mean)} points more than PCA ({wide} {points(low)} to "
-                f"{points(high)}; one-sided p {p_text(found.p_holm)} after Holm)"
-            )
+            more = "" if self.reference is None else f", {self._gain_over_pca(self.best)}"
             tied = self.ties(self.best)
             if tied:
                 return (
-                    f"Cannot tell which: {name} keeps {share} of {counted}, {gain}, but cannot be "
-                    f"told from {self._shares(tied)}."
+                    f"Inconclusive: {name} {kept}{more}, but it is not clearly better than "
+                    f"{self._shares(tied)}."
                 )
+            more = more or ", clearly more than the others"
             seconds = self.rows[self.best].median("fit_seconds") or 0.0
             n_train = len(self.scheme.folds[0].train)
             return (
-                f"Use {name}: it keeps {share} of {counted}, {gain}. Cost: "
-                f"{seconds_text(seconds)} to fit {n_train:,} rows."
+                f"Use {name}: it {kept}{more}. Fit time: {seconds_text(seconds)} on "
+                f"{n_train:,} rows."
             )
         if nearest is None and self.faulty:
-            return (
-                f"Keep PCA: it keeps {share} of {counted}. No other method makes a picture that "
-                "can be read."
-            )
+            return f"Keep PCA: it {kept}. No other method produces a readable picture."
         if nearest is None:
-            return f"Cannot tell: PCA keeps {share} of {counted}; no other method can be judged."
+            return f"Inconclusive: PCA {kept}, and no other method could be judged."
+        assert self.reference is not None
         other = f"{self._label(nearest)} keeps {self._share(nearest)}"
         if self.verdict == "keep":
-            better = self._error(self.rows[nearest]) < self._error(self.reference)
-            best = "the best of the others" + " whose picture can be read" * bool(self.faulty)
-            return f"Keep PCA: it keeps {share} of {counted}. {other} and is {best}: " + (
-                f"less than {percent(self.min_gain)} of what PCA loses is gained."
-                if better
-                else "none of these keeps more."
-                if self.faulty
-                else "none keeps more."
+            best = "other method" + " with a readable picture" * bool(self.faulty)
+            text = (
+                f"Keep PCA: it {kept}. The best {best}, {self._label(nearest)}, keeps "
+                f"{self._share(nearest)}"
+            )
+            lost = self._error(self.reference)
+            gain = lost - self._error(self.rows[nearest])
+            if gain <= 0:
+                return f"{text}."
+            matters = gain_that_matters(lost, self.min_gain)
+            return (
+                f"{text}, a gain of {points(gain)} points. A gain of {points(matters)} points "
+                "would matter."
             )
         known = self.judgement.comparands[nearest].difference.degrees > 0
-        why = "it could be chance" if known else "one fold is no guide"
+        why = "the difference may be due to chance" if known else "one fold cannot settle it"
         return (
-            f"Cannot tell: {other} of {counted} and PCA {share}, but {why}. Until that is settled "
-            "PCA is the simplest."
+            f"Inconclusive: PCA {kept} and {other}, but {why}. For now, keep PCA, the simplest "
+            "method."
+        )
+
+    def _gain_over_pca(self, name: str) -> str:
+        found = self.judgement.comparands[name]
+        low, high = (-end for end in reversed(found.difference.interval(self.confidence)))
+        return (
+            f"{points(-found.difference.mean)} points more than PCA "
+            f"({interval_text(low, high, self.confidence)}, {adjusted_p_text(found.p_holm)})"
         )
 
     def _shares(self, names: list[str]) -> str:
         return listed([f"{self._label(n)} ({self._share(n)})" for n in names], 4, quoted=False)
 
     def _parts_notes(self) -> list[str]:
-        """Whether the neighbour graphs of what is recommended are in parts."""
+        """Return a note for each recommended method whose neighbor graph is not connected."""
         assert self.best is not None
         notes = []
         for row in sorted(self.judged, key=lambda row: row.method.name != self.best):
@@ -267,19 +285,19 @@ class Ranking(Answer):
             parts = f"{most} parts" if least == most else f"{least} to {most} parts"
             where = "" if len(found) == len(warned) else f" in {len(found)} of {len(warned)} folds"
             notes.append(
-                f"The neighbour graph of {row.method.label} falls into {parts}{where}: how they "
-                "lie to one another in its picture is the work of a few added edges, not of the "
-                "data. Embed the parts one by one, or raise n_neighbors if they belong together."
+                f"The neighbor graph of {row.method.label} falls into {parts}{where}. Their "
+                "relative position in its picture depends on a few added edges, not on the data. "
+                "Embed the parts one by one, or raise n_neighbors if they belong together."
             )
         return notes
 
     def _fault_notes(self) -> list[str]:
-        """Whose picture cannot be read, and why."""
+        """Return a note for each method whose picture is not readable."""
         notes = []
         if self.reference is not None and self._faulty(self.reference):
             sound = [row.method.name for row in self.judged if row is not self.reference]
-            most = f" Of the others, {self._shares(sound[:1])} keeps most." if sound else ""
-            notes.append(f"Look at PCA with care: {self.faults[REFERENCE]}.{most}")
+            most = f" Of the other methods, {self._shares(sound[:1])} keeps most." if sound else ""
+            notes.append(f"Read the picture of PCA with care: {self.faults[REFERENCE]}.{most}")
         for row in self.faulty:
             kept = percent(self._kept(row))
             fault = self.faults[row.method.name]
@@ -287,7 +305,7 @@ class Ranking(Answer):
         return notes
 
     def _tie_notes(self) -> list[str]:
-        if self.verdict != "unsure" or self.best in (None, REFERENCE):
+        if self.verdict != "inconclusive" or self.best in (None, REFERENCE):
             return []
         assert self.best is not None
         better = [name for name, found in self.judgement.comparands.items() if found.recommended]
@@ -296,23 +314,23 @@ class Ranking(Answer):
         quick = min(alike, key=lambda n: self.rows[n].median("fit_seconds") or 0.0)
         cost = seconds_text(self.rows[quick].median("fit_seconds") or 0.0)
         also = " that keep clearly more than PCA" if better else ""
-        return [f"The quickest of the tied methods{also} is {self._label(quick)} ({cost} a fit)."]
+        return [f"The fastest of the tied methods{also} is {self._label(quick)} ({cost} per fit)."]
 
     def _fitted_notes(self) -> list[str]:
-        """Whether another keeps more of the rows it was fitted to."""
+        """Return a note if another method keeps more neighbors of the rows it was fitted to."""
         assert self.best is not None
         mean = {row.method.name: self._mean(row, "kept_fitted") or 0.0 for row in self.judged}
         first = max(mean, key=lambda name: mean[name])
         if first == self.best or mean[first] - mean[self.best] < self.min_gain * (1 - mean[first]):
             return []
         return [
-            f"On the rows it is fitted to, {self._label(first)} keeps most ({percent(mean[first])},"
-            f" {self._label(self.best)} {percent(mean[self.best])}): for a picture of these rows "
-            "alone, look at it too."
+            f"On the rows it is fitted to, {self._label(first)} keeps most ({percent(mean[first])}"
+            f" vs {percent(mean[self.best])} for {self._label(self.best)}). For a picture of these "
+            "rows alone, consider it as well."
         ]
 
     def _count_notes(self) -> list[str]:
-        """Whether the first is first however many neighbours are counted."""
+        """Return notes if another number of neighbors gives another first method."""
         notes = []
         for number in self.problem.looked_at:
             if number == self.problem.n_neighbors:
@@ -322,7 +340,7 @@ class Ranking(Answer):
             mine = shares[self.judged[0].method.name]
             if shares[first] - mine > self.min_gain * (1 - mine):
                 notes.append(
-                    f"Counting {number} neighbours, {self._label(first)} keeps most "
+                    f"With {number} neighbors, {self._label(first)} keeps most "
                     f"({percent(shares[first])})."
                 )
         return notes
@@ -339,19 +357,19 @@ class Ranking(Answer):
         notes = []
         if len(set(sizes.values())) > 1:
             parts = ", ".join(f"{label} {size}" for label, size in sizes.items())
-            notes.append(f"More dimensions keep more; these have: {parts}.")
+            notes.append(f"More dimensions keep more neighbors. The embeddings have: {parts}.")
         best = self._kept(self.judged[0])
         lucky = [r for r in self.ranked if r.method.role == "baseline" and self._kept(r) > best]
         if lucky:
             notes.append(
-                f"{lucky[0].method.label} keeps {percent(self._kept(lucky[0]))}, by the luck of "
-                "its draw; it is a base line and not judged."
+                f"{lucky[0].method.label} keeps {percent(self._kept(lucky[0]))}. This depends on "
+                "its random draw, so it is shown but not judged."
             )
         if best < 0.5:
             few = next(iter(sizes.values()))
             notes.append(
-                f"Even the best keeps {percent(best)} only: {count(few, 'dimension')} may be too "
-                "few for these data."
+                f"Even the best method keeps only {percent(best)}: {count(few, 'dimension')} may "
+                "be too few for these data."
             )
         return notes
 
@@ -362,7 +380,7 @@ class Ranking(Answer):
             if gap is not None and gap > _WIDE_GAP:
                 notes.append(
                     f"{row.method.label} stopped up to {percent(gap)} below the best possible "
-                    "variance: it may be unfolded further."
+                    "variance: more iterations may unfold it further."
                 )
         return notes
 
@@ -384,7 +402,7 @@ class Ranking(Answer):
         )
 
     def _entry(self, row: Row) -> dict[str, Any]:
-        """As for errors, but in shares kept: the higher, the better."""
+        """Return the entry in fractions of neighbors kept, of which more is better."""
         entry = super()._entry(row)
         results = row.results.values()
         warned = [text for result in results for text in result["warnings"]]
@@ -411,15 +429,19 @@ class Ranking(Answer):
         }
 
     def _is_recommended(self, row: Row, entry: dict[str, Any]) -> bool:
-        """Whether it is the first, or cannot be told from it."""
+        """Return True if it is the first method, or not clearly worse than it."""
         name = row.method.name
         if self.best is None or name == self.best:
             return name == self.best
-        tied = self.verdict == "unsure" and self.best != REFERENCE and name in self.ties(self.best)
+        tied = (
+            self.verdict == "inconclusive"
+            and self.best != REFERENCE
+            and name in self.ties(self.best)
+        )
         return tied and (entry["p"] is None or entry["recommended"])
 
     def warnings(self) -> list[Trap]:
-        """What the learners warned of, each text once with who said it."""
+        """Return the warnings of the methods, each text once with the methods that raised it."""
         said: dict[str, list[str]] = {}
         for row in self.rows.values():
             texts = dict.fromkeys(text for r in row.results.values() for text in r["warnings"])

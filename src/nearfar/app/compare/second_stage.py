@@ -1,4 +1,4 @@
-"""After a comparison on a sample: the learner and the plain distance once more, on all rows.
+"""After a comparison on a sample: fit the learner and the standard distance to all rows.
 
 Setting and k are those that most folds chose. One split says little of chance; it is there to see
 that what the sample showed holds with all rows to train on.
@@ -46,7 +46,9 @@ def confirm(schedule: Schedule, finalists: Sequence[Finalist]) -> dict[str, Any]
     foretold *= 1 if schedule.n_jobs > 1 else len(finalists)
     left = schedule.seconds_left() - _FOR_THE_PAGE
     if foretold > left:
-        return sizes | {"reason": f"foretold {seconds_text(foretold)}, and {left:.0f} s are left"}
+        return sizes | {
+            "reason": f"it would take about {seconds_text(foretold)}, and {left:.0f} s are left"
+        }
     noun = schedule.problem.noun
     schedule.progress.say(
         f"Once more on all {noun}s: {' and '.join(one.method.label for one in finalists)}."

@@ -1,8 +1,8 @@
-"""What is compared on sets of vectors: plain distances of means, and all that sees more.
+"""Methods for sets of vectors: standard distances between means, and methods that use more.
 
-The reference is the best of two plain distances, those of the means of the sets, as they are and
-standardised. The others see the spread of the vectors too, or the vectors themselves. All are tuned
-inside the training sets of a fold: k, ridge, dimension, number of words.
+The baseline is the better of two standard distances between the means of the sets, raw and
+standardized. The other methods use the spread of the vectors, or the vectors themselves. All are
+tuned within the training sets of a fold: k, ridge, dimension, number of words.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _dissimilarity(metric: str) -> SetMethod:
             return SetKNeighborsClassifier(metric=metric, **options)
 
         return [
-            ("standardised", knn(standardize=True)),
-            *((f"standardised, ridge {r:g}", knn(standardize=True, ridge=r)) for r in _RIDGES),
+            ("standardized", knn(standardize=True)),
+            *((f"standardized, ridge {r:g}", knn(standardize=True, ridge=r)) for r in _RIDGES),
             ("raw", knn()),
         ]
 
@@ -120,8 +120,8 @@ def _words_svm(seed: int) -> list[tuple[str, Any]]:
 def _by_vectors(distance: Any) -> Callable[[int], list[tuple[str, Any]]]:
     def make(seed: int) -> list[tuple[str, Any]]:
         return [
-            (way, VectorDistanceNeighbors(distance=distance, standardize=way == "standardised"))
-            for way in ("standardised", "raw")
+            (way, VectorDistanceNeighbors(distance=distance, standardize=way == "standardized"))
+            for way in ("standardized", "raw")
         ]
 
     return make
@@ -170,18 +170,18 @@ SET_METHODS |= {
 
 
 def set_baselines() -> list[Method]:
-    """Neighbours by the means of the sets alone, as they are and standardised."""
-    ways = [("mean-raw", "raw", False), ("mean-standardised", "standardised", True)]
+    """Neighbors by the means of the sets alone, as they are and standardized."""
+    ways = [("mean-raw", "raw", False), ("mean-standardized", "standardized", True)]
     return [
-        Method(name, f"Means only, {words}", "baseline", (plain_setting(standardize),))
+        Method(name, f"{words} means", "baseline", (plain_setting(standardize),))
         for name, words, standardize in ways
     ]
 
 
 def plain_setting(standardize: bool = False) -> Setting:
-    """The plainest way: neighbours by the means of the sets."""
+    """The plainest way: neighbors by the means of the sets."""
     knn = SetKNeighborsClassifier(metric="mean", standardize=standardize)
-    words = "standardised" if standardize else "raw"
+    words = "standardized" if standardize else "raw"
     return Setting(words, "passthrough", knn)
 
 
@@ -255,7 +255,7 @@ def _named(name: str, method: SetMethod, scale: Scale, seed: int) -> Method:
     if scale != "auto":
         fixed = scale == "standard"
         fitting = [(words, e) for words, e in made if fixed in _switches(e).values()]
-        # Of what is standardised in all its settings, these without it.
+        # Of what is standardized in all its settings, these without it.
         made = fitting or [
             (f"{words}, raw", e.set_params(**dict.fromkeys(_switches(e), fixed)))
             for words, e in made
@@ -274,7 +274,7 @@ def _method(name: str, label: str, settings: tuple[Setting, ...]) -> Method:
 
 
 def _switches(estimator: Any) -> dict[str, bool]:
-    """The parameters, its own or of a step, that say whether features are standardised."""
+    """The parameters, its own or of a step, that say whether features are standardized."""
     return {
         key: value
         for key, value in estimator.get_params(deep=True).items()

@@ -1,4 +1,4 @@
-"""Nearest neighbours of sets by distances that know the vectors themselves."""
+"""Nearest neighbors of sets by distances that know the vectors themselves."""
 
 from __future__ import annotations
 

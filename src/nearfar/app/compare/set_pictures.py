@@ -14,7 +14,7 @@ from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, percent
 
-#: Neighbours of a set whose ellipses are shown beside its own.
+#: Neighbors of a set whose ellipses are shown beside its own.
 SHOWN_NEIGHBORS = 5
 # Sets drawn by a comparison at most, and the seconds that all their pairs may take, roughly.
 _MOST_SETS, _FEW_SETS, _SECONDS = 1000, 150, 15.0
@@ -50,7 +50,7 @@ def picture_of_sets(
         All sets of a comparison; labels are not looked at.
     chosen : dict or None
         "metric", "ridge", "shrinkage" and "standardize" of the method whose dissimilarity is shown;
-        None is d_BR on standardised features.
+        None is d_BR on standardized features.
     seed : int
         Of the choice.
     method : str
@@ -105,7 +105,7 @@ def picture_of_sets(
 
 def _rule(options: dict[str, Any], method: str | None, drawn: int, total: int) -> str:
     """How to read the picture, which may be by the dissimilarity of a method."""
-    units = " of standardised vectors" if options["standardize"] else ""
+    units = " of standardized vectors" if options["standardize"] else ""
     whose = f", the dissimilarity of {method}" if method else ""
     rule = (
         "Each mark is a set, placed so that distances in the picture are near to "
@@ -131,7 +131,7 @@ def metric_words(metric: str) -> str:
 
 def plane_words(shares: list[float], standardized: bool) -> str:
     """What plane the ellipses lie in."""
-    units = "standardised " if standardized else ""
+    units = "standardized " if standardized else ""
     return (
         "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
         f"the plane of the first two principal directions of all {units}vectors, which hold "
@@ -140,7 +140,7 @@ def plane_words(shares: list[float], standardized: bool) -> str:
 
 
 def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any]:
-    """The Gaussian of each set in one plane, and its nearest neighbours.
+    """The Gaussian of each set in one plane, and its nearest neighbors.
 
     Parameters
     ----------

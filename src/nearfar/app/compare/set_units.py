@@ -1,7 +1,7 @@
 """Units of the vectors of sets: once for all folds, where training sets alone would give the same.
 
 A Gaussian of a set is S_i + r diag(v): r is the ridge, which may be a median over sets, and v the
-variances of the features over all vectors, if these are standardised. Strictly both come from the
+variances of the features over all vectors, if these are standardized. Strictly both come from the
 training sets of a fold; with other units all eigenvalues of all pairs are others, and each fold has
 to compute its own. But units look at no label, and four fifths of many sets have nearly the units
 of all. So all sets give them *where it was measured* that in no fold those of the training sets
@@ -27,8 +27,8 @@ from nearfar.summaries.sets import Sets
 MANY_SETS = 500
 #: How much the units of training sets may differ from those of all: far less than the ridges among
 #: which tuning chooses, which are factors of ten apart. At the same setting and k, about one label
-#: changed on average of 640 Japanese vowels (1.6 %) and of 548 bird songs (7 %), but 46 of 567
-#: actions with subjects apart (37 %).
+#: changed on average of 640 Japanese vowels (1.6%) and of 548 bird songs (7%), but 46 of 567
+#: actions with subjects apart (37%).
 TOLERANCE = 0.05
 # As much of the largest number is rounding.
 _ROUNDING = 1e-12
@@ -39,7 +39,7 @@ class Units(NamedTuple):
 
     #: Standard deviation of each feature; 1 where it is constant.
     scale: Matrix
-    #: The ridge "auto" of the vectors as they are, and of standardised ones; NaN where most sets
+    #: The ridge "auto" of the vectors as they are, and of standardized ones; NaN where most sets
     #: have no variance.
     ridges: Matrix
 
@@ -106,7 +106,7 @@ def units_text(n_sets: int, drawn: bool, difference: float) -> str:
     """What is to be said where all sets give the units.
 
     >>> units_text(3000, False, 0.0131).split("; ")[1]
-    'those of the training sets alone differ by at most 1.4 % in any fold.'
+    'those of the training sets alone differ by at most 1.4% in any fold.'
     """
     which = f"all {n_sets:,} sets{' that were drawn' * drawn}"
     # Rounded upwards: it is said to be the most.
@@ -114,5 +114,5 @@ def units_text(n_sets: int, drawn: bool, difference: float) -> str:
     return (
         f"Scale and ridge of the Gaussians that methods share come from {which}, without their "
         "labels, so that all folds share their pairs; those of the training sets alone differ by "
-        f"at most {most:.1f} % in any fold."
+        f"at most {most:.1f}% in any fold."
     )

@@ -2,13 +2,13 @@
 
 *All folds* read the same pairs where the Gaussian of a set is the same in all of them
 (:attr:`Way.lasting`): a ridge that is a number, and vectors as they are. Shrinkage looks at no
-other set. Without a ridge, vectors may be standardised too: what is dear of a pair stays the same
+other set. Without a ridge, vectors may be standardized too: what is dear of a pair stays the same
 when all Gaussians go through one invertible linear map, and scaling is such a map as long as no
 ridge adds the same to all variances, whatever their units.
 
 What is compared by default is not of this kind: other sets take part in making the Gaussians. The
 ridge "auto" is a median over sets; and in units of the vectors as they are, a ridge r of
-standardised vectors is r times the variances v over all vectors: S_i + r diag(v). With another v
+standardized vectors is r times the variances v over all vectors: S_i + r diag(v). With another v
 all eigenvalues of all pairs are others, and none follow from those of another fold. If these sets
 are the training sets of each fold, *one fold alone* reads its pairs. Of many sets all folds read
 the same here too: v and the ridge are then those of all sets, if it was measured that the training

@@ -170,7 +170,7 @@ class SharedPairs:
         folded: bool,
         common_units: bool = False,
     ) -> FoldPairs:
-        # Of one split inside, neighbours need the pairs of held-out sets with the others alone.
+        # Of one split inside, neighbors need the pairs of held-out sets with the others alone.
         whole = None if n_splits > 1 else self._whole
         sides = (train, test, settings, whole, folded, common_units)
         return FoldPairs(self._X, shelf, self._equals(), *sides)

@@ -13,7 +13,7 @@ import numpy as np
 
 FORMAT = 1
 Method = dict[str, Any]
-# Neighbours of a row, and rows of each kind in the sample.
+# Neighbors of a row, and rows of each kind in the sample.
 NEIGHBORS = 5
 SAMPLE = 6  # rows of each kind
 POINTS = 4000  # in all maps together; the folds of the strips are counted apart
@@ -81,7 +81,7 @@ _EMPTY: dict[str, Any] = {
     "all_rows": None,
     "by_group": None,
     "next": [],
-    "answer": {"verdict": "unsure", "method": None, "text": "", "notes": []},
+    "answer": {"verdict": "inconclusive", "method": None, "text": "", "notes": []},
     "best": None,
     "code": "",
     "held_out": {"rows": [], "true": [], "predicted": {}, "neighbors": {}, "labels": {}},
@@ -188,12 +188,12 @@ class Document:
 
     @cached_property
     def reference(self) -> Method | None:
-        """The baseline that the others are compared with."""
+        """The baseline that the learners are compared with."""
         return next((m for m in self.methods if m["role"] == "reference"), None)
 
     @cached_property
     def best(self) -> Method | None:
-        """The learner that is shown beside the reference: the one the answer speaks about."""
+        """The learner that the answer names; pages show it next to the baseline."""
         named = self.by_name.get(self.document["answer"]["method"])
         return named if named is not None and named in self.learners else None
 
@@ -267,7 +267,7 @@ def rows_to_show(found: dict[str, Any]) -> list[int]:
     Returns
     -------
     list of int
-        Row numbers; those of the sampled neighbours first, then those that a hover shows.
+        Row numbers; those of the sampled neighbors first, then those that a hover shows.
 
     Examples
     --------
@@ -318,12 +318,12 @@ def chosen_points(document: Document) -> list[int]:
     return np.sort(document.random().choice(total, most, replace=False)).tolist()
 
 
-# Neighbours
+# Neighbors
 
 
 @dataclass(frozen=True)
 class Change:
-    """A held-out row and its neighbours with both distances, as (row, class code)."""
+    """A held-out row and its neighbors with both distances, as (row, class code)."""
 
     row: int
     label: int
@@ -331,7 +331,7 @@ class Change:
     after: list[tuple[int, int]]
 
     def share(self, found: list[tuple[int, int]]) -> float:
-        """The share of neighbours with the row's own label."""
+        """The share of neighbors with the row's own label."""
         return sum(code == self.label for _, code in found) / len(found)
 
     @property
@@ -341,7 +341,7 @@ class Change:
 
 
 def find_changes(document: Document) -> list[Change]:
-    """Held-out rows whose neighbours, and their labels, are known for both distances."""
+    """Held-out rows whose neighbors, and their labels, are known for both distances."""
     reference, best = document.reference, document.best
     held_out = document.held_out
     if reference is None or best is None:
@@ -373,14 +373,14 @@ def sample(document: Document, changes: Sequence[Change]) -> list[Change]:
 
 
 def sampled_rows(document: Document) -> list[int]:
-    """The rows that the sample shows, neighbours included."""
+    """The rows that the sample shows, neighbors included."""
     kinds = by_kind(find_changes(document))
     chosen = [*sample(document, kinds["improved"]), *sample(document, kinds["worsened"])]
     return sorted({row for change in chosen for row in _rows_of(change)})
 
 
 def by_kind(changes: list[Change]) -> dict[str, list[Change]]:
-    """Rows whose neighbours agree more than before, as much, and less."""
+    """Rows whose neighbors agree more than before, as much, and less."""
     kinds: dict[str, list[Change]] = {"improved": [], "same": [], "worsened": []}
     for change in changes:
         gain = change.gain
@@ -412,7 +412,7 @@ def confused_pairs(document: Document) -> list[Pair]:
 
 
 def _with_labels(found: Any, labels: dict[int, int]) -> list[tuple[int, int]]:
-    """Neighbours with their labels; none at all when one is unknown, which would mislead."""
+    """Neighbors with their labels; none at all when one is unknown, which would mislead."""
     rows = (found or [])[:NEIGHBORS]
     return [(row, labels[row]) for row in rows] if all(row in labels for row in rows) else []
 

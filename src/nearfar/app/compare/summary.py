@@ -1,4 +1,4 @@
-"""Learners held against the best plain distance, by the errors of held-out rows."""
+"""Learners compared with the best standard distance by their errors on held-out rows."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from nearfar.app.compare.kernel_shares import over_folds
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
-from nearfar.app.compare.wording import Wording
+from nearfar.app.compare.wording import Wording, wording_of
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
 from nearfar.words import points
 
 REFERENCE = "reference"
-#: Of fewer folds nothing is said by their rows.
+#: Number of folds below which the rows are not used to bound a gain.
 LEAST_FOLDS = 3
 
 
 class Summary(Answer):
-    """The reference is, in each training fold, the plain distance that did best inside it.
+    """Summary of a comparison with the baseline: the best standard distance of each training fold.
 
-    Where all ran at their first setting, it is the ``plainest``, which is scaled as they are.
+    If every method ran at its first setting, the baseline is ``plainest``, which is scaled like
+    the learners.
     """
 
     problem: Problem
@@ -49,7 +50,7 @@ class Summary(Answer):
         self.untuned, self.plainest = self.plan.tuning == "k", plainest
         reference = self._reference()
         self.rows = {REFERENCE: reference, **self.rows}
-        # Ranked is what tested every row once, or came as far as the reference in a short run.
+        # A method is ranked if it tested every row once, or as many folds as the baseline.
         least = max(1, min(self.scheme.n_splits, len(reference.results)))
         self.ranked = [
             row
@@ -66,7 +67,7 @@ class Summary(Answer):
         return [row for row in self.rows.values() if row.method.role == role]
 
     def _reference(self) -> Row:
-        """In each training fold the baseline that did best inside it, the first of equals."""
+        """Return the row that has, for each fold, the standard distance selected within it."""
         found = [row for row in self._of_role("baseline") if row.status != "failed"]
         if self.untuned:
             found = [row for row in found if row.method.name == self.plainest]
@@ -76,7 +77,7 @@ class Summary(Answer):
             best = min(found, key=lambda row: _inner(row.results[fold]))
             results[fold] = best.results[fold] | {"baseline": best.method.name}
         status = "done" if len(results) == len(self.scheme.folds) else "unfinished"
-        label = "Plain, first setting" if self.untuned else "Best plain distance"
+        label = "baseline, first setting" if self.untuned else "best standard distance"
         method = Method(REFERENCE, label, "reference", _all_settings(found))
         peak = max((row.peak for row in found if row.peak is not None), default=None)
         return Row(method, results, status if found else "failed", None, peak)
@@ -128,7 +129,7 @@ class Summary(Answer):
     def _to_reference(self, row: Row, folds: list[int]) -> Estimate:
         reference = self.rows[REFERENCE]
         if all(reference.results[fold]["baseline"] == row.method.name for fold in folds):
-            return Estimate(0.0, 0.0, max(0.0, len(folds) - 1.0))  # it is the reference
+            return Estimate(0.0, 0.0, max(0.0, len(folds) - 1.0))  # it is the baseline
         return self._estimate([row, reference], folds)
 
     def _losses(self, row: Row, fold: int) -> NDArray[np.float64]:
@@ -136,14 +137,14 @@ class Summary(Answer):
         return (np.asarray(row.results[fold]["predicted"]) != true).astype(np.float64)
 
     def lost_plain(self) -> list[Row]:
-        """Plain distances whose process died: without them there is no reference."""
+        """Return standard distances whose process died: without them there is no baseline."""
         return [row for row in self._of_role("baseline") if row.lost]
 
     def _judge(self) -> Judgement:
         reference = self.rows[REFERENCE]
         learners = [row for row in self.ranked if row.method.role == "learner"]
         if not self.common or self.lost_plain():
-            return Judgement("unsure", None, float("nan"))
+            return Judgement("inconclusive", None, float("nan"))
         errors = {row.method.name: self._error(row) for row in learners}
         differences = {r.method.name: self._estimate([r, reference], self.common) for r in learners}
         return judge(
@@ -160,7 +161,7 @@ class Summary(Answer):
         )
 
     def _most_gain(self, row: Row) -> float:
-        """The largest gain over the reference that is not excluded.
+        """Return the largest gain over the baseline that is not excluded.
 
         By the rows, each with its losses averaged over repeats, where they are independent and
         an error is a mean over them: folds alone would need ten times as many rows.
@@ -179,7 +180,7 @@ class Summary(Answer):
         return most_gain(self._over_rows(each, rows), self.confidence)
 
     def _beats_all(self, row: Row) -> bool:
-        """Whether it does clearly better than each plain distance by itself, and worth having."""
+        """Return True if it is clearly better than each standard distance, by ``min_gain``."""
         plain = [one for one in self._of_role("baseline") if one.status != "failed"]
         if not all(set(self.common) <= set(one.results) for one in plain):
             return False
@@ -190,7 +191,7 @@ class Summary(Answer):
         )
 
     def _plain(self) -> tuple[str, float]:
-        """The plain distance with the fewest errors, and these."""
+        """Return label and error of the standard distance with the lowest error."""
         row = self._best_plain()
         return ("", np.inf) if row is None else (row.method.label, self._error(row))
 
@@ -199,9 +200,10 @@ class Summary(Answer):
         return min(tested, key=self._error, default=None)
 
     def _over_plain(self) -> tuple[Row, Estimate] | None:
-        """The plain distance that a recommended learner is to be held against, if another one.
+        """Return the standard distance for the claimed gain, if it is not the baseline.
 
-        Untuned the reference was not chosen by its errors, and a gain over it says too much.
+        Without tuning, the baseline was not selected by its error, so a gain over it may be too
+        large.
         """
         plain = self._best_plain() if self.untuned and self.best != REFERENCE else None
         if plain is None or self._error(plain) >= self._error(self.rows[REFERENCE]):
@@ -209,7 +211,7 @@ class Summary(Answer):
         return plain, self._estimate([self.rows[self.best], plain], self.common)
 
     def nested(self) -> dict[str, Any] | None:
-        """The error when the method too is chosen inside each training fold."""
+        """Return the error when the method itself is selected within each training fold."""
         rows = [row for row in self.ranked if row.method.role in ("reference", "learner")]
         if len(self.common) < 1 or len(rows) < 2 or self.lost_plain():
             return None
@@ -226,10 +228,10 @@ class Summary(Answer):
         }
 
     def finalists(self) -> list[Finalist]:
-        """The learner that the answer speaks of, and the plain distance to be kept without it.
+        """Return the learner that the answer names, and the standard distance to keep otherwise.
 
-        That is the one most folds chose; untuned, when none chooses, the one with the fewest
-        errors.
+        The latter is the one that most folds selected or, without tuning, the one with the lowest
+        error.
         """
         if self.judgement.method is None or not self.common:
             return []
@@ -249,10 +251,10 @@ class Summary(Answer):
         return Finalist(role, row.method, setting, k)
 
     def confirm(self, confirmed: dict[str, Any] | None) -> None:
-        """Take in the errors on all rows; a gain that is gone there is not recommended."""
+        """Store the errors on all rows. A gain that vanishes there is not recommended."""
         super().confirm(confirmed)
         if self.judgement.verdict == "use" and self._gain_on_all_rows() <= 0:
-            self.judgement = replace(self.judgement, verdict="unsure")
+            self.judgement = replace(self.judgement, verdict="inconclusive")
 
     def _gain_on_all_rows(self) -> float:
         results = (self.confirmed or {}).get("results")
@@ -261,18 +263,18 @@ class Summary(Answer):
         return float(results["reference"]["error"] - results["learner"]["error"])
 
     def _on_all_rows(self) -> str:
-        """What is said of the fit to all rows."""
+        """Return a sentence on the fit to all rows."""
         found = self.confirmed
         if found is None:
             return ""
         noun = self.problem.noun
         if "results" not in found:
-            return f" All {noun}s were not fitted once more: {found['reason']}."
-        split = f"one split, {found['n_train']:,} to train and {found['n_test']:,} held out"
+            return f" The result was not confirmed on all {noun}s: {found['reason']}."
+        split = f"one split, {found['n_train']:,} for training and {found['n_test']:,} held out"
         learner, plain = found["results"]["learner"], found["results"]["reference"]
         return (
-            f" Fitted once to all {noun}s ({split}): {learner['label']} "
-            f"{self.say.short(learner['error'])}, {plain['label']} "
+            f" On all {noun}s ({split}), {learner['label']} has "
+            f"{self.say.whole(learner['error'])} and {plain['label']} "
             f"{self.say.short(plain['error'])}."
         )
 
@@ -280,38 +282,40 @@ class Summary(Answer):
 
     @property
     def say(self) -> Wording:
-        """How errors are said."""
-        return Wording(self.problem.measure.name)
+        """Phrases for the measure."""
+        return wording_of(self.problem.measure.name, self.problem.noun)
 
     def reference_label(self) -> str:
-        """The reference by name: its baseline, where that was the same in every fold."""
+        """Return the label of the baseline: a standard distance if every fold selected it."""
         names = [result["baseline"] for result in self.rows[REFERENCE].results.values()]
         if not names:
-            return "the plain distance"
+            return "the baseline"
         most = max(dict.fromkeys(names), key=names.count)
         label = self.rows[most].method.label
         if len(set(names)) == 1:
             return label
-        # Its error is that of no single row where the choice differed from fold to fold.
+        # If folds selected different ones, the error is not that of a single standard distance.
         mostly = f" (mostly {label})" if 2 * names.count(most) > len(names) else ""
-        return f"the best plain distance{mostly}"
+        return f"the best standard distance{mostly}"
 
     def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
         caution = []
         if any(trap.kind in ("telling column", "duplicates", "id") for trap in warned):
-            caution = [f"See the warnings first: if they are right, {self.say.doubted}."]
+            caution = [
+                "Read the warnings first: if they are right, the results above are too optimistic."
+            ]
         if self.lost_plain():
-            found = self._lost("a plain distance", self.lost_plain())
+            found = self._lost(self.lost_plain())
             return found | {"notes": [*caution, *found["notes"]]}
         if not self.common:
-            found = self._cannot_tell(
-                "not even the plain distances were", self._of_role("baseline")
+            found = self._without_folds(
+                "the standard distances did not complete", self._of_role("baseline")
             )
             return found | {"notes": [*caution, *self._unjudged_notes(self._of_role("learner"))]}
         nested = self.nested()
         judgement = self.judgement
-        gone = judgement.verdict == "unsure" and self._gain_on_all_rows() <= 0
+        gone = judgement.verdict == "inconclusive" and self._gain_on_all_rows() <= 0
         if gone and judgement.comparands[str(judgement.method)].recommended:
             return self._gone() | {"notes": [*caution, *self._reference_notes()]}
         label, over = self.reference_label(), self._over_plain()
@@ -344,7 +348,8 @@ class Summary(Answer):
                 *self._context_notes(),
                 *self._reference_notes(),
                 *(
-                    f"{row.method.label} failed and is not among the plain distances: {row.reason}"
+                    f"{row.method.title} failed and was not considered for the baseline: "
+                    f"{row.reason}"
                     for row in self._of_role("baseline")
                     if row.status == "failed"
                 ),
@@ -358,16 +363,16 @@ class Summary(Answer):
         return {"over": plain.method.label, "gain": -difference.mean, "interval": interval}
 
     def _gone(self) -> dict[str, Any]:
-        """The answer where a gain of the sample is not there on all rows."""
+        """Return the answer for a gain that the sample shows and all rows do not."""
         name = str(self.judgement.method)
         gain = points(-self.judgement.comparands[name].difference.mean)
         noun, label = self.problem.noun, self.rows[name].method.label
+        kept = self._plain()[0] if self.untuned else self.reference_label()
         text = (
-            f"Cannot tell: on {self.n_rows:,} of {self.n_all:,} {noun}s {label} gains {gain} "
-            f"points, but with all {noun}s the gain is not there.{self._on_all_rows()} Until more "
-            f"is known keep {self._plain()[0] if self.untuned else self.reference_label()}."
+            f"Inconclusive: {label} gains {gain} points on {self.n_rows:,} of {self.n_all:,} "
+            f"{noun}s, but not on all {noun}s.{self._on_all_rows()} For now, keep {kept}."
         )
-        return {"verdict": "unsure", "method": name, "text": text}
+        return {"verdict": "inconclusive", "method": name, "text": text}
 
     def _context_notes(self) -> list[str]:
         used = self.rows[self.best]
@@ -377,24 +382,24 @@ class Summary(Answer):
     def _reference_notes(self) -> list[str]:
         names = [result["baseline"] for result in self.rows[REFERENCE].results.values()]
         counts = {name: names.count(name) for name in dict.fromkeys(names)}
-        parts = ", ".join(
-            f"{self.rows[name].method.label} in {count}" for name, count in counts.items()
-        )
-        where = f"training {self.problem.noun}s" if self.fixed else "each training fold"
-        notes = [
-            f"The plain distance it is held against was chosen inside {where}: {parts} of "
-            f"{len(names)}."
-            if not self.untuned
-            else "The plain distance it is held against is scaled as the learners are at their "
-            f"first setting: {self.reference_label()}."
-        ]
+        by_count = sorted(counts.items(), key=lambda item: -item[1])
+        parts = [f"{self.rows[name].method.label} in {n}" for name, n in by_count]
+        parts[0] += f" of {len(names)}"
+        if self.untuned:
+            label = self.reference_label()
+            notes = [f"Baseline: {label}, scaled like the learners at their first setting."]
+        else:
+            where = f"the training {self.problem.noun}s" if self.fixed else "each training fold"
+            selected = self.reference_label() if self.fixed else ", ".join(parts)
+            notes = [f"Baseline: the best standard distance, selected within {where} ({selected})."]
         if self.untuned and self.common:
             label, error = self._plain()
             if error < self._error(self.rows[REFERENCE]):
                 notes.append(
-                    f"Of the plain distances {label} {self.say.most}, {self.say.short(error)}: "
-                    "before you keep or change anything, give more time, or --tuning holdout. The "
-                    f"table's gains are over {self.reference_label()}."
+                    f"Of the standard distances, {label} has {self.say.most} "
+                    f"({self.say.short(error)}). Before you keep or change anything, allow more "
+                    "time or use --tuning holdout. The gains in the table are relative to "
+                    f"{self.reference_label()}."
                 )
         others = [
             self.rows[name].method.label
@@ -402,11 +407,11 @@ class Summary(Answer):
             if comparand.recommended and name != self.best
         ]
         if others:
-            notes.append(f"Also clearly better than the plain distance: {', '.join(others)}.")
+            notes.append(f"Also clearly better than the baseline: {', '.join(others)}.")
         return notes
 
     def _clearly_better(self, used: Row) -> list[tuple[str, float]]:
-        """Classifiers for context whose errors are clearly fewer."""
+        """Return classifiers, for context, with clearly lower errors."""
         found = []
         for row in self._of_role("context"):
             folds = [fold for fold in self.common if fold in row.results]
@@ -422,13 +427,13 @@ class Summary(Answer):
 
     @property
     def best(self) -> str:
-        """The method to use: the recommended learner, or the reference."""
+        """Return the name of the recommended learner, or that of the baseline."""
         chosen = self.judgement.method if self.judgement.verdict == "use" else None
         return REFERENCE if chosen is None else chosen
 
     @property
     def chosen(self) -> Row:
-        """The method to use; untuned, the plain distance that the answer says to keep."""
+        """Return the method to use; without tuning, the standard distance that the answer keeps."""
         plain = self._best_plain() if self.untuned and self.common else None
         return self.rows[self.best] if plain is None or self.best != REFERENCE else plain
 
@@ -451,7 +456,7 @@ class Summary(Answer):
         }
 
     def _times_plain(self, row: Row) -> float | None:
-        """How many times as long as plain k-NN it takes to find own neighbours; or None.
+        """Return how many times as long as standard k-NN the neighbor search takes, or None.
 
         Of rows that are read and scaled: that takes as long for all. The quickest fold of either:
         other work can only make a fold slower.
@@ -469,7 +474,7 @@ class Summary(Answer):
         return float(own / other) or None
 
     def pictures(self) -> dict[str, Any]:
-        """What the report draws: held-out predictions and neighbours, maps, weights, histories."""
+        """What the report draws: held-out predictions and neighbors, maps, weights, histories."""
         tested = [i for i, fold in enumerate(self.scheme.folds) if fold.repeat == 0]
         rows = [int(row) for i in tested for row in self.scheme.folds[i].test]
         drawn = [row for row in self.rows.values() if row.status != "failed" and row.results]

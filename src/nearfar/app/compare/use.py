@@ -36,11 +36,11 @@ def choose_named(
     kind : RowKind
         The data, read and prepared.
     method : Method
-        A learner, or one of the plain distances: see ``kind.named``.
+        A learner, or one of the standard distances: see ``kind.named``.
     given : mapping
         Parameters of the learner: it is not tuned then, its scaling is.
     k : int, optional
-        How many neighbours vote; None tunes it.
+        How many neighbors vote; None tunes it.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def choose_named(
     votes = kind.problem.tunes_k and settings[0].votes
     pinned = len(settings) == 1 and (k is not None or not votes)
     if k is not None and not votes:
-        raise ValueError(f"-k {k}: of {method.label} no neighbours vote.")
+        raise ValueError(f"-k {k}: of {method.label} no neighbors vote.")
     if k is not None and k > n_rows:
         raise ValueError(f"-k {k}: there are {n_rows:,} {kind.table.noun}s.")
     if pinned:
@@ -65,14 +65,14 @@ def choose_named(
         voters = (found.k or 1) if votes and found.setting.votes else None
         choice, error = Chosen(method, found.setting, voters), found.error
     inside = "" if error is None else f"{kind.say.measure} inside {kind.say.short(error)}"
-    return choice, f"{method.label}: {'; '.join(filter(None, [choice.words(), inside]))}."
+    return choice, f"{method.title}: {'; '.join(filter(None, [choice.words(), inside]))}."
 
 
 def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
     """The method with these parameters only, in each of its scalings."""
     first = method.settings[0].estimator
     if isinstance(first, str | Pipeline):
-        what = "is a plain distance" if isinstance(first, str) else "is a chain of several steps"
+        what = "is a standard distance" if isinstance(first, str) else "is a chain of several steps"
         raise ValueError(f"--set and --components: {method.name} {what} without parameters.")
     own = first.get_params(deep=False)
     for name in given:
@@ -121,7 +121,7 @@ def fit_chain(kind: Kind, choice: Chosen) -> Pipeline:
 
 
 def model_notes(kind: Kind, choice: Chosen) -> dict[str, Any]:
-    """What a model file must know to tell labels and neighbours by their names."""
+    """What a model file must know to tell labels and neighbors by their names."""
     data = kind.describe()
     notes: dict[str, Any] = {
         "method": choice.method.name,

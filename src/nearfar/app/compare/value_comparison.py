@@ -1,4 +1,4 @@
-"""The result of a comparison where the target is a number: the same questions, other numbers."""
+"""The result of a comparison with a numeric target."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from nearfar.app.compare.comparison import Comparison
 
 
 class ValueComparison(Comparison):
-    """What :func:`nearfar.compare` found with ``task="regression"``.
+    """The result of :func:`nearfar.compare` with ``task="regression"``.
 
-    ``answer``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``fit``, ``to_html`` and
-    ``to_json`` are those of :class:`nearfar.app.compare.comparison.Comparison`. An ``error`` is a
-    relative RMSE, see :class:`nearfar.evaluation.measures.RelativeRMSE`, and ``rmse`` the same in
-    the units of the target.
+    ``answer``, ``verdict``, ``best``, ``table``, ``folds``, ``code``, ``pipeline``, ``fit``,
+    ``to_html`` and ``to_json`` are those of :class:`nearfar.app.compare.comparison.Comparison`. An
+    ``error`` is a relative RMSE, see :class:`nearfar.evaluation.measures.RelativeRMSE`, and
+    ``rmse`` is the same in the units of the target.
     """
 
     _of_each_method = f"{Comparison._of_each_method} rmse"
-    _heads = ("rel. RMSE %", "gain")
-    _label = 22
+    _heads = ("rel. RMSE", "gain")
+    _blocks = (*Comparison._blocks[:2], ("Other regressors (for context)", ("context",)))

@@ -1,4 +1,4 @@
-"""Where the target is a number: what neighbours say of it, and how far off that is."""
+"""Where the target is a number: what neighbors say of it, and how far off that is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ValueProblem(Problem):
         return numbers
 
     def answers_by_k(self, neighbors: Indices) -> Answers:
-        """Means of the first k neighbours."""
+        """Means of the first k neighbors."""
         values = self.values[neighbors]
         # About the first, so that k equal values have exactly their mean.
         first = values[:, :1]

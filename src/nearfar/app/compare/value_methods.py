@@ -1,4 +1,4 @@
-"""What is compared where the target is a number, beside the plain distances."""
+"""Methods for a numeric target, in addition to the standard distances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def value_context(seed: int = 0) -> list[Method]:
 
     mean = Setting("", "passthrough", DummyRegressor())
     ridges = tuple(
-        Setting(f"standardised, alpha={alpha:g}", StandardScaler(), Ridge(alpha=alpha))
+        Setting(f"standardized, alpha={alpha:g}", StandardScaler(), Ridge(alpha=alpha))
         for alpha in (1.0, 10.0, 100.0, 1000.0)
     )
     # One setting: they are slow, and here only to show what is possible.

@@ -1,4 +1,4 @@
-"""Learners held against the best plain distance, by how far off held-out numbers are."""
+"""Learners compared with the best standard distance by their errors on held-out numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from nearfar.app.compare.value_folds import ValueProblem
 from nearfar.app.compare.wording import Wording
 from nearfar.arrays import Vector
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
-from nearfar.words import points
 
 #: Parts of the target, by size, whose errors the page shows.
 SIZES = 5
@@ -21,24 +20,10 @@ SIZES = 5
 MOST_WORST = 100
 
 
-class ValueWording(Wording):
-    """A relative RMSE in words.
-
-    >>> WORDING.whole(0.712), WORDING.beside(-0.02), WORDING.beside(0.0)
-    ('71.2 % relative RMSE', '2.0 points more', 'as much')
-    """
-
-    def beside(self, gain: float) -> str:
-        """What has no gain, beside the reference."""
-        return "as much" if gain == 0 else f"{points(-gain)} points more"
-
-
-WORDING = ValueWording(
+WORDING = Wording(
     "relative RMSE",
-    "has",
-    "it predicts every held-out row exactly, and no learner can add to that.",
-    "predicts best",
-    "every error above is too low",
+    "it predicts every held-out row exactly, and no {learned} can improve on that.",
+    "the lowest relative RMSE",
     "values",
 )
 
@@ -51,7 +36,7 @@ class ValueSummary(Summary):
 
     @property
     def say(self) -> Wording:
-        """How errors are said."""
+        """Phrases for a relative RMSE."""
         return WORDING
 
     def _losses(self, row: Row, fold: int) -> NDArray[np.float64]:
@@ -60,7 +45,7 @@ class ValueSummary(Summary):
         return self.problem.measure.losses(true, np.asarray(row.results[fold]["predicted"]))
 
     def _over_rows(self, losses: NDArray[np.float64], rows: NDArray[np.intp]) -> Estimate:
-        """Two rows more that are as far off as those of the reference."""
+        """Estimate as if two more rows had the mean error of the baseline."""
         return row_estimate(losses, unit=self._level())
 
     def _over_folds(self, values: ArrayLike, folds: list[int]) -> Estimate:
@@ -73,7 +58,7 @@ class ValueSummary(Summary):
         return corrected_estimate(values, share, resolution=one_row * self._level())
 
     def _level(self) -> float:
-        """How far off the reference is."""
+        """Return the mean error of the baseline."""
         reference = self.rows[REFERENCE]
         return float(self.errors(reference, sorted(reference.results)).mean())
 

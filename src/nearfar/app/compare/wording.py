@@ -1,4 +1,4 @@
-"""How the numbers of a comparison are said: as errors, or as shares of which more is better."""
+"""How the numbers of a comparison are phrased: as errors, or as scores of which more is better."""
 
 from __future__ import annotations
 
@@ -9,50 +9,58 @@ from nearfar.words import percent, points
 
 @dataclass(frozen=True)
 class Wording:
-    """An error in words.
+    """Phrases for a measure of which less is better.
 
     >>> say = Wording("balanced error")
-    >>> say.whole(0.123), say.short(0.123), say.beside(-0.02)
-    ('12.3 % balanced error', '12.3 %', '2.0 points more')
+    >>> say.whole(0.123), say.short(0.123), say.difference(0.02), say.difference(-0.02)
+    ('12.3% balanced error', '12.3%', '2.0 points less balanced error', '2.0 points more')
     """
 
     measure: str = "error"
-    #: What a method does with it.
-    makes: str = "makes"
-    #: Of what lacks nothing.
-    perfect: str = "it makes no mistakes that a learner could remove."
-    #: Of the best of several.
-    most: str = "makes the fewest mistakes"
-    #: Of numbers that are too good to be true.
-    doubted: str = "every error above is too low"
-    #: What is predicted.
+    #: Reason to keep a standard distance whose error is zero.
+    perfect: str = "it makes no errors that a {learned} could remove."
+    #: What the best of several methods has.
+    most: str = "the lowest error"
+    #: What a method predicts.
     predicts: str = "labels"
+    #: The noun for a method that is compared with the baseline.
+    learned: str = "learned distance"
 
     def short(self, error: float) -> str:
-        """The number alone."""
+        """Return the number alone."""
         return percent(error)
 
     def whole(self, error: float) -> str:
-        """The number, and what it is."""
+        """Return the number with the name of its measure."""
         return f"{self.short(error)} {self.measure}"
 
-    def beside(self, gain: float) -> str:
-        """What has no gain, beside the reference."""
-        return "as many" if gain == 0 else f"{points(-gain)} points more"
+    def difference(self, gain: float) -> str:
+        """Return a gain as a difference to the baseline; a loss without the measure's name."""
+        if gain > 0:
+            return f"{points(gain)} points less {self.measure}"
+        return "the same" if gain == 0 else f"{points(-gain)} points more"
 
 
-class ShareWording(Wording):
-    """What an error lacks of one: the higher, the better.
+class ScoreWording(Wording):
+    """Phrases for a score of which more is better; an error is one minus the score.
 
-    >>> say = ShareWording("AUC of held-out pairs", "reaches")
-    >>> say.whole(0.047), say.beside(-0.02), say.beside(0.0)
-    ('95.3 % AUC of held-out pairs', '2.0 points less', 'as much')
+    >>> say = ScoreWording("AUC of held-out pairs")
+    >>> say.whole(0.047), say.difference(-0.02), say.difference(0.02)
+    ('95.3% AUC of held-out pairs', '2.0 points less', '2.0 points more AUC of held-out pairs')
     """
 
     def short(self, error: float) -> str:
-        """The share."""
+        """Return the score."""
         return percent(1.0 - error)
 
-    def beside(self, gain: float) -> str:
-        """What has no gain, beside the reference."""
-        return "as much" if gain == 0 else f"{points(-gain)} points less"
+    def difference(self, gain: float) -> str:
+        """Return a gain as a difference to the baseline; a loss without the measure's name."""
+        if gain > 0:
+            return f"{points(gain)} points more {self.measure}"
+        return "the same" if gain == 0 else f"{points(-gain)} points less"
+
+
+def wording_of(measure: str, noun: str) -> Wording:
+    """Return the phrases for an error of rows or sets."""
+    # Most methods for sets do not learn a distance: they use a given one between sets.
+    return Wording(measure, learned="method for sets") if noun == "set" else Wording(measure)

@@ -1,7 +1,7 @@
 """What is known of a fitted embedding, in numbers and in words.
 
 The page and the terminal say the same: the certificate of an unfolding, the spectrum and the
-dimension it speaks for, and how well neighbourhoods are kept.
+dimension it speaks for, and how well neighborhoods are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NESTED = ("PCA", "ClassicalMDS", "KernelPCA", "Isomap", "LandmarkIsomap")
 _UNFOLDING = ("MVU", "VariationalMVU", "LandmarkMVU")
 # Gaps up to which an unfolding is as good as the best, and up to which it is near.
 _SETTLED, _NEAR = 0.01, 0.1
-# Neighbours that the quality is judged by, and rows up to which all are judged, and by ranks.
+# Neighbors that the quality is judged by, and rows up to which all are judged, and by ranks.
 _NEIGHBORS = 15
 _MOST_ROWS, _MOST_RANKED = 10_000, 5_000
 # Eigenvalues that are kept for the page.
@@ -268,9 +268,9 @@ def _coordinates(number: int) -> str:
 
 
 def quality(X: Floats, Y: Floats, *, pairs: bool = False, noun: str = "row") -> dict[str, Any]:
-    """How well neighbourhoods are kept, each measure from 0 to 1.
+    """How well neighborhoods are kept, each measure from 0 to 1.
 
-    Beyond 10,000 rows a random 10,000 are judged, by the neighbours they have among themselves.
+    Beyond 10,000 rows a random 10,000 are judged, by the neighbors they have among themselves.
     With ``pairs``, X are the dissimilarities of all pairs; ``noun`` says what a row is.
 
     Returns
@@ -313,22 +313,22 @@ def quality(X: Floats, Y: Floats, *, pairs: bool = False, noun: str = "row") -> 
 def _measures(k: int, chance: float) -> dict[str, tuple[str, str]]:
     return {
         "intersection": (
-            "Neighbours kept",
+            "Neighbors kept",
             f"share of the {k} nearest rows that are the same in both; {chance:.2f} by chance",
         ),
         "trust": (
             "Local trust",
             "whether rows that lie together in the picture are near: 1 if lengths between "
-            "neighbours in the picture are those of the data, but for one scale",
+            "neighbors in the picture are those of the data, but for one scale",
         ),
         "continuity": (
             "Local continuity",
-            "whether near rows lie together: 1 if lengths between neighbours in the data are kept, "
-            "but for one scale; a few torn neighbours lower it much",
+            "whether near rows lie together: 1 if lengths between neighbors in the data are kept, "
+            "but for one scale; a few torn neighbors lower it much",
         ),
         "continuity_without_stretched": (
             "... without tears",
-            "the same without the 1 % of pairs that are stretched most",
+            "the same without the 1% of pairs that are stretched most",
         ),
         "trustworthiness": (
             "Trustworthiness",
@@ -362,17 +362,17 @@ def answer(
         parts.append(proof["short"])
     if judged["measures"]:
         kept = next(m["value"] for m in judged["measures"] if m["name"] == "intersection")
-        parts.append(f"{percent(kept)} of neighbours kept")
+        parts.append(f"{percent(kept)} of neighbors kept")
     locked = lock_up(learner)
     if stopped:
-        verdict, word = "unsure", "Stopped early"
+        verdict, word = "inconclusive", "Stopped early"
     elif locked.startswith("Locked"):
-        verdict, word = "unsure", "Locked up"
+        verdict, word = "inconclusive", "Locked up"
     else:
         verdict, word = {
             "settled": ("use", "Certified"),
             "near": ("keep", "Certified, with a gap"),
-            "far": ("unsure", "Large gap"),
+            "far": ("inconclusive", "Large gap"),
             "none": ("keep", "No certificate"),
         }[proof["kind"]]
     rest = f": {'; '.join(parts)}." if parts else "."

@@ -12,12 +12,11 @@ from nearfar.app.report.words import (
     cut_lines,
     cut_list,
     number,
-    p_value,
     points,
     unbroken,
     whole,
 )
-from nearfar.words import count
+from nearfar.words import adjusted_p_text, count
 
 View = dict[str, Any]
 
@@ -25,8 +24,8 @@ NEXT = 6  # steps that are shown
 
 VERDICTS = {
     "use": "Use a learned distance",
-    "keep": "Keep the distance you have",
-    "unsure": "Cannot tell yet",
+    "keep": "Keep the standard distance",
+    "inconclusive": "Inconclusive",
 }
 STATUSES = {
     "time budget reached": "The time budget was reached before all was done.",
@@ -42,7 +41,7 @@ def answer_view(comparison: Comparison) -> View:
     head, mark, rest = text.partition(": ")
     if not mark or len(head) > 60:
         head, rest = text, ""
-    verdict = answer["verdict"] if answer["verdict"] in VERDICTS else "unsure"
+    verdict = answer["verdict"] if answer["verdict"] in VERDICTS else "inconclusive"
     status = STATUSES.get(comparison["status"], "")
     if status and not comparison.fixed:
         done, planned = len(comparison["common_folds"]), len(comparison["folds"])
@@ -68,23 +67,22 @@ def _figures(comparison: Comparison) -> list[View]:
     """Up to five numbers: before, after, the gain, after selection, and on all rows."""
     figures: list[View] = []
     reference, best, nested = comparison.reference, comparison.best, comparison["nested"]
-    for method, title in ((reference, "Reference"), (best, "Best learner")):
+    for method, title in ((reference, "Baseline"), (best, "Best learner")):
         if method is not None and number(method["error"]) is not None:
-            label = comparison.label(method["name"])
-            title = f"{title}: {label}" if label != title else title
+            title = f"{title}: {comparison.label_inside(method['name'])}"
             note = f"{comparison.measure_inside}, {comparison.said_interval(method['interval'])}"
             figures.append(figure(title, comparison.level(method["error"]), note))
     figures += gain_figure(comparison, best)
     if nested:
         said = comparison.said_interval(comparison.levels(nested.get("interval")))
-        note = f"what to expect of the choice itself, {said}"
-        title = f"After choosing inside {comparison.inside}"
+        note = f"the value to expect on new data, {said}"
+        title = f"Method selected within {comparison.inside}"
         figures.append(figure(title, comparison.level(nested.get("error")), note))
     return figures + _second_stage(comparison)
 
 
 def _second_stage(comparison: Comparison) -> list[View]:
-    """What one fit to all rows gave, after a comparison on some."""
+    """Return the results of one fit to all rows after a comparison on a sample."""
     found, noun = comparison["all_rows"] or {}, comparison.noun
     results = found.get("results") or {}
     errors = [number((results.get(role) or {}).get("error")) for role in ("learner", "reference")]
@@ -94,8 +92,8 @@ def _second_stage(comparison: Comparison) -> list[View]:
     labels = [cut(results[role].get("label"), 60) for role in ("learner", "reference")]
     sizes = f"{whole(found.get('n_train'))} to train, {whole(found.get('n_test'))} held out"
     gain = points((before or 0.0) - (after or 0.0), unit=True)
-    note = f"{labels[1]} {comparison.level(before)}, gain {gain}; one split, no interval ({sizes})"
-    return [figure(f"Fitted once to all {noun}s: {labels[0]}", comparison.level(after), note)]
+    note = f"{labels[1]} {comparison.level(before)}, gain {gain}; one split, no CI ({sizes})"
+    return [figure(f"On all {noun}s: {labels[0]}", comparison.level(after), note)]
 
 
 def scope(comparison: Comparison) -> str:
@@ -106,12 +104,12 @@ def scope(comparison: Comparison) -> str:
     text = f"Compared on {used:,.0f} of {every:,.0f} {comparison.noun}s."
     reason = (comparison["all_rows"] or {}).get("reason")
     if reason:
-        text += f" All {comparison.noun}s were not fitted once more: {cut(reason, 200)}."
+        text += f" The result was not confirmed on all {comparison.noun}s: {cut(reason, 200)}."
     return text
 
 
 def gain_figure(comparison: Comparison, method: Method | None) -> list[View]:
-    """The gain of a method over the reference, or over what the answer says, where it is known."""
+    """Return the gain of a method over the baseline, or the gain that the answer claims."""
     said = comparison["answer"].get("gain") or {}
     if number(said.get("gain")) is not None:
         title = f"Gain over {cut(said.get('over'), 60)}"
@@ -121,6 +119,5 @@ def gain_figure(comparison: Comparison, method: Method | None) -> list[View]:
         return []
     note = comparison.said_interval(method["gain_interval"], points)
     if number(method["p_holm"]) is not None:
-        p = f"p {p_value(method['p_holm'])}".replace(" ", SPACE)
-        note += f"; {p} after Holm"
+        note += f", {adjusted_p_text(method['p_holm'])}".replace("p ", f"p{SPACE}")
     return [figure("Gain", points(method["gain"], unit=True), note)]

@@ -90,12 +90,14 @@ def _leaderboard_cells(comparison: Comparison, method: Method) -> View:
 
 
 def _dear_words(method: Method) -> str:
-    """What neighbours by a distance of its own cost, against plain ones."""
+    """Return how much longer prediction takes than with standard k-NN."""
     times = number(method["times_plain"])
     if times is None:
         return ""
     said = times_text(times)
-    return f"predicting takes {said} {'than' if said.endswith('longer') else 'as'} by plain k-NN"
+    return (
+        f"predicting takes {said} {'than' if said.endswith('longer') else 'as'} with standard k-NN"
+    )
 
 
 def predict_cost(comparison: Comparison, method: Method) -> float | None:
@@ -120,7 +122,9 @@ def _nested(comparison: Comparison, nested: View) -> View:
     return {
         "error": comparison.level(nested.get("error")),
         "interval": interval(comparison.levels(nested.get("interval"))),
-        "chosen": listed([f"{comparison.label(name)} {count(n, 'time')}" for name, n in chosen]),
+        "chosen": listed(
+            [f"{comparison.label_inside(name)} {count(n, 'time')}" for name, n in chosen]
+        ),
     }
 
 
@@ -161,9 +165,9 @@ def _board_row(
     value, ends = number(method["gain"]), pair(method["gain_interval"])
     forest = None
     if method["role"] == "reference":
-        forest = charts.forest(scale, None, None, "", f"{label}: the reference", threshold)
+        forest = charts.forest(scale, None, None, "", f"{label}: the baseline", threshold)
     elif value is not None and method["status"] != "failed":
-        within = f", interval {interval(ends, points)}" if ends else ""
+        within = f", {comparison.said_interval(ends, points)}" if ends else ""
         said = f"{label}: gain {points(value, unit=True)}{within}"
         forest = charts.forest(scale, value, ends, kind, said, threshold)
     return {
@@ -192,7 +196,7 @@ def _gain_scale(methods: list[Method]) -> charts.Scale:
 
 
 def _smallest_gain(comparison: Comparison) -> float | None:
-    """The gain that a recommendation needs: relative to the reference's error."""
+    """Return the minimum gain for a recommendation, computed from the baseline's error."""
     reference, gain = comparison.reference, number(comparison.protocol["min_gain"])
     error = number(reference["error"]) if reference else None
     return None if gain is None or error is None else gain * error
@@ -277,7 +281,7 @@ def _cost_row(comparison: Comparison, method: Method) -> View:
 
 def planes(comparison: Comparison, methods: list[Method]) -> list[View]:
     """Errors against the seconds of a fit, and against what the prediction of a row takes."""
-    # The best plain distance is one of the plain ones, which are drawn.
+    # The best standard distance is one of the standard distances, which are drawn.
     plain = any(method["role"] == "baseline" for method in methods)
     drawn = [method for method in methods if not (plain and method["role"] == "reference")]
     one = "Measure one" if comparison["kind"] == "pairs" else "Predict one"
@@ -305,7 +309,7 @@ def _plane(
         return None
     distances = [(spent, error) for m, spent, error in known if m["role"] != "context"]
     front = pareto(distances)
-    # What is far worse than the reference would squeeze the others; it stands at the edge.
+    # A method far worse than the baseline would compress the scale; it is drawn at the edge.
     reference = comparison.reference and number(comparison.reference["error"])
     errors = [error for _, _, error in known]
     limit = max(3 * (reference or max(errors)), 2.5 * min(errors))

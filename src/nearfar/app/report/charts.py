@@ -348,7 +348,7 @@ def plane(
     for value in up.ticks(5):
         y = height(value)
         pieces.append(tag("line", class_="lane", x1="0", x2="100%", y1=y, y2=y))
-        text = f"{100 * value:.4g}\u00a0%"
+        text = f"{100 * value:.4g}%"
         pieces.append(tag("text", text, class_="tick-text start", x="0", y=y - 3))
     for value, text in ticks:
         x = across.at(value)

@@ -28,7 +28,7 @@ def classes_view(comparison: Comparison) -> View:
         return empty
     others = (held_out["predicted"].get(reference["name"]) if reference else None) or None
     n_classes = len(comparison.data["classes"])
-    # Without a reference, each class is as before.
+    # Without a baseline, the classes keep their order.
     true, after, before = _codes(n_classes, held_out["true"], guesses, others or guesses)
     if not true.size:
         return empty
@@ -45,6 +45,7 @@ def classes_view(comparison: Comparison) -> View:
     return {
         "best": comparison.label(best["name"]),
         "reference": comparison.label(reference["name"]) if reference and others else None,
+        "reference_inside": comparison.label_inside(reference["name"]) if reference else None,
         "n": int(true.size),
         "of": "the test set" if comparison.fixed else "the first repeat",
         "again": comparison.tested_again,

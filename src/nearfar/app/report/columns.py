@@ -54,9 +54,9 @@ def _share(share: float) -> str:
     """A share that is not nothing is not written as nothing.
 
     >>> _share(0.0001).replace("\u00a0", " "), _share(0.25).replace("\u00a0", " ")
-    ('< 0.1 %', '25.0 %')
+    ('< 0.1%', '25.0%')
     """
-    return "<\u00a00.1\u00a0%" if 0 < share < 0.0005 else percent(share)
+    return "<\u00a00.1%" if 0 < share < 0.0005 else percent(share)
 
 
 def _range(column: View) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nearfar.app.compare.methods import title_of
 from nearfar.app.compare.shown import Document
 from nearfar.app.report.words import SPACE, cut, interval, number, pair, percent
 
@@ -22,8 +23,8 @@ class Comparison(Document):
 
     @property
     def confidence(self) -> str:
-        """The level of the intervals, as "95 %"."""
-        return f"{100 * (number(self.protocol['confidence']) or 0.95):.3g}\u00a0%"
+        """The level of the confidence intervals, such as "95%"."""
+        return f"{100 * (number(self.protocol['confidence']) or 0.95):.3g}%"
 
     @property
     def measure(self) -> str:
@@ -39,7 +40,7 @@ class Comparison(Document):
 
     @property
     def inside(self) -> str:
-        """Where the method is chosen."""
+        """Where the method is selected."""
         return f"the training {self.noun}s" if self.fixed else "each fold"
 
     @property
@@ -60,12 +61,12 @@ class Comparison(Document):
         return [1.0 - found[1], 1.0 - found[0]]
 
     def said_interval(self, ends: Any, write: Callable[[Any], str] = percent) -> str:
-        """An interval with its level."""
+        """Return an interval with its level."""
         text = interval(ends, write)
-        return f"{self.confidence} interval {text}" if text else "no interval yet"
+        return f"{self.confidence} CI {text}" if text else "no CI yet"
 
     def kind(self, method: Method) -> str:
-        """What the interval of a gain says: better, worse or unclear."""
+        """Return what the interval of a gain shows: better, worse or unclear."""
         ends = pair(method["gain_interval"])
         if ends is None or ends[0] <= 0 <= ends[1]:
             return "unclear"
@@ -82,7 +83,12 @@ class Comparison(Document):
         return f"{used:,}{SPACE}common {of}" if shared else f"{used:,}{SPACE}{of}"
 
     def label(self, name: str) -> str:
-        """How a method is called in the report."""
+        """Return the label of a method in a table, a figure or at the start of a sentence."""
+        method = self.by_name.get(name)
+        return cut(title_of(method["label"] or name, method["role"]) if method else name, 60)
+
+    def label_inside(self, name: str) -> str:
+        """Return the label of a method within a sentence."""
         method = self.by_name.get(name)
         return cut((method and method["label"]) or name, 60)
 

@@ -36,7 +36,7 @@ def csv_text(comparison: Comparison, methods: list[Method]) -> str:
         )
         writer.writerow(
             [
-                _text(comparison.label(method["name"])),
+                _text(comparison.label_inside(method["name"])),
                 _text(method["role"]),
                 _text(method["status"]),
                 _number(method.get(measured)),

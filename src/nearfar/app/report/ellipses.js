@@ -1,4 +1,4 @@
-// A chosen mark and its neighbours: their ellipses in one plane, and how far they are.
+// A chosen mark and its neighbors: their ellipses in one plane, and how far they are.
 (() => {
   const source = document.getElementById("points");
   const stage = document.getElementById("stage");

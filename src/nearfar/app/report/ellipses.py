@@ -1,4 +1,4 @@
-"""Marks that stand for many vectors: the ellipse of a chosen one beside its neighbours'."""
+"""Marks that stand for many vectors: the ellipse of a chosen one beside its neighbors'."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ellipses_view(panel: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def ellipses_for_script(panel: dict[str, Any] | None) -> dict[str, Any]:
-    """What the script needs: names, sizes, ellipses and neighbours of the marks drawn."""
+    """What the script needs: names, sizes, ellipses and neighbors of the marks drawn."""
     if panel is None:
         return {}
     ellipses, names = panel["ellipses"], panel["names"]
@@ -53,7 +53,7 @@ def ellipses_for_script(panel: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def pairs_of(neighbors: NDArray[Any]) -> NDArray[Any]:
-    """Edges from each mark to its neighbours, each once."""
+    """Edges from each mark to its neighbors, each once."""
     n, k = neighbors.shape
     ends = np.column_stack([np.repeat(np.arange(n), k), neighbors.ravel()])
     return np.asarray(np.unique(np.sort(ends, axis=1), axis=0))

@@ -131,9 +131,9 @@
     return image;
   };
 
-  // Neighbours of a row, for the edges that are shown where one points.
+  // Neighbors of a row, for the edges that are shown where one points.
   let starts = null, ends = null;
-  const neighbours = (i) => {
+  const neighbors = (i) => {
     if (!edges) return [];
     if (!starts) {
       starts = new Uint32Array(n + 1);
@@ -303,12 +303,12 @@
     context.strokeStyle = ink.text;
     context.lineWidth = 1.2;
     context.beginPath();
-    for (const other of neighbours(at)) {
+    for (const other of neighbors(at)) {
       context.moveTo(sx[at], sy[at]);
       context.lineTo(sx[other], sy[other]);
     }
     context.stroke();
-    for (const i of [...neighbours(at), at]) {
+    for (const i of [...neighbors(at), at]) {
       const image = sprite(codes[i], size + (i === at ? 2 : 0.5));
       const w = image.width / ratio;
       context.drawImage(image, sx[i] - w / 2, sy[i] - w / 2, w, w);

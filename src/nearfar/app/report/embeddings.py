@@ -23,7 +23,7 @@ SIZE = 240.0
 STEPS = 9
 SPECTRA = 6
 
-VERDICTS = {"use": "Use this embedding", "keep": "Keep PCA", "unsure": "Cannot tell"}
+VERDICTS = {"use": "Use this embedding", "keep": "Keep PCA", "inconclusive": "Inconclusive"}
 
 
 def embeddings_view(comparison: Comparison) -> View:
@@ -74,7 +74,7 @@ def leaderboard_view(comparison: Comparison) -> View:
     shown = comparison.methods[:METHODS]
     return board(comparison, _cells, ticks=3, note=600) | {
         "certified": any(number(m.get("gap")) is not None for m in shown),
-        "neighbours": comparison.protocol["n_neighbors"],
+        "neighbors": comparison.protocol["n_neighbors"],
     }
 
 
@@ -103,7 +103,7 @@ def _gap(value: float | None) -> str:
     """How far below the best possible variance, at most."""
     if value is None:
         return ""
-    return "< 0.01 %" if value < 1e-4 else f"≤ {100 * value:.2g} %"
+    return "< 0.01%" if value < 1e-4 else f"≤ {100 * value:.2g}%"
 
 
 # Pictures
@@ -138,10 +138,11 @@ def pictures_view(comparison: Comparison) -> View:
                 "svg": _picture(turned, codes, color["kind"], n_rows - found["held_out"], label),
             }
         )
+    verdict = comparison["answer"]["verdict"]
     return {
         "pictures": pictures,
         "left_out": len(found["methods"]) - len(pictures),
-        "chosen": "among the best" if comparison["answer"]["verdict"] == "unsure" else "chosen",
+        "chosen": "among the best" if verdict == "inconclusive" else "chosen",
         "rows": n_rows,
         "held_out": found["held_out"],
         "total": comparison.data["n_rows"],
@@ -198,15 +199,15 @@ def _legend(color: View) -> list[View]:
     ]
 
 
-# Numbers of neighbours, spectra, protocol
+# Numbers of neighbors, spectra, protocol
 
 
 def counts_view(comparison: Comparison) -> View:
-    """Neighbours kept for several numbers of neighbours."""
+    """Neighbors kept for several numbers of neighbors."""
     counts = [str(c) for c in comparison.protocol["looked_at"]]
     methods = [m for m in comparison.methods if m.get("by_neighbors") and m["status"] != "failed"]
     if len(counts) < 2 or not methods:
-        return {"empty": "One number of neighbours was counted only: there are too few rows."}
+        return {"empty": "One number of neighbors was counted only: there are too few rows."}
     best = {c: max(m["by_neighbors"].get(c) or 0.0 for m in methods) for c in counts}
     return {
         "counts": counts,
@@ -220,7 +221,7 @@ def counts_view(comparison: Comparison) -> View:
                         "value": percent(m["by_neighbors"].get(c)),
                         "best": (share := number(m["by_neighbors"].get(c)) or 0.0) >= best[c],
                         "bar": charts.bar(
-                            share, 1.0, f"{comparison.label(m['name'])}, {c} neighbours"
+                            share, 1.0, f"{comparison.label(m['name'])}, {c} neighbors"
                         ),
                     }
                     for c in counts
@@ -274,7 +275,7 @@ def _protocol(comparison: Comparison) -> View:
         "Tuning": "nothing is tuned; every method has one setting",
         "Smallest gain that counts": NONE
         if gain is None
-        else f"{percent(gain)} of the neighbours that PCA loses",
+        else f"{percent(gain)} of the neighbors that PCA loses",
     }
     facts = [(title, own.get(title, value)) for title, value in view["facts"]]
     if settings:

@@ -52,7 +52,7 @@ def render_explanation(document: dict[str, Any]) -> str:
     view = {
         "head": cut(head[:1].upper() + head[1:], 300),
         "rest": unbroken(cut(rest, 600)),
-        "verdict": {"right": "use", "wrong": "unsure"}.get(verdict, "keep"),
+        "verdict": {"right": "use", "wrong": "inconclusive"}.get(verdict, "keep"),
         "word": {"right": "As the file says", "wrong": "Not as the file says"}.get(
             verdict, "Label not known"
         ),

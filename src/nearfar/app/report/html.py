@@ -110,7 +110,7 @@ def _report(comparison: Comparison) -> dict[str, Any]:
         "data": data_view(comparison),
         "leaderboard": leaderboard_view(comparison),
         "paired": paired_view(comparison),
-        "neighbours": neighbors_view(comparison),
+        "neighbors": neighbors_view(comparison),
         "classes": classes_view(comparison),
         "groups": groups_view(comparison),
         "maps": {} if picture else maps_view(comparison),

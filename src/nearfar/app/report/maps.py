@@ -1,4 +1,4 @@
-"""Maps of held-out rows, drawn alike for the reference and every learner."""
+"""Maps of held-out rows, drawn in the same way for the baseline and every learner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Neighbours of held-out rows before and after learning."""
+"""Neighbors of held-out rows before and after learning."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def neighbors_view(comparison: Comparison) -> dict[str, Any]:
     """Totals of rows that improved and worsened, and a sample of both."""
     reference, best, noun = comparison.reference, comparison.best, comparison.noun
     if reference is None or best is None:
-        return {"empty": "No learner has results to set beside the reference."}
+        return {"empty": "No learner has results to compare with the baseline."}
     changes = find_changes(comparison)
     if not changes:
-        return {"empty": f"The neighbours of held-out {noun}s, or their labels, were not recorded."}
+        return {"empty": f"The neighbors of held-out {noun}s, or their labels, were not recorded."}
     kinds = by_kind(changes)
     before = sum(change.share(change.before) for change in changes) / len(changes)
     after = sum(change.share(change.after) for change in changes) / len(changes)
@@ -30,7 +30,7 @@ def neighbors_view(comparison: Comparison) -> dict[str, Any]:
     ]
     said = ", ".join(f"{total['rows']:,} {total['kind']}" for total in totals)
     view: dict[str, Any] = {
-        "reference": comparison.label(reference["name"]),
+        "reference": comparison.label_inside(reference["name"]),
         "best": comparison.label(best["name"]),
         "totals": totals,
         "bar": charts.stacked(

@@ -1,4 +1,4 @@
-"""Gains over the reference, fold by fold."""
+"""Gains over the baseline, fold by fold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def paired_view(comparison: Comparison) -> View:
     found = [_paired_row(comparison, m, base) for m in comparison.learners[:LEARNERS]]
     rows = [row for row in found if row is not None]
     if not rows:
-        return {"empty": "No learner shares a finished fold with the reference."}
+        return {"empty": "No learner shares a finished fold with the baseline."}
     values = [dot.value for row in rows for dot in row["dots"]]
     ends = [end for row in rows for end in row["ends"] or ()]
     scale = charts.difference_scale(values + ends, quantile=0.9, factor=2.0)
@@ -39,9 +39,9 @@ def paired_view(comparison: Comparison) -> View:
         "axis": charts.axis(scale, 6),
         "repeats": max(row["lanes"] for row in rows),
         "confidence": comparison.confidence,
-        "dots": "the learner's area minus the reference's"
+        "dots": "the learner's area minus the baseline's"
         if comparison.higher_is_better
-        else "the reference's error minus the learner's",
+        else "the baseline's error minus the learner's",
         "folds": f"{done:,} of {count(planned, 'fold')}" if done < planned else "",
         "more": max(0, len(comparison.learners) - LEARNERS),
         "hidden": any(len(row["dots"]) > most for row in rows),
@@ -50,7 +50,7 @@ def paired_view(comparison: Comparison) -> View:
 
 
 def _reference_errors(comparison: Comparison) -> dict[int, float | None]:
-    """Errors of the reference by fold."""
+    """Return the errors of the baseline by fold."""
     results = comparison.reference["results"] if comparison.reference else []
     # Means and intervals rest on the folds that all methods have; so do the dots.
     common = set(comparison["common_folds"]) or {result["fold"] for result in results}

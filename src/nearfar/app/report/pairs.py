@@ -38,7 +38,7 @@ def pairs_view(comparison: Comparison) -> View:
 
 
 def _shown(comparison: Comparison) -> list[tuple[Method, View]]:
-    """The answer's learner and the reference, then the other learners, with what is drawn."""
+    """The answer's learner and the baseline, then the other learners, with what is drawn."""
     found = comparison["pairs"]["methods"]
     first = [m for m in (comparison.best, comparison.reference) if m is not None]
     others = [m for m in comparison.learners if m not in first]
@@ -49,7 +49,7 @@ def _shown(comparison: Comparison) -> list[tuple[Method, View]]:
 
 
 def distances_view(comparison: Comparison) -> View:
-    """Histograms of both kinds for the answer's learner and the reference, and all thresholds."""
+    """Histograms of both kinds for the answer's learner and the baseline, and all thresholds."""
     shown = _shown(comparison)
     if not shown:
         return {"empty": "No distances are known: no fold of the first repeat was finished."}
@@ -215,6 +215,6 @@ def _protocol(comparison: Comparison) -> View:
     own = {
         "Smallest gain that counts": NONE
         if gain is None
-        else f"{percent(gain)} of what the reference lacks of an AUC of 100 %",
+        else f"{percent(gain)} of what the baseline lacks of an AUC of 100%",
     }
     return view | {"facts": [(title, own.get(title, value)) for title, value in view["facts"]]}

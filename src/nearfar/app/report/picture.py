@@ -45,7 +45,7 @@ def kind_picture(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _predicted(comparison: Comparison, rows: list[int]) -> dict[str, list[str]]:
-    """What each was taken for when held out, by the reference and by the best method."""
+    """What each was taken for when held out, by the baseline and by the best method."""
     found = {}
     for method in (comparison.reference, comparison.best):
         guesses = {} if method is None else comparison.predicted(method["name"])

@@ -48,7 +48,7 @@ def values_view(comparison: Comparison) -> View:
 
 
 def _pair(comparison: Comparison) -> list[Method]:
-    """The reference, and the learner that the answer speaks of."""
+    """Return the baseline and the learner that the answer names."""
     return [m for m in (comparison.reference, comparison.best) if m is not None]
 
 
@@ -60,7 +60,7 @@ def _of(comparison: Comparison) -> str:
 
 
 def against_view(comparison: Comparison) -> View:
-    """A square of held-out rows for the reference, and one for the learner."""
+    """A square of held-out rows for the baseline, and one for the learner."""
     if not comparison.shows_rows:
         return {"empty": "Values of single rows are not shown, as asked (--no-rows)."}
     held = comparison.held_out

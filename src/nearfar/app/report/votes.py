@@ -35,7 +35,7 @@ def note(comparison: Comparison) -> str:
     most, name, own, plain = max(found)
     rule = (
         "Ties: k-NN here breaks ties by shrinking k. scikit-learn's KNeighborsClassifier lets the "
-        "first class win; with the same neighbours and the same k "
+        "first class win; with the same neighbors and the same k "
     )
     if most < 1e-12:
         return rule + "it makes the same errors for all methods shown."

@@ -41,11 +41,11 @@ def pair(value: Any) -> tuple[float, float] | None:
 def percent(value: Any) -> str:
     """A fraction in percent, one decimal.
 
-    >>> percent(0.0213).replace(SPACE, " "), percent(None)
-    ('2.1 %', '–')
+    >>> percent(0.0213), percent(None)
+    ('2.1%', '–')
     """
     found = number(value)
-    return NONE if found is None else words.percent(found).replace(" ", SPACE)
+    return NONE if found is None else words.percent(found)
 
 
 def points(value: Any, unit: bool = False) -> str:
@@ -64,18 +64,18 @@ def points(value: Any, unit: bool = False) -> str:
 def interval(value: Any, write: Any = percent) -> str:
     """Both ends of an interval, or nothing.
 
-    >>> interval([0.012, 0.03]).replace(SPACE, " "), interval([-0.02, 0.004], points)
-    ('1.2 to 3.0 %', '−2.0 to +0.4')
+    >>> interval([0.012, 0.03]), interval([-0.02, 0.004], points)
+    ('1.2 to 3.0%', '−2.0 to +0.4')
     """
     ends = pair(value)
     if ends is None:
         return ""
-    low = write(ends[0]).removesuffix(f"{SPACE}%")
+    low = write(ends[0]).removesuffix("%")
     return f"{low} to {write(ends[1])}"
 
 
 def p_value(value: Any) -> str:
-    """A probability with three decimals, or four near 5 %.
+    """Return a p-value with three decimals, or four just above 0.05.
 
     >>> p_value(0.0031), p_value(1e-9)
     ('0.003', '< 0.001')
@@ -133,12 +133,12 @@ def listed(names: Sequence[str], limit: int = 8) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Numbers in a sentence that stay on a line with their units.
+    """Return the text with numbers that stay on one line with their units.
 
-    >>> unbroken("A gain of 1.2 points, 3.4 %, in 5 s.").count(SPACE)
-    3
+    >>> unbroken("A gain of 1.2 points, 3.4%, in 5 s.").count(SPACE)
+    2
     """
-    return re.sub(r"(?<=\d) (?=(%|points|s|MB)(?!\w))", SPACE, text)
+    return re.sub(r"(?<=\d) (?=(points|s|MB)(?!\w))", SPACE, text)
 
 
 def cut(text: Any, limit: int = 80) -> str:

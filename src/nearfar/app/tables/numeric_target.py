@@ -171,7 +171,7 @@ def far_values(values: Vector, name: str) -> list[Trap]:
 def telling_numbers(X: Any, columns: Columns, values: Vector, seed: int = 0) -> list[Trap]:
     """Columns that alone predict the target, like a copy of it.
 
-    A decision tree on the single column, cross-validated on at most 2,000 rows, must explain 99 %
+    A decision tree on the single column, cross-validated on at most 2,000 rows, must explain 99%
     of the variance. Only columns in whose order the target changes little are tried.
 
     Parameters
@@ -197,7 +197,7 @@ def telling_numbers(X: Any, columns: Columns, values: Vector, seed: int = 0) -> 
     >>> y = rng.normal(size=400)
     >>> X = np.column_stack([rng.normal(size=400), 3 * y])
     >>> [trap.text[:49] for trap in telling_numbers(X, choose_columns(X), y)]
-    ["Column 'column 1' (99.8 %) alone predicts the tar"]
+    ["Column 'column 1' (99.8%) alone predicts the tar"]
     """
     rows = np.random.default_rng(seed).permutation(len(values))[:_TELLING_ROWS]
     if len(rows) < MIN_ROWS_FOR_ID:
@@ -222,7 +222,7 @@ def telling_numbers(X: Any, columns: Columns, values: Vector, seed: int = 0) -> 
             found.append((columns.names[column], explained))
     if not found:
         return []
-    named = ", ".join(f"'{name}' ({100 * share:.3g} %)" for name, share in found[:5])
+    named = ", ".join(f"'{name}' ({100 * share:.3g}%)" for name, share in found[:5])
     named += f" and {len(found) - 5} more" if len(found) > 5 else ""
     start = f"Column {named} alone predicts" if len(found) == 1 else f"Each of {named} predicts"
     text = (

@@ -116,7 +116,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
     """Columns that alone predict the target, like a copy of it.
 
     A decision tree on the single column, cross-validated on at most 2,000 rows, must have a
-    balanced accuracy of 99 %. Only columns in whose order the classes seldom change are tried.
+    balanced accuracy of 99%. Only columns in whose order the classes seldom change are tried.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
     >>> y = np.arange(60) % 2
     >>> X = np.column_stack([rng.normal(size=60), y + rng.uniform(0, 0.1, 60)])
     >>> [trap.text[:49] for trap in telling_columns(X, choose_columns(X), y)]
-    ["Column 'column 1' (100 %) alone predicts the targ"]
+    ["Column 'column 1' (100%) alone predicts the targ"]
     """
     rows = _draw(codes, seed)
     if len(rows) < MIN_ROWS_FOR_ID:
@@ -167,7 +167,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
             found.append((columns.names[column], accuracy))
     if not found:
         return []
-    named = _first([f"'{name}' ({100 * accuracy:.3g} %)" for name, accuracy in found], 5)
+    named = _first([f"'{name}' ({100 * accuracy:.3g}%)" for name, accuracy in found], 5)
     start = f"Column {named} alone predicts" if len(found) == 1 else f"Each of {named} predicts"
     text = (
         f"{start} the target (balanced accuracy of a decision tree on nothing else, "

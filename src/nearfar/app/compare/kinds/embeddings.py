@@ -1,4 +1,4 @@
-"""Rows without labels: which embedding keeps the neighbours, and is it worth it?"""
+"""Rows without labels: which embedding keeps the neighbors, and is it worth it?"""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from nearfar.words import count, percent
 
 
 class EmbeddingKind(Kind):
-    """Embeddings of rows, by the neighbours of held-out rows that they keep."""
+    """Embeddings of rows, by the neighbors of held-out rows that they keep."""
 
     result = EmbeddingComparison
-    progress_measure = "neighbours lost"
+    progress_measure = "neighbors lost"
     tuning = "none"
     command = "embed"
     problem: Embeddings
@@ -56,7 +56,7 @@ class EmbeddingKind(Kind):
             column = name in ("groups", "time", "report_by")
             hint = " To leave its column out, use --drop." if column else ""
             option = name.replace("_", "-")
-            raise ValueError(f"--{option} needs labels, and --unlabelled compares without.{hint}")
+            raise ValueError(f"--{option} needs labels, and --unlabeled compares without.{hint}")
         self._read_given()
 
     def prepare(self) -> None:
@@ -143,7 +143,7 @@ class EmbeddingKind(Kind):
         if copies > 0.01 * n:
             text = (
                 f"{count(copies, 'row')} of {n:,} are copies of others: which of equally near rows "
-                "is a neighbour is then arbitrary, and every share is too low."
+                "is a neighbor is then arbitrary, and every share is too low."
             )
             found.append(Trap("duplicates", text))
         if columns.missing:
@@ -216,7 +216,7 @@ class EmbeddingKind(Kind):
     def _note(self) -> str:
         counted = self.problem.n_neighbors
         return (
-            f"Neighbours kept: of the {counted} training rows nearest to a held-out row in the "
+            f"Neighbors kept: of the {counted} training rows nearest to a held-out row in the "
             f"data, the share that is among its {counted} nearest in the embedding, where "
             f"transform places it; by chance {percent(counted / self.n_train)}. This number ranks. "
             "Far distances and shape are not judged by it."
@@ -235,7 +235,7 @@ class EmbeddingKind(Kind):
         assert schedule.plan is not None
         repeats, seed = schedule.plan.repeats, self.question.random_state
         return {
-            "measure": "neighbours kept",
+            "measure": "neighbors kept",
             "measure_note": self._note(),
             "n_neighbors": self.problem.n_neighbors,
             "looked_at": list(self.problem.looked_at),
@@ -259,7 +259,7 @@ class EmbeddingKind(Kind):
 
 
 def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:
-    """All rows as numbers, and how many are different; refuses what has no neighbours."""
+    """All rows as numbers, and how many are different; refuses what has no neighbors."""
     n = len(rows)
     if n < LEAST_ROWS:
         raise ValueError(
@@ -270,7 +270,7 @@ def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:
     inputs = as_floats(np.asarray(made))
     distinct = len(distinct_rows(inputs)[0])
     if distinct == 1:
-        raise ValueError("All rows are equal: none has neighbours that an embedding could keep.")
+        raise ValueError("All rows are equal: none has neighbors that an embedding could keep.")
     if distinct < LEAST_ROWS:
         raise ValueError(
             f"Only {distinct} of the {n:,} rows are different; embeddings are compared on "

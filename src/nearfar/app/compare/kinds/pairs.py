@@ -97,7 +97,7 @@ class PairKind(RowKind):
                     + hint * (name not in ("test", "scoring"))
                 )
         if asked.unlabelled:
-            raise ValueError("--unlabelled compares embeddings: leave it out, or --pairs.")
+            raise ValueError("--unlabeled compares embeddings: leave it out, or --pairs.")
         if asked.n_components != 2:
             option = said.format("components" if from_file else "n_components")
             raise ValueError(f"{option} is for embeddings, and {told} says what is alike.")
@@ -136,7 +136,7 @@ class PairKind(RowKind):
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:
-        """Four plain distances and the learners of pairs."""
+        """Return four standard distances and the learners of pairs."""
         asked = self.question
         found, self.said = self._learners(asked.methods)
         train = min(len(np.unique(self.problem.ends[fold.train])) for fold in scheme.folds)
@@ -177,7 +177,7 @@ class PairKind(RowKind):
 
     @property
     def say(self) -> Wording:
-        """How areas are said."""
+        """Phrases for areas under the curve."""
         return WORDING
 
     def training(self) -> tuple[Any, Any]:
@@ -241,7 +241,7 @@ class PairKind(RowKind):
         return ("pairs", self.problem.X, self.pairs.similar, self.pairs.dissimilar)
 
     def answer(self, schedule: Schedule) -> PairSummary:
-        """Learners against the best plain distance."""
+        """Return the summary: learners compared with the best standard distance."""
         return PairSummary(
             self.problem,  # type: ignore[arg-type]
             schedule,

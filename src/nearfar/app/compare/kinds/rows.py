@@ -36,7 +36,7 @@ from nearfar.app.compare.schedule import Schedule, tuning_words, without_folds
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme, make_scheme
 from nearfar.app.compare.summary import Summary
-from nearfar.app.compare.wording import Wording
+from nearfar.app.compare.wording import Wording, wording_of
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
@@ -51,7 +51,7 @@ LEAST_ROWS, ROWS_A_CLASS = 1000, 25
 
 
 class RowKind(Kind):
-    """Distances of rows, by the errors of their nearest neighbours."""
+    """Distances of rows, by the errors of their nearest neighbors."""
 
     problem: Problem
     #: What tells the learners, and why those that it tells nothing are left out.
@@ -67,7 +67,7 @@ class RowKind(Kind):
         asked = self.question
         if asked.color is not None or asked.n_components != 2:
             raise ValueError(
-                "--color and --components are for embeddings: add --unlabelled."
+                "--color and --components are for embeddings: add --unlabeled."
                 if asked.from_file
                 else "color and n_components are for data without labels, and y is given."
             )
@@ -152,7 +152,7 @@ class RowKind(Kind):
         )
 
     def methods(self, scheme: Scheme) -> list[Method]:
-        """Four plain distances, the learners, and classifiers for context."""
+        """Return four standard distances, the learners, and classifiers for context."""
         asked = self.question
         # Of all rows, drawn or not: a plan that is asked for again must try the same settings.
         size = (len(self.problem.codes), len(self.columns.names))
@@ -194,14 +194,16 @@ class RowKind(Kind):
         return context_methods(self.question.random_state)
 
     def named(self, name: str) -> Method:
-        """A plain distance, the best of these, or a learner, reduced as in a comparison."""
+        """Return a standard distance, the best of them, or a learner, as in a comparison."""
         plain = {bare(one.name): one for one in self.plain()}
         every = tuple(setting for one in plain.values() for setting in one.settings)
-        plain["reference"] = Method("reference", "Best plain distance", "reference", every)
+        plain["reference"] = Method("reference", "best standard distance", "reference", every)
         if not name.strip() or "," in name:
             raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
-        if bare(name) in plain:
-            return plain[bare(name)]
+        # The British spelling was the name in earlier versions.
+        key = bare(name).replace("standardised", "standardized")
+        if key in plain:
+            return plain[key]
         found = self.learned(name)
         if len(found) > 1:
             names = listed((one.name for one in found), 5, quoted=False)
@@ -209,7 +211,7 @@ class RowKind(Kind):
         return found[0]
 
     def plain(self) -> list[Method]:
-        """What learners are held against."""
+        """Return the standard distances."""
         return baselines()
 
     def learned(self, name: str) -> list[Method]:
@@ -226,8 +228,8 @@ class RowKind(Kind):
 
     @property
     def say(self) -> Wording:
-        """How errors are said."""
-        return Wording(self.problem.measure.name)
+        """Phrases for the measure."""
+        return wording_of(self.problem.measure.name, self.problem.noun)
 
     def training(self) -> tuple[Any, Any]:
         """All rows but those of a test file, and their labels."""
@@ -286,15 +288,15 @@ class RowKind(Kind):
         return (self.problem.X, self.problem.codes, self.problem.groups, self.problem.time)
 
     def answer(self, schedule: Schedule) -> Summary:
-        """Learners against the best plain distance."""
+        """Return the summary: learners compared with the best standard distance."""
         return Summary(
             self.problem, schedule, min_gain=self.question.min_gain, plainest=self.plainest
         )
 
     @property
     def plainest(self) -> str:
-        """The plain distance that is scaled as learners are at their first setting."""
-        return {"none": "raw", "unit": "cosine"}.get(self.question.scale, "standardised")
+        """Name of the standard distance that is scaled like learners at their first setting."""
+        return {"none": "raw", "unit": "cosine"}.get(self.question.scale, "standardized")
 
     def protocol(self, schedule: Schedule) -> dict[str, Any]:
         """The measure, and the words for tuning."""

@@ -39,14 +39,14 @@ LEAST_SETS = 500
 
 
 class SetKind(RowKind):
-    """Dissimilarities of sets, neighbours by the means alone being the reference."""
+    """Dissimilarities of sets, compared with the distance between their means."""
 
     def read(self) -> None:
         """The sets, whose labels may be their own."""
         asked = self.question
         if asked.unlabelled:
             raise ValueError(
-                "--unlabelled compares embeddings of rows; sets of vectors are compared by their "
+                "--unlabeled compares embeddings of rows; sets of vectors are compared by their "
                 "labels, and drawn without them by nearfar embed."
             )
         if asked.from_file:
@@ -69,7 +69,7 @@ class SetKind(RowKind):
     @property
     def plainest(self) -> str:
         """The means, scaled as the methods are at their first setting."""
-        return "mean-raw" if self.question.scale == "none" else "mean-standardised"
+        return "mean-raw" if self.question.scale == "none" else "mean-standardized"
 
     def _choose_columns(self) -> None:
         """The features of the vectors, all in use."""
@@ -130,14 +130,14 @@ class SetKind(RowKind):
         return any(len(method.lasting) < method.n_parts for method in sharing)
 
     def methods(self, scheme: Scheme) -> list[Method]:
-        """Neighbours by the means, what sees more, and the majority class."""
+        """Neighbors by the means, what sees more, and the majority class."""
         asked, seed, found = self.question, self.question.random_state, self._learners
         if self.problem.pairs is not None:
             self.problem.pairs.expect(found, len(scheme.folds))
         return [*set_baselines(), *found, *(set_context(seed) if asked.context else [])]
 
     def plain(self) -> list[Method]:
-        """Neighbours by the means."""
+        """Neighbors by the means."""
         return set_baselines()
 
     def learned(self, name: str) -> list[Method]:

@@ -1,4 +1,4 @@
-"""Rows of a table with a number to predict: whose neighbours come nearest to it?"""
+"""Rows of a table with a number to predict: whose neighbors come nearest to it?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN_WORST = 24
 
 
 class ValueKind(RowKind):
-    """Distances of rows, by how well their nearest neighbours predict a number."""
+    """Distances of rows, by how well their nearest neighbors predict a number."""
 
     result = ValueComparison
     progress_measure = "relative RMSE"
@@ -56,7 +56,7 @@ class ValueKind(RowKind):
             other = "--pairs" if from_file else "supervision"
             raise ValueError(f"{needs}, and {other} says which rows are alike: leave one out.")
         if asked.unlabelled:
-            raise ValueError(f"{needs}, and --unlabelled uses no target: leave one out.")
+            raise ValueError(f"{needs}, and --unlabeled uses no target: leave one out.")
         if asked.noun == "set":
             raise ValueError(f"{needs} of a table, and the data are sets of vectors.")
         if not from_file and asked.y is None:
@@ -109,7 +109,7 @@ class ValueKind(RowKind):
 
     @property
     def say(self) -> Wording:
-        """How errors are said."""
+        """Phrases for a relative RMSE."""
         return WORDING
 
     def training(self) -> tuple[Any, Any]:
@@ -166,7 +166,7 @@ class ValueKind(RowKind):
         return ("values", problem.X, problem.values, problem.groups, problem.time)
 
     def answer(self, schedule: Schedule) -> ValueSummary:
-        """Learners against the best plain distance."""
+        """Return the summary: learners compared with the best standard distance."""
         return ValueSummary(
             self.problem, schedule, min_gain=self.question.min_gain, plainest=self.plainest
         )
