@@ -38,9 +38,9 @@ for name, result in results.items():
     print(f"{name}:\n{result.answer}\n")
 
 # %%
-# The baseline is the best standard distance, selected within each training fold. A point is one of the
-# ten folds (twice five): the learner's error minus that of the reference on the same rows. The bar
-# is the 95 % interval of their mean, corrected for folds that share training rows.
+# The baseline is the best standard distance, selected within each training fold. A point is one of
+# the ten folds (twice five): the error of the learner minus that of the baseline on the same rows.
+# The bar is the 95% CI of their mean, corrected for folds that share training rows.
 
 
 def by_method(result):

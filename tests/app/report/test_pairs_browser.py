@@ -73,7 +73,7 @@ def test_the_leaderboard_sorts_by_the_area(browser):
 
     def areas():
         cells = find(driver, "#board tbody td:nth-child(2)")
-        return [float(cell.text.split("\n")[0].split()[0]) for cell in cells]
+        return [float(cell.text.split("\n")[0].removesuffix("%")) for cell in cells]
 
     assert areas() == sorted(areas(), reverse=True)
     head = find(driver, "#board thead th:nth-child(2)")[0]

@@ -75,7 +75,7 @@ def _figures(comparison: Comparison) -> list[View]:
     figures += gain_figure(comparison, best)
     if nested:
         said = comparison.said_interval(comparison.levels(nested.get("interval")))
-        note = f"the value to expect on new data, {said}"
+        note = f"value to expect when the method is selected in this way, {said}"
         title = f"Method selected within {comparison.inside}"
         figures.append(figure(title, comparison.level(nested.get("error")), note))
     return figures + _second_stage(comparison)
@@ -119,5 +119,6 @@ def gain_figure(comparison: Comparison, method: Method | None) -> list[View]:
         return []
     note = comparison.said_interval(method["gain_interval"], points)
     if number(method["p_holm"]) is not None:
-        note += f", {adjusted_p_text(method['p_holm'])}".replace("p ", f"p{SPACE}")
+        p = adjusted_p_text(method["p_holm"]).replace(" ", SPACE)
+        note += f", {p}"
     return [figure("Gain", points(method["gain"], unit=True), note)]
