@@ -358,7 +358,7 @@ def test_arrays_go_through_the_chain_too(here, capsys):
     np.savez("wine.npz", X=X, y=y)
     # The British spelling was the name in earlier versions.
     assert run("fit", "wine.npz", "--method", "standardised", "--save", "m.nf") == 0
-    assert "Standardized Euclidean" in capsys.readouterr().out
+    assert "Standardized Euclidean" in capsys.readouterr().err
     np.save("new.npy", X[:5])
     assert run("transform", "m.nf", "new.npy", "--out", "out.npy") == 0
     expected = (X[:5] - X.mean(axis=0)) / X.std(axis=0)

@@ -1,6 +1,7 @@
 """What ``nearfar compare`` prints, where, and which exit code it returns."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -32,7 +33,7 @@ def test_the_answer_comes_last_above_the_next_commands(here, capsys):
     out, err = capsys.readouterr()
     document = json.loads((here / "a.json").read_text())
     parts = [
-        "Euclidean, raw",
+        "Raw Euclidean",
         "\n\nReport: report.html\nNumbers: a.json\nSaved: m.nf",
         f"\n\n{document['answer']['text']}\n",
         "\n\nNext:\n",
@@ -113,9 +114,7 @@ def interrupt_after(monkeypatch, n):
     monkeypatch.setattr(Schedule, "_record", stop)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "code"), [("use", 0), ("keep", 10), ("unsure", 11), ("inconclusive", 11)]
-)
+@pytest.mark.parametrize(("verdict", "code"), [("use", 0), ("keep", 10), ("inconclusive", 11)])
 def test_the_exit_code_is_the_answer(here, capsys, monkeypatch, verdict, code):
     write = command._print_summary
 
@@ -219,7 +218,7 @@ def test_a_dry_run_shows_the_protocol_of_the_run(table, here, capsys):
     assert run(*words, "--dry-run") == 0
     out = capsys.readouterr().out
     (plan,) = [line for line in out.splitlines() if line.startswith("Plan: ")]
-    assert "pilot" not in out and "LDA                      1 setting\n" in out
+    assert "pilot" not in out and re.search(r"LDA +1 setting\n", out)
     assert run(*words) == 0
     err = capsys.readouterr().err
     assert plan in err.splitlines()

@@ -375,7 +375,7 @@ def test_fit_and_predict_give_values_and_neighbors(table, capsys):
     out = capsys.readouterr().out
     assert "Wrote the values of 3 rows" in out and "RMSE with respect to 'price' in the file" in out
     assert main(["show", "m.nf"]) == 0
-    assert "'price', a number" in capsys.readouterr().out
+    assert "a number: 'price'" in capsys.readouterr().out
     assert main(["neighbors", "m.nf", "new.csv", "--id", "id", "-k", "1"]) == 0
 
 

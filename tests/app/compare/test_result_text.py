@@ -171,7 +171,7 @@ def test_on_a_terminal_the_answer_has_the_color_of_its_verdict(wine, verdict, co
     assert wine.answer[:40] not in table
     show_answer(result, terminal)
     shown = file.getvalue()[len(table) :]
-    assert shown.startswith(f"\n\x1b[1;{color}m{wine.answer[:40]}")
+    assert shown.startswith(f"\x1b[1;{color}m{wine.answer[:40]}")
 
 
 def test_numbers_of_the_table_are_those_of_the_document(wine):
