@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearfar import all_estimators
-from nearfar.app.cli import _parser, main
+from nearfar.app import cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -40,15 +40,15 @@ def test_the_demo_shows_each_verdict_once(verdict):
 def test_the_commands_of_the_demo_give_the_answers_shown(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DISPLAY", raising=False)
-    assert main(shlex.split(command)[1:]) == 0
+    assert cli.main(shlex.split(command)[1:]) == 0
     shown = " ".join(DEMO[command].split())
     assert shown.endswith(" ...")
     assert capsys.readouterr().out.startswith(shown.removesuffix(" ..."))
 
 
-@pytest.mark.parametrize("line", re.findall(r"`(nearfar [^`]+)`", README))
+@pytest.mark.parametrize("line", re.findall(r"`(nearfar \w+ [^`]+)`", README))
 def test_the_command_line_accepts_every_command_in_the_text(line):
-    options = _parser().parse_args(shlex.split(line)[1:])
+    options = cli._parser().parse_args(shlex.split(line)[1:])
     assert callable(options.run)
 
 

@@ -150,7 +150,7 @@ def choose_measure(
                 f"{counts[small]}.",
             )
         return Measure(
-            "error", "accuracy", f"Error: the share of held-out {noun}s that are mistaken."
+            "error", "accuracy", f"Error: the fraction of held-out {noun}s that are misclassified."
         )
     if not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(

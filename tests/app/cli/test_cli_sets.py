@@ -65,7 +65,7 @@ def test_compare_takes_a_long_table_and_keeps_speakers_on_one_side(long, here, c
         "long.csv: 36 sets of 8 to 20 vectors",
         "3 features, 3 classes (12 sets each)",
         "Groups: 9; none is on both sides of any of the 5 folds (checked).",
-        "Error: the share of held-out sets that are mistaken.",
+        "Error: the fraction of held-out sets that are misclassified.",
         "Error on held-out sets in percent",
         "Standardized means",
         "k-NN, d_BR",

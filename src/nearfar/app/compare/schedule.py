@@ -389,7 +389,7 @@ class Schedule:
         if 1.2 * (now - self._planned) / self.plan.repeats > left:
             return False
         repeats = self.plan.repeats + 1
-        line = f"Time is left: repeat {repeats}."
+        line = f"There is time for repeat {repeats}."
         self.plan = replace(self.plan, repeats=repeats, lines=(*self.plan.lines, line))
         self.scheme = self.scheme_for(repeats, self.plan.rows)
         if self.journal is not None:
@@ -451,7 +451,7 @@ class Schedule:
         if slowest:
             parts = ", ".join(f"{label} {seconds_text(cost)}" for label, cost in slowest)
             lines.append(
-                f"Foretold by the pilot, on one core: {parts}; budget {self.budget:g} s on "
+                f"Estimated from a short pilot run (one core): {parts}; budget {self.budget:g} s on "
                 f"{self.n_jobs} core{'s' * (self.n_jobs > 1)}."
             )
         if plan.rows is not None and self.cuts_rows:
@@ -476,17 +476,17 @@ class Schedule:
         cost = self._cost(run, plan)
         if not math.isfinite(cost):
             return "not even its pilot ended in time."
-        return f"foretold {seconds_text(cost)} on one core, more than there is time for."
+        return f"it would take about {seconds_text(cost)} on one core, which exceeds the time budget."
 
 
 def tuning_words(tuning: Tuning, tunes_k: bool = True) -> str:
     """What is tried inside a training fold.
 
     >>> tuning_words("holdout", tunes_k=False)
-    'up to 4 settings a method tuned on a quarter held out of each training fold'
+    'up to 4 settings per method tuned on a quarter held out of each training fold'
     """
     k = "k from 1 to 15" * tunes_k
-    settings = " and ".join(filter(None, [k, "up to 4 settings a method"]))
+    settings = " and ".join(filter(None, [k, "up to 4 settings per method"]))
     quarter = "on a quarter held out of each training fold"
     first = f"{k} tuned {quarter}, first setting only" if k else "first setting only"
     return {

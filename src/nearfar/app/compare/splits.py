@@ -332,7 +332,7 @@ def _folds(splits: list[tuple[Any, Any]], size: int) -> list[Fold]:
 
 
 def _in_time(folds: list[Fold]) -> str:
-    return f"{len(folds)} folds in time: the past predicts what follows"
+    return f"{len(folds)} folds in time order: train on earlier rows, test on later ones"
 
 
 def _time_folds(time: NDArray[Any], n_splits: int, noun: str) -> Iterator[Fold]:
