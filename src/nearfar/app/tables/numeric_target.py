@@ -197,7 +197,7 @@ def telling_numbers(X: Any, columns: Columns, values: Vector, seed: int = 0) -> 
     >>> y = rng.normal(size=400)
     >>> X = np.column_stack([rng.normal(size=400), 3 * y])
     >>> [trap.text[:49] for trap in telling_numbers(X, choose_columns(X), y)]
-    ["Column 'column 1' (99.8%) alone predicts the tar"]
+    ["Column 'column 1' (99.8%) alone predicts the targ"]
     """
     rows = np.random.default_rng(seed).permutation(len(values))[:_TELLING_ROWS]
     if len(rows) < MIN_ROWS_FOR_ID:

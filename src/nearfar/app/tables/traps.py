@@ -142,7 +142,7 @@ def telling_columns(X: Any, columns: Columns, codes: NDArray[np.intp], seed: int
     >>> y = np.arange(60) % 2
     >>> X = np.column_stack([rng.normal(size=60), y + rng.uniform(0, 0.1, 60)])
     >>> [trap.text[:49] for trap in telling_columns(X, choose_columns(X), y)]
-    ["Column 'column 1' (100%) alone predicts the targ"]
+    ["Column 'column 1' (100%) alone predicts the targe"]
     """
     rows = _draw(codes, seed)
     if len(rows) < MIN_ROWS_FOR_ID:
