@@ -71,19 +71,19 @@ def test_the_times_are_those_of_the_benchmark():
     slow, default = entry("digits", "metric-learn"), "nearfar, 3 nearest impostors, two passes"
     assert "n_impostors=None" in ours["call"]
     assert (
-        f"on 1,797 × 64 digits takes {ours['wall s']} s; PyLMNN takes {tuned['wall s']} s to come "
-        f"within 2% of the same objective, and metric-learn stops "
-        f"{100 * (slow['objective / ours'] - 1):.0f}% above it after {slow['wall s']:.1f} s."
+        f"takes {ours['wall s']} s on digits (1,797 × 64, two cores). PyLMNN takes "
+        f"{tuned['wall s']} s to an objective {100 * (tuned['objective / ours'] - 1):.0f}% above "
+        f"ours, metric-learn {slow['wall s']:.1f} s to {100 * (slow['objective / ours'] - 1):.0f}% "
+        "above."
     ) in TEXT
-    assert tuned["objective / ours"] <= 1.02
     large, peer = entry("make_classification", "nearfar"), entry("make_classification", "PyLMNN")
     nearest = entry("make_classification", default)
     assert "n_impostors=3, n_passes=2" in nearest["call"]
-    assert f"it takes {large['wall s']:.1f} s, PyLMNN {peer['wall s']:.1f} s." in TEXT
     assert (
-        f"{nearest['wall s']:.1f} s there, with {nearest['error %']:.1f}% error instead of "
-        f"{large['error %']:.1f}%."
+        f"it takes {large['wall s']:.1f} s ({large['error %']:.1f}% error), PyLMNN "
+        f"{peer['wall s']:.1f} s ({peer['error %']:.1f}%)."
     ) in TEXT
+    assert f"{nearest['wall s']:.1f} s and {nearest['error %']:.1f}% there." in TEXT
 
 
 def test_links_lead_to_files_and_become_absolute_in_the_package():
