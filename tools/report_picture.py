@@ -36,7 +36,7 @@ def screenshots(page: Path) -> list[Image.Image]:
         driver.execute_script(
             """
             const left_out = '#answer .next, #answer .step, #answer .notes, #answer .figures, '
-              + '#neighbors .totals, #neighbors h3 .quiet';
+              + '#neighbors h3 .quiet';
             document.querySelectorAll(left_out).forEach(e => e.remove());
             const cards = document.querySelectorAll('#neighbors .cards');
             [...cards[0].parentNode.children].forEach(
