@@ -85,13 +85,6 @@ def test_tests_that_pages_name_exist():
             assert f"def {test}" in files.get(name, ""), f"{page.name}: {name}::{test}"
 
 
-def test_pages_say_that_there_is_no_learner_of_tensors_as_long_as_that_is_so():
-    front = (DOCS / "index.rst").read_text("utf-8")
-    guide = (DOCS / "guide" / "index.rst").read_text("utf-8")
-    for page in (front, guide):
-        assert ("yet" in page and "tensors" in page) == (not all_estimators(input="tensors"))
-
-
 OF_METRIC_LEARN = """
 balance_param basis batch_size beta chunk_size convergence_threshold convergence_tol diagonal
 diagonal_c embedding_type gamma init k k_genuine k_impostor learn_rate max_iter max_proj min_iter

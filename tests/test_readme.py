@@ -114,4 +114,4 @@ def test_the_words_people_search_for_are_there(word):
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 105
+    assert len(README.splitlines()) <= 110

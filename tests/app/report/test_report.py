@@ -658,7 +658,7 @@ def test_the_learner_beside_the_reference_is_the_one_of_the_answer(wine):
     answer = {"verdict": "keep", "method": "rca", "text": "Keep it: RCA is no better."}
     page = Page(render(wine | {"answer": answer, "best": "reference"}))
     assert "Best learner: RCA" in page.text("answer")
-    assert "after is RCA" in page.text("neighbors")
+    assert "After: RCA." in page.text("neighbors")
     assert "Confusion of RCA" in page.text("classes")
     # An answer about no learner shows none as the best.
     page = Page(render(wine | {"answer": answer | {"method": None}}))

@@ -190,20 +190,9 @@ class Comparison:
         ]
         blocks = [
             (title, [row for row in rows if row[0]["role"] in roles])
-            for title, roles in self._block_titles()
+            for title, roles in self._blocks
         ]
         return head[:n_columns], [block for block in blocks if block[1]]
-
-    def _block_titles(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        if self.document["data"].get("unit") != "set":
-            return self._blocks
-        # Most methods for sets do not learn a distance: they use a given one between sets.
-        learned, standard, *others = self._blocks
-        return (
-            ("Methods for sets", learned[1]),
-            (f"{standard[0]} (between means)", standard[1]),
-            *others,
-        )
 
     def _first_cell(self, method: dict[str, Any], room: int) -> str:
         marks = "†" * bool(method["not_converged"]) + " …" * (method["status"] == "unfinished")

@@ -105,6 +105,8 @@ class Problem(FoldRows):
     far_power: float = FAR_POWER
     #: The last so many rows are a fixed test set.
     n_test_rows: int = 0
+    #: The noun for a method that is compared with the baseline.
+    learned: str = "learned distance"
     #: What all methods do, done once before any is measured.
     plainest: Setting = field(default_factory=lambda: Setting("", "passthrough", "passthrough"))
     #: Whether what is kept of a fold may have pictures of rows.

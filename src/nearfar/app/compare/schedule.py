@@ -451,8 +451,8 @@ class Schedule:
         if slowest:
             parts = ", ".join(f"{label} {seconds_text(cost)}" for label, cost in slowest)
             lines.append(
-                f"Estimated from a short pilot run (one core): {parts}; budget {self.budget:g} s on "
-                f"{self.n_jobs} core{'s' * (self.n_jobs > 1)}."
+                f"Estimated from a short pilot run (one core): {parts}; budget "
+                f"{self.budget:g} s on {self.n_jobs} core{'s' * (self.n_jobs > 1)}."
             )
         if plan.rows is not None and self.cuts_rows:
             lines.append(
@@ -476,7 +476,8 @@ class Schedule:
         cost = self._cost(run, plan)
         if not math.isfinite(cost):
             return "not even its pilot ended in time."
-        return f"it would take about {seconds_text(cost)} on one core, which exceeds the time budget."
+        seconds = seconds_text(cost)
+        return f"it would take about {seconds} on one core, which exceeds the time budget."
 
 
 def tuning_words(tuning: Tuning, tunes_k: bool = True) -> str:

@@ -23,7 +23,7 @@ from nearfar.app.compare.kernel_shares import over_folds
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
-from nearfar.app.compare.wording import Wording, wording_of
+from nearfar.app.compare.wording import Wording
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
 from nearfar.words import points
@@ -283,7 +283,7 @@ class Summary(Answer):
     @property
     def say(self) -> Wording:
         """Phrases for the measure."""
-        return wording_of(self.problem.measure.name, self.problem.noun)
+        return Wording(self.problem.measure.name, learned=self.problem.learned)
 
     def reference_label(self) -> str:
         """Return the label of the baseline: a standard distance if every fold selected it."""

@@ -58,9 +58,3 @@ class ScoreWording(Wording):
         if gain > 0:
             return f"{points(gain)} points more {self.measure}"
         return "the same" if gain == 0 else f"{points(-gain)} points less"
-
-
-def wording_of(measure: str, noun: str) -> Wording:
-    """Return the phrases for an error of rows or sets."""
-    # Most methods for sets do not learn a distance: they use a given one between sets.
-    return Wording(measure, learned="method for sets") if noun == "set" else Wording(measure)

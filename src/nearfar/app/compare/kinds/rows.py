@@ -36,7 +36,7 @@ from nearfar.app.compare.schedule import Schedule, tuning_words, without_folds
 from nearfar.app.compare.shown import rows_to_show
 from nearfar.app.compare.splits import Scheme, make_scheme
 from nearfar.app.compare.summary import Summary
-from nearfar.app.compare.wording import Wording, wording_of
+from nearfar.app.compare.wording import Wording
 from nearfar.app.tables import copies, traps
 from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
@@ -229,7 +229,7 @@ class RowKind(Kind):
     @property
     def say(self) -> Wording:
         """Phrases for the measure."""
-        return wording_of(self.problem.measure.name, self.problem.noun)
+        return Wording(self.problem.measure.name, learned=self.problem.learned)
 
     def training(self) -> tuple[Any, Any]:
         """All rows but those of a test file, and their labels."""

@@ -16,6 +16,7 @@ from nearfar.app.compare.kinds.rows import RowKind, cuts
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.profile import profile
 from nearfar.app.compare.schedule import MAX_REPEATS, Schedule
+from nearfar.app.compare.set_comparison import SetComparison
 from nearfar.app.compare.set_methods import plain_setting, set_baselines, set_context, set_learners
 from nearfar.app.compare.set_pictures import picture_of_sets
 from nearfar.app.compare.set_units import MANY_SETS, TOLERANCE, SetUnits, units_text
@@ -41,6 +42,8 @@ LEAST_SETS = 500
 class SetKind(RowKind):
     """Dissimilarities of sets, compared with the distance between their means."""
 
+    result = SetComparison
+
     def read(self) -> None:
         """The sets, whose labels may be their own."""
         asked = self.question
@@ -62,6 +65,7 @@ class SetKind(RowKind):
         super().prepare()
         problem = self.problem
         problem.plainest = plain_setting()
+        problem.learned = "method for sets"
         problem.pairs = SharedPairs(problem.X, self.question.cores)
         # All pairs are compared: the work grows with the square.
         problem.pilot_rows, problem.least_rows = PILOT_SETS, LEAST_SETS
