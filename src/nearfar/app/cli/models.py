@@ -183,7 +183,7 @@ def _add_fit(commands: Any) -> None:
         "--method",
         required=True,
         metavar="NAME",
-        help="method, such as lda or lmnn, or a standard distance: raw, standardised, cosine, "
+        help="method, such as lda or lmnn, or a standard distance: raw, standardized, cosine, "
         "whitened, or reference (the best of these); list them with: nearfar methods",
     )
     add_scale(method, "auto")
