@@ -1,9 +1,9 @@
 # On a fresh machine with Python 3.11+, make and a compiler:
 #   make demo          three comparisons on built-in datasets, in about a minute
-#   make test          linters, types, import directions, doctests and tests
-#   make checks        linters, types and import directions alone
-#   make test-fast     the short tests that need no browser and no process, in under two minutes
-#   make test-slow     those that take long
+#   make test          linters, types, import rules, doctests and tests
+#   make checks        linters, types and import rules
+#   make test-fast     short tests without a browser or processes, in less than two minutes
+#   make test-slow     long tests
 #   make test-oldest   the tests with the oldest supported dependencies
 #   make docs          the documentation, into docs/_build/html
 #   make bench         the benchmarks, into benchmarks/results
@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers with one BLAS thread each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# Tests start many processes, which would each compile the library anew.
+# Tests start many processes. Without bytecode files, each would compile the library again.
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20
 
@@ -29,8 +29,8 @@ demo: $(VENV)/.app
 	@$(BIN)/nearfar compare wine $(DEMO) -o wine.html
 	@echo "Report of the first comparison: $(CURDIR)/clothes.html"
 
-# The checks need one core for less than a minute and run beside the tests. What they say is shown
-# when they are done and, if something failed, once more at the end; whichever fails makes it fail.
+# The checks need one core for less than a minute and run at the same time as the tests. Their output is
+# shown when they end and, after a failure, again at the end.
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -k -j 2 checks tests; failed=$$?; test $$failed = 0 \
 	  || { echo "== make test failed: see the tests above, and linters, types and imports:"; \
@@ -49,7 +49,7 @@ FAST := not (slow or browser or process or twins)
 test-fast: $(VENV)/.test
 	$(PYTEST) -m "$(FAST) and not lengthy" tests
 
-# Which tests are too long for the fast lane, measured anew on a quiet machine.
+# Measure which tests are too long for test-fast, on a quiet machine, and write tests/lengthy.txt.
 lanes: $(VENV)/.test
 	NEARFAR_LANES=1 $(PYTEST) -m "$(FAST)" tests
 
@@ -73,16 +73,16 @@ $(VENV)/.app: $(BIN)/python pyproject.toml
 $(VENV)/.test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[ann]' \
-	  || echo "No wheel of faiss-cpu for this machine: its tests are skipped; pip install 'nearfar[ann]' later"
+	  || echo "There is no wheel of faiss-cpu for this machine. Its tests are skipped."
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fast]' \
-	  || echo "No wheel of numba for this machine: its tests are skipped; pip install 'nearfar[fast]' later"
+	  || echo "There is no wheel of numba for this machine. Its tests are skipped."
 	@touch $@
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-# Keep in step with the lower bounds in pyproject.toml.
+# These versions must equal the lower bounds in pyproject.toml; a test compares them.
 OLDEST := numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 pandas==2.2.0 lazy_loader==0.4 pyarrow==15.0.0 skops==0.12.0 dask==2024.8.0 distributed==2024.8.0
 test-oldest: $(VENV)-oldest/.test
 	$(ONE_THREAD) $(VENV)-oldest/bin/python -m pytest -n 2 -m "not slow"
