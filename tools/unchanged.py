@@ -40,9 +40,11 @@ RENAMED_PARAMETERS: dict[tuple[str, str], str] = {}
 #: Values of parameters that have a new name: {(class or "*", new parameter, old): new}.
 RENAMED_VALUES: dict[tuple[str, str, str], str] = {}
 #: Public names that have a new name: {"package.old": "package.new"}; "" if it was removed.
-RENAMED_NAMES: dict[str, str] = {}
-#: Cases whose results differ on purpose: {regular expression: reason}.
-INTENDED: dict[str, str] = {}
+RENAMED_NAMES: dict[str, str] = {"datasets.EMBEDDED": "datasets.BUILT_IN"}
+#: Differences that are intended: {regular expression over the printed line: reason}.
+INTENDED: dict[str, str] = {
+    r"^public name datasets\.(BuiltIn|builtin) is new": "a registry of the built-in datasets",
+}
 
 #: Attributes of a fitted estimator that are compared.
 _ATTRIBUTES = ("objective_", "components_", "embedding_", "labels_", "threshold_", "shrinkage_")
@@ -223,18 +225,16 @@ def compare(base: dict[str, Any], head: dict[str, Any], only: str) -> list[str]:
             why = "only in the base" if key in cases else "only in this checkout"
         else:
             why = difference(cases[key], head["cases"][key])
-        if why and not any(re.search(pattern, name) for pattern in INTENDED):
-            lines.append(f"{name}: {why}")
+        lines += [f"{name}: {why}"] if why else []
     for name, found in head["loaded"].items():
         why = difference({k: v for k, v in cases[name, ()].items() if k in found}, found)
-        if why and not any(re.search(pattern, name) for pattern in INTENDED):
-            lines.append(f"saved model of {name}: {found.get('error', why)}")
+        lines += [f"saved model of {name}: {found.get('error', why)}"] if why else []
     for package, names in base["names"].items() if not only else ():
         wanted = {RENAMED_NAMES.get(f"{package}.{n}", f"{package}.{n}") for n in names} - {""}
         found = {f"{package}.{n}" for n in head["names"].get(package, ())}
         lines += [f"public name {name} is missing" for name in sorted(wanted - found)]
         lines += [f"public name {name} is new" for name in sorted(found - wanted)]
-    return lines
+    return [line for line in lines if not any(re.search(one, line) for one in INTENDED)]
 
 
 def run(source: Path, *words: str) -> None:
@@ -269,7 +269,11 @@ def main() -> int:
         found = [pickle.loads((place / name).read_bytes()) for name in "bh"]
     lines = compare(*found, options.only)
     print("\n".join(lines))
-    print(f"{len(found[1]['cases'])} cases and {len(found[1]['loaded'])} saved models compared.")
+    cases, n_models = found[1]["cases"], len(found[1]["loaded"])
+    failed = sum("error" in case for case in cases.values())
+    print(
+        f"{len(cases)} cases ({failed} of them raise an error) and {n_models} saved models compared."
+    )
     print(f"{len(lines)} differences." if lines else "No differences.")
     return 1 if lines else 0
 
