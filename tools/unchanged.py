@@ -271,9 +271,7 @@ def main() -> int:
     print("\n".join(lines))
     cases, n_models = found[1]["cases"], len(found[1]["loaded"])
     failed = sum("error" in case for case in cases.values())
-    print(
-        f"{len(cases)} cases ({failed} of them raise an error) and {n_models} saved models compared."
-    )
+    print(f"{len(cases)} cases ({failed} raise an error) and {n_models} saved models compared.")
     print(f"{len(lines)} differences." if lines else "No differences.")
     return 1 if lines else 0
 
