@@ -182,7 +182,7 @@ def test_gradient_of_the_volume_ratio(with_within):
 
 def test_hda_knows_its_limits():
     X, y = unequal()
-    with pytest.raises(ValueError, match=r"n_components=3 is too large: HDA gives at most"):
+    with pytest.raises(ValueError, match=r"n_components=3 is too large: HDA has at most"):
         HDA(3).fit(X, y)
     assert HDA(3, criterion="kumar_andreou").fit(X, y).components_.shape == (3, 5)
     # Means on a line: one direction, whatever the number of classes.

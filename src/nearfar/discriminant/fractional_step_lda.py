@@ -40,26 +40,28 @@ class FractionalStepLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
+        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
+        span as many directions.
     power : float, default=8
-        The exponent a, at most 50.
+        Exponent a of the weights, at most 50.
     n_steps : int, default=30
         Steps in which a dimension is shrunk.
     alpha : float, default=0.5
         Factor of each step, above 0 and at most 1. The work does not give it.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances: as in :class:`LDA`.
+        Shrinkage of the covariances: see :class:`LDA`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; the within-class covariance is the identity after it.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------

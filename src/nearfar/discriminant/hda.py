@@ -46,7 +46,7 @@ class HDA(Searching, StatisticsLearner):
     class it overfits (raise ``shrinkage``); and far classes mask close ones as in LDA. "jelinek"
     is blind to what the means do not show.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
+    Cost: one pass of O(n p²), then O(c p² q) per iteration, with about 50 iterations per start, c being
     the number of classes and q of components.
 
     Parameters
@@ -57,52 +57,64 @@ class HDA(Searching, StatisticsLearner):
     criterion : {"jelinek", "kumar_andreou"}, default="jelinek"
         What is maximised.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
-        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
-        covariance :math:`S_w`.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own.
+        Starting point. "auto" uses LDA and random class differences, see Notes.
     n_init : int, default=3
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        Print the progress: one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        The value reached.
+        Value of the criterion at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     HLDA, ODA, LDA
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each. A class whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
 
     References
     ----------

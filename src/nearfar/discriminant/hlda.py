@@ -45,27 +45,33 @@ class HLDA(StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output; None is ``n_classes - 1``; more are possible, up to the features.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
-        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
-        covariance :math:`S_w`.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; the within-class covariance is the identity after it.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
         Of the matrix above.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     HDA, LDA
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each. A class whose rows are all equal gets :math:`S_w`.
 
     References
     ----------

@@ -36,79 +36,95 @@ class MGMKLD(MGMD):
     have hardly more rows than features: the smallest eigenvalues of the class covariances are then
     noise, and divergences feed on them. Raise ``shrinkage`` there, or reduce by PCA first.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
+    Cost: one pass of O(n p²), then O(c p² q) per iteration, with about 50 iterations per start, c being
     the number of classes and q of components; O(n p q) where classes have few rows.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less. Solutions are not nested: fit anew for another number.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
+        fit are not the fit with k components.
     eta : float or None, default=None
         Weight of equality. It is from 0 to c(c-1); None is the smaller of 2c and c(c-1) - 1, which
         all experiments of reference [1] have in common. At c(c-1) only equality counts, and classes
         may be merged.
     alpha : float in [0, 1] or None, default=None
-        Instead of eta: see :class:`MGMD`.
+        Alternative to eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran; under the
-        logarithm it punishes merged classes less.
+        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
+        probably used in its experiments. Under the logarithm, the latter penalizes merged classes
+        less.
     priors : {"empirical", "uniform"}, default="empirical"
-        Share of each class, or all alike.
+        Class priors: the class frequencies ("empirical"), or equal priors ("uniform").
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
-        them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
-        singular one are infinite. A class of one row gets the pooled covariance.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own, for instance the ``components_`` of an earlier fit.
+        Starting point. "auto" uses LDA and random class differences, see Notes. An array may be
+        the ``components_`` of an earlier fit.
     n_init : int, default=5
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient: the published loop, which is slow and stops
-        far from the optimum.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
+        The latter is slow, and stops far from the optimum.
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        Print the progress: one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
         L at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Those of the solution, class i (row) from class j (column).
+        Divergences at the solution, of class i (row) from class j (column).
     eta_ : float
-        The eta used; with ``alpha``, the one that is equal to it for equal priors.
+        Value of eta that was used. With ``alpha``, the eta that is equivalent for equal priors.
     priors_ : ndarray of shape (n_classes,)
-        The priors used.
+        Class priors that were used.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     MGMD, GADA, MultimodalMGMKLD, KernelMGMKLD
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each, because divergences from a singular covariance are infinite. A class
+    whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
 
     References
     ----------

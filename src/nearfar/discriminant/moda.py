@@ -48,8 +48,8 @@ class MODA(Searching, StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``.
     n_clusters : int, default=1
         Parts of each class, found by a normalised cut where features have unit variance within
         the classes. A class has at most one for two rows. Above 1 all rows are needed at once:
@@ -64,17 +64,18 @@ class MODA(Searching, StatisticsLearner):
         differ, drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a
         first start of your own.
     n_init : int, default=3
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the cuts and the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        Print the progress: one line per iteration.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class MODA(Searching, StatisticsLearner):
     objective_ : float
         J at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     cluster_classes_ : ndarray of shape (n_parts,)
         The class of each part, as a position in ``classes_``.
     divergences_ : ndarray of shape (n_parts, n_parts)
@@ -94,11 +95,11 @@ class MODA(Searching, StatisticsLearner):
     shrinkage_ : float
         What was mixed into the covariances.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
         What was accumulated, of the parts.
 

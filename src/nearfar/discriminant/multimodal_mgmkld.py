@@ -58,8 +58,8 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``.
     max_clusters : int, default=10
         Components of the mixture of each class to start with.
     mixture_covariance : {"full", "diagonal", "spherical"}, default="full"
@@ -72,9 +72,10 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         Weight of equality. It is from 0 to the number of ordered pairs of components of different
         classes; None is the smaller of 2c, for c classes, and that number less one.
     alpha : float in [0, 1] or None, default=None
-        Instead of eta: see :class:`MGMD`.
+        Alternative to eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran.
+        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
+        probably used in its experiments.
     priors : {"empirical", "uniform"}, default="empirical"
         Share of each class, or all alike; the components of a class share its prior by their
         weights.
@@ -87,17 +88,18 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         differ, drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a
         first start of your own.
     n_init : int, default=5
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient: the published loop.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the mixtures and the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        Print the progress: one line per iteration.
 
     Attributes
     ----------
@@ -118,7 +120,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     divergences_ : ndarray of shape (n_clusters, n_clusters)
         Those of the solution.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
 
     See Also
     --------

@@ -154,7 +154,7 @@ class PARDA(StatisticsLearner):
     random_state : int, RandomState or None, default=0
         The seed of what is drawn: the starts, and points from the class Gaussians.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        Print the progress: one line per iteration.
 
     Attributes
     ----------
@@ -186,9 +186,9 @@ class PARDA(StatisticsLearner):
     n_iter_ : int
         Their number.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
