@@ -573,7 +573,7 @@ def test_no_shrinkage_and_auto_agree_while_the_scatter_is_regular():
 @pytest.mark.parametrize("criterion", ["J3", "J4"])
 def test_an_unbounded_trace_ratio_is_refused(criterion):
     X, y = wide()
-    with pytest.raises(ValueError, match=r"trace ratio unbounded: use shrinkage='auto'"):
+    with pytest.raises(ValueError, match=r"trace ratio is unbounded\. Use shrinkage='auto'"):
         LDA(criterion=criterion, shrinkage=0.0).fit(X, y)
 
 
@@ -659,7 +659,7 @@ def test_one_class_so_far_is_no_error_until_something_is_asked_for():
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     lda = LDA().partial_fit(X[y == 0], names[y == 0])
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"at least 2 classes, but .* only one class \('setosa'\)"):
+        with pytest.raises(ValueError, match=r"2 classes, but .* only one class \('setosa'\)"):
             lda.components_  # noqa: B018
     with pytest.raises(ValueError, match="only one class"):
         lda.transform(X)

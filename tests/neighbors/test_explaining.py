@@ -105,7 +105,9 @@ def test_names_come_from_the_table():
 )
 def test_maps_that_are_not_linear_are_refused_with_what_would_do(learner):
     knn = KNNClassifier(learner).fit(KNOWN, KNOWN_Y)
-    with pytest.raises(ValueError, match=r"needs a linear learner, but \w+ is not linear.*estimator=None"):
+    with pytest.raises(
+        ValueError, match=r"needs a linear learner, but \w+ is not linear.*estimator=None"
+    ):
         knn.explain(NEW)
 
 

@@ -1,4 +1,4 @@
-"""General averaged divergences analysis: a generalised mean of the divergences of all classes."""
+"""General averaged divergences analysis: maximum generalized mean of class divergences."""
 
 from __future__ import annotations
 
@@ -28,34 +28,35 @@ Convention = Literal["exact", "unnormalized"]
 Priors = Literal["empirical", "uniform"]
 Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]
 
-#: Divergences below this count as this where a logarithm or a negative power is taken.
+#: Lower limit of divergences in logarithms and negative powers, relative to the largest divergence
+#: if that is below 1.
 FLOOR = 1e-12
 _NAMED_MEANS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
 
 
 class GADA(Searching, StatisticsLearner):
-    r"""General averaged divergences analysis: classes far apart as distributions, on average.
+    r"""General averaged divergences analysis: maximum generalized mean of class divergences.
 
     Each class is a Gaussian. With :math:`D_U(i||j)` the divergence of classes i and j after
-    projection by U, and priors :math:`\pi`, it maximises a generalised mean over ordered pairs,
+    projection by U, and priors :math:`\pi`, GADA maximizes a generalized mean over ordered pairs,
 
     .. math::
         V_\varphi(U) = \varphi^{-1}\left( \sum_{i \ne j}
         \frac{\pi_i \pi_j}{\sum_{m \ne n} \pi_m \pi_n}\, \varphi(D_U(i||j)) \right) .
 
     The arithmetic mean of Kullback-Leibler divergences with one covariance for all classes is LDA.
-    The further the mean leans to its smallest terms (geometric, harmonic), the less may classes
-    that are close be merged in favour of some far away.
+    The geometric and the harmonic mean depend more on the smallest divergences, so they avoid
+    merging close classes to separate distant ones.
 
-    Use :class:`MGMKLD` first; GADA is the family around it, for other means and divergences.
+    Use :class:`MGMKLD` first. GADA is the general family, for other means and divergences.
 
-    The objective has local maxima, so it is searched from several starts. It fails where a class
-    is no single cluster (see :class:`MultimodalMGMKLD`), and overfits where classes have hardly
-    more rows than features: raise ``shrinkage``.
+    The objective has local maxima, so the search uses several starts. GADA fails if a class
+    consists of several clusters (see :class:`MultimodalMGMKLD`), and overfits if classes have
+    hardly more rows than features; increase ``shrinkage`` then.
 
-    Cost: one pass of O(n p²), then O(c p² q) per iteration, with about 50 iterations per start, c being
-    the number of classes and q of components. A Bregman divergence by quadrature takes c² q² times
-    the number of nodes besides.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, with
+    about 50 iterations per start. A Bregman divergence by quadrature takes in addition c² q² times
+    the number of nodes.
 
     Parameters
     ----------
@@ -64,14 +65,13 @@ class GADA(Searching, StatisticsLearner):
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit are not the fit with k components.
     mean : {"arithmetic", "geometric", "harmonic"}, float or tuple, default="geometric"
-        The mean by name; a power mean by its exponent (1, 0 and -1 are the named ones); or three
-        functions of arrays, :math:`\varphi`, its derivative and its inverse, for any strictly
-        increasing :math:`\varphi`.
+        Mean of the divergences: its name, the exponent of a power mean (1, 0 and -1 are the named
+        ones), or three functions of arrays: a strictly increasing :math:`\varphi`, its derivative
+        and its inverse.
     divergence : {"kl", "l2"} or Bregman, default="kl"
-        Kullback-Leibler; half the integrated squared difference of densities; or a
-        :class:`~nearfar.solvers.gaussian_divergences.Bregman` with a convex generator of your own,
-        integrated numerically. All but "kl" depend on the scale of the densities: they are
-        taken where the pooled within-class covariance is the identity.
+        Divergence between classes: Kullback-Leibler, half the integrated squared difference of
+        the densities, or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with your own
+        convex generator. See Notes.
     kl_convention : {"exact", "unnormalized"}, default="exact"
         Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
         probably used in its experiments.
@@ -107,7 +107,7 @@ class GADA(Searching, StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        The mean divergence reached.
+        Mean divergence at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
@@ -143,6 +143,10 @@ class GADA(Searching, StatisticsLearner):
     - "lda": a single start from the LDA subspace.
     - "random": all starts are random subspaces.
     - an array: the first start is this matrix, the others are drawn as for "auto".
+
+    A Bregman divergence is integrated numerically. All divergences except "kl" depend on the scale
+    of the densities. They are computed in coordinates in which the pooled within-class covariance
+    is the identity.
 
     References
     ----------
@@ -214,7 +218,7 @@ class GADA(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest mean divergence."""
+        """Return the components of the subspace with the largest mean divergence."""
         check_classes("GADA", statistics.classes)
         average = generalized_mean(pair_weights(statistics, self.priors), self.mean)
         divergence = named_divergence(self.divergence, self.kl_convention)
@@ -224,7 +228,10 @@ class GADA(Searching, StatisticsLearner):
 def solve_averaged(
     learner: Any, statistics: ClassStatistics, divergence: Divergence, average: Average
 ) -> Matrix:
-    """Components of the subspace that maximises an average of the divergences of the classes."""
+    """Return the components of the subspace that maximizes an average of the divergences.
+
+    Sets the attributes ``classes_`` and ``priors_`` in addition to those of `search_averaged`.
+    """
     learner.classes_ = statistics.classes
     learner.priors_ = class_priors(statistics, learner.priors)
     return search_averaged(learner, statistics, statistics.n_classes, divergence, average)
@@ -237,8 +244,11 @@ def search_averaged(
     divergence: Divergence,
     average: Average,
 ) -> Matrix:
-    """The same for statistics of classes or of their parts; sets no attribute of the classes."""
-    what = "class" if statistics.n_classes == n_classes else "part"
+    """Return the components for statistics of classes or of clusters within classes.
+
+    Sets ``shrinkage_``, ``divergences_`` and the attributes of `search_components`.
+    """
+    what = "class" if statistics.n_classes == n_classes else "cluster"
     gaussians = class_gaussians(statistics, learner.shrinkage, what)
     learner.shrinkage_ = gaussians.shrinkage
     name = type(learner).__name__
@@ -263,21 +273,21 @@ def search_averaged(
 def named_divergence(
     divergence: Literal["kl", "l2"] | Divergence, convention: Convention
 ) -> Divergence:
-    """The divergence that a parameter names."""
+    """Return the divergence for a value of the parameter ``divergence``."""
     if not isinstance(divergence, str):
         return divergence
     return SquaredDifference() if divergence == "l2" else KullbackLeibler(convention)
 
 
 def class_priors(statistics: ClassStatistics, priors: Priors) -> Matrix:
-    """Shares of the classes, or one over their number."""
+    """Return the class frequencies, or 1 / n_classes for each class."""
     if priors == "uniform":
         return np.full(statistics.n_classes, 1 / statistics.n_classes)
     return statistics.weights / statistics.total_weight
 
 
 def pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
-    """π_i π_j of ordered pairs of different classes, (c, c), summing to one."""
+    """Return π_i π_j for ordered pairs of different classes, (c, c), normalized to sum 1."""
     pi = class_priors(statistics, priors)
     weights = np.outer(pi, pi)
     np.fill_diagonal(weights, 0.0)
@@ -285,15 +295,16 @@ def pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
 
 
 def floored(D: Matrix) -> Matrix:
-    """Divergences that have a logarithm; in units of the largest if that is small."""
+    """Return the divergences with the lower limit ``FLOOR``, so that they have a logarithm."""
     return np.maximum(D, FLOOR * min(1.0, max(float(D.max()), 1e-30)))
 
 
 def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
-    r"""The mean :math:`\varphi^{-1}(\sum w \varphi(D))` and its derivatives.
+    r"""Return a function that computes a generalized mean of D and its derivatives.
 
-    These are :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are
-    :math:`w_{ij} (D_{ij}/V)^{r-1}`, the geometric mean being r = 0.
+    The mean is :math:`V = \varphi^{-1}(\sum w \varphi(D))`, with the derivatives
+    :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are
+    :math:`w_{ij} (D_{ij}/V)^{r-1}`, where r = 0 is the geometric mean.
     """
     if isinstance(mean, tuple):
         phi, derivative, inverse = mean
@@ -308,7 +319,7 @@ def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
 
     def power_mean(D: Matrix) -> tuple[float, Matrix]:
         D = floored(D)
-        # So that no large power of either sign overflows.
+        # Scale the divergences, so that a large power of either sign does not overflow.
         scale = float(D.max() if power >= 0 else D[weights > 0].min())
         D = np.where(weights > 0, D / scale, 1.0)
         if power == 0:

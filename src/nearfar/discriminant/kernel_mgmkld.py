@@ -19,29 +19,29 @@ from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
 
-# Directions at most, with "auto".
+# Upper limit of the number of kernel PCA directions, with n_directions="auto".
 _DIRECTIONS = 200
 
 
 class KernelMGMKLD(LandmarkCoordinates):
     r"""MGMKLD in the feature space of a kernel.
 
-    With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, the
-    class Gaussians after projection have the means :math:`\Lambda^T K_i 1/n_i` and covariances
-    :math:`\tfrac{1}{n_i} \Lambda^T K_i H_i K_i^T \Lambda`, :math:`K_i` being the columns of the
-    kernel matrix for class i and :math:`H_i` the centring. The objective is that of
-    :class:`MGMKLD`; as it does not change under invertible maps, MGMKLD on coordinates of kernel
-    PCA solves it.
+    With :math:`U = \Phi \Lambda`, where :math:`\Phi` contains the training points in feature
+    space, the projected class Gaussians have the means :math:`\Lambda^T K_i 1/n_i` and covariances
+    :math:`\tfrac{1}{n_i} \Lambda^T K_i H_i K_i^T \Lambda`. Here :math:`K_i` are the columns of the
+    kernel matrix for class i and :math:`H_i` is the centering matrix. The objective is that of
+    :class:`MGMKLD`. Since it is invariant under invertible linear transformations, MGMKLD on the
+    kernel PCA coordinates solves the problem.
 
-    With all directions the problem has no solution: there are some in which a class does not vary
-    at all, and its divergence is infinite. So only the leading ``n_directions`` are used.
+    With all kernel PCA directions, the problem has no solution: along some of them a class does
+    not vary, and its divergence is infinite. So only the leading ``n_directions`` are used.
 
-    Use it when classes are curved, or nested, and differ in shape. A rich kernel parts the training
-    rows of any labels: judge it by held-out rows, and lower ``n_directions`` where it fits too
-    well. It keeps training rows, all of them or ``n_landmarks``.
+    Use it if classes are curved or nested and differ in shape. A flexible kernel can separate the
+    training rows for any labels, so evaluate it on held-out rows, and decrease ``n_directions`` if
+    it overfits. The model stores training rows: all of them, or ``n_landmarks``.
 
-    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then that of MGMKLD
-    in so many directions; O(m p) for each point to map.
+    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then the cost of
+    MGMKLD with ``n_directions`` features. Transforming a point costs O(m p).
 
     Parameters
     ----------
@@ -64,21 +64,21 @@ class KernelMGMKLD(LandmarkCoordinates):
         its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
         always uses all.
     estimator : MGMKLD, optional
-        Its settings; None is ``MGMKLD()``.
+        Learner applied to the kernel coordinates. It is cloned. None means ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------
     estimator_ : MGMKLD
-        Fitted on kernel coordinates.
+        Learner fitted on the kernel coordinates.
     coefficients_ : ndarray of shape (n_components, n_landmarks)
         Matrix :math:`\Lambda^T`, which maps the centered kernel values k of a point to
         :math:`\Lambda^T k`.
     n_directions_ : int
         Number of kernel PCA directions that were used.
     objective_, eta_ : float
-        As in MGMKLD.
+        See :class:`MGMKLD`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     kernel_ : kernel learner
@@ -87,6 +87,17 @@ class KernelMGMKLD(LandmarkCoordinates):
     See Also
     --------
     MGMKLD, MultimodalKernelMGMKLD, KernelDA
+
+    Notes
+    -----
+    ``kernel`` is one of the following:
+
+    - A name. With "precomputed", X contains kernel values: of shape (n, n) in ``fit``, and
+      (n_queries, n) in ``transform``.
+    - A kernel learner such as ``AlignmentKernelLearner()``, which is fitted on the same rows and
+      labels. ``gamma``, ``degree`` and ``coef0`` are then ignored.
+    - A function of two points, which is called once per pair of points. The model cannot be saved
+      to a model file then.
 
     References
     ----------
@@ -111,7 +122,7 @@ class KernelMGMKLD(LandmarkCoordinates):
         **LANDMARK_PARAMETERS,
         "estimator": [none, having("fit", "transform", description="an MGMKLD")],
     }
-    #: What is fitted on the coordinates.
+    #: Class of the learner that is fitted on the kernel coordinates.
     linear_learner: ClassVar[type] = MGMKLD
 
     def __init__(
@@ -140,21 +151,21 @@ class KernelMGMKLD(LandmarkCoordinates):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_samples)
+            Training points, or kernel values if ``kernel="precomputed"``.
         y : array-like of shape (n_samples,)
             Labels.
 
         Returns
         -------
         object
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         kind = self.linear_learner
         if self.estimator is not None and not isinstance(self.estimator, kind):
             found = type(self.estimator).__name__
-            raise TypeError(f"estimator must be {kind.__name__}; got {found}.")
+            raise TypeError(f"estimator must be a {kind.__name__} or None, but got {found}.")
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._learn_kernel(X, y)
@@ -173,7 +184,7 @@ class KernelMGMKLD(LandmarkCoordinates):
             with lent_channel(self, estimator):
                 self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
         finally:
-            # Also after Ctrl-C, if there is something to keep.
+            # Also after Ctrl-C, if the interrupted fit has a result.
             if hasattr(estimator, "components_"):
                 self._keep(estimator)
         return self

@@ -321,7 +321,7 @@ def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     if lda.n_principal is not None and lda.n_principal > rank:
         raise ValueError(
             f"n_principal={lda.n_principal} is more than the {rank} directions in which X varies. "
-            f"Use at most {rank}, or None."
+            "Use a smaller n_principal, or None."
         )
     kept = lda.n_principal
     if kept is None:

@@ -1,4 +1,4 @@
-"""Maximisation of the geometric mean of Kullback-Leibler divergences."""
+"""Maximization of the geometric mean of Kullback-Leibler divergences between classes."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class MGMKLD(MGMD):
-    r"""Geometric mean of Kullback-Leibler divergences: LDA that merges no classes.
+    r"""Subspace with the maximum geometric mean of Kullback-Leibler divergences between classes.
 
-    Each class is a Gaussian with a covariance of its own. With :math:`KL_{ij} = KL_U(i||j)` the
-    divergences after projection by U and priors :math:`\pi`, it maximises over ordered pairs
+    Each class is a Gaussian with its own covariance. With :math:`KL_{ij} = KL_U(i||j)` the
+    divergences after projection by U, and priors :math:`\pi`, MGMKLD maximizes over ordered pairs
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \log KL_{ij}
         - \eta \log \left( \sum_{i \ne j} \pi_i \pi_j KL_{ij} \right), \qquad
         0 \le \eta \le c(c-1) .
 
-    LDA is the arithmetic mean of the same divergences under one common covariance. So it differs in
-    two ways: it sees classes that differ in shape only, and it does not give up two close
-    classes for one far away, as a small divergence costs more under the logarithm than a large one
-    gains. Unlike LDA it may use more than ``n_classes - 1`` directions.
+    LDA maximizes the arithmetic mean of the same divergences under one common covariance. MGMKLD
+    differs in two ways. It can separate classes that differ only in shape. And it does not merge
+    two close classes to separate a distant one, because under the logarithm a small divergence
+    costs more than a large one gains. Unlike LDA, it may have more than ``n_classes - 1``
+    directions.
 
-    Use it when the output has fewer dimensions than ``n_classes - 1``, or class covariances differ.
-    With ``n_classes - 1`` dimensions and covariances alike LDA does the same at once. It fails
-    where a class has several clusters (see :class:`MultimodalMGMKLD`), and overfits where classes
-    have hardly more rows than features: the smallest eigenvalues of the class covariances are then
-    noise, and divergences feed on them. Raise ``shrinkage`` there, or reduce by PCA first.
+    Use it if the output has fewer than ``n_classes - 1`` dimensions, or if class covariances
+    differ. With ``n_classes - 1`` dimensions and equal covariances, LDA gives the same subspace in
+    closed form. MGMKLD fails if a class has several clusters (see :class:`MultimodalMGMKLD`). It
+    overfits if classes have hardly more rows than features: the smallest eigenvalues of the class
+    covariances are then noise, which inflates the divergences. Increase ``shrinkage`` then, or
+    apply PCA first.
 
-    Cost: one pass of O(n p²), then O(c p² q) per iteration, with about 50 iterations per start, c being
-    the number of classes and q of components; O(n p q) where classes have few rows.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, or
+    O(n p q) if classes have few rows, with about 50 iterations per start.
 
     Parameters
     ----------
@@ -46,9 +48,9 @@ class MGMKLD(MGMD):
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit are not the fit with k components.
     eta : float or None, default=None
-        Weight of equality. It is from 0 to c(c-1); None is the smaller of 2c and c(c-1) - 1, which
-        all experiments of reference [1] have in common. At c(c-1) only equality counts, and classes
-        may be merged.
+        Weight of the term that favors equal divergences. From 0 to c(c-1), where only equality
+        counts and classes may be merged. None means ``min(2c, c(c-1) - 1)``, as in all
+        experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
         Alternative to eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
@@ -133,8 +135,8 @@ class MGMKLD(MGMD):
 
     Examples
     --------
-    Two classes close to each other and one far away, seen in one dimension. LDA looks where the
-    far one is, and merges the others:
+    Two close classes and one far away, projected to one dimension. LDA finds the direction of the
+    far class and merges the other two. MGMKLD separates them:
 
     >>> from nearfar import LDA, MGMKLD
     >>> from nearfar.datasets import make_class_separation
@@ -152,7 +154,7 @@ class MGMKLD(MGMD):
         name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
 
-    divergence = "kl"  # no parameter here
+    divergence = "kl"  # A parameter of MGMD, fixed here.
 
     def __init__(
         self,

@@ -11,15 +11,16 @@ from nearfar.discriminant.multimodal_mgmkld import MultimodalMGMKLD
 class MultimodalKernelMGMKLD(KernelMGMKLD):
     r"""MultimodalMGMKLD in the feature space of a kernel.
 
-    As :class:`KernelMGMKLD`, but each class is a mixture of Gaussians :math:`N(m_i^k, \Sigma_i^k)`
-    in feature space: :class:`MultimodalMGMKLD` on the leading coordinates of kernel PCA.
+    Like :class:`KernelMGMKLD`, but each class is a mixture of Gaussians
+    :math:`N(m_i^k, \Sigma_i^k)` in feature space. It applies :class:`MultimodalMGMKLD` to the
+    leading coordinates of kernel PCA.
 
-    Use it when classes are curved and of several clusters. It has the most freedom of the family,
-    and overfits first: judge it by held-out rows. It keeps training rows, all of them or
-    ``n_landmarks``.
+    Use it if classes are curved and have several clusters. It is the most flexible method of the
+    family and overfits most easily, so evaluate it on held-out rows. The model stores training
+    rows: all of them, or ``n_landmarks``.
 
-    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then that of
-    MultimodalMGMKLD in so many directions; O(m p) for each point to map.
+    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then the cost of
+    MultimodalMGMKLD with ``n_directions`` features. Transforming a point costs O(m p).
 
     Parameters
     ----------
@@ -42,20 +43,20 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
         its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
         always uses all.
     estimator : MultimodalMGMKLD, optional
-        Its settings; None is ``MultimodalMGMKLD()``.
+        Learner applied to the kernel coordinates. It is cloned. None means ``MultimodalMGMKLD()``.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------
     estimator_ : MultimodalMGMKLD
-        Fitted on kernel coordinates; it knows the clusters.
+        Learner fitted on the kernel coordinates. Its attributes describe the clusters.
     coefficients_ : ndarray of shape (n_components, n_landmarks)
-        A point with centred kernel values k is mapped to their product.
+        Matrix that multiplies the centered kernel values of a point.
     n_directions_ : int
         Number of kernel PCA directions that were used.
     objective_, eta_ : float
-        As in MultimodalMGMKLD.
+        See :class:`MultimodalMGMKLD`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     kernel_ : kernel learner
@@ -64,6 +65,17 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
     See Also
     --------
     MultimodalMGMKLD, KernelMGMKLD
+
+    Notes
+    -----
+    ``kernel`` is one of the following:
+
+    - A name. With "precomputed", X contains kernel values: of shape (n, n) in ``fit``, and
+      (n_queries, n) in ``transform``.
+    - A kernel learner such as ``AlignmentKernelLearner()``, which is fitted on the same rows and
+      labels. ``gamma``, ``degree`` and ``coef0`` are then ignored.
+    - A function of two points, which is called once per pair of points. The model cannot be saved
+      to a model file then.
 
     References
     ----------

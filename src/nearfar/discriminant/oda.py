@@ -1,4 +1,4 @@
-"""Oriented discriminant analysis: the sum of divergences between Gaussian classes."""
+"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class ODA(Searching, StatisticsLearner):
-    r"""Oriented discriminant analysis: classes far apart as Gaussians, in sum.
+    r"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes.
 
     .. math::
         J = \mathrm{tr} \sum_i (U^T \Sigma_i U)^{-1} U^T \left( \sum_{j \ne i} \Sigma_j +
         (m_i - m_j)(m_i - m_j)^T \right) U - c(c-1) q = 2 \sum_{i \ne j} KL_U(i\|j)
 
-    for c classes and q components: the logarithms of the Kullback-Leibler divergences cancel.
-    With ``priors="empirical"`` each pair has the weight :math:`q_i q_j`, which is the average
-    divergence of Decell and Mayekar. With one covariance for all classes it is LDA (with equal
-    priors, unless ``priors="empirical"``).
+    for c classes and q components. The logarithms of the Kullback-Leibler divergences cancel in
+    the sum. With ``priors="empirical"``, each pair has the weight :math:`q_i q_j`, the product of
+    the class frequencies; this is the average divergence of Decell and Mayekar. If all classes
+    have the same covariance, ODA is LDA (with equal priors, unless ``priors="empirical"``).
 
-    Use it when classes differ in shape and LDA, which knows one covariance, has too few
-    directions; there may be more than ``n_classes - 1``. Its failure is that of any plain sum: the
-    largest divergences decide, classes that are close fall onto one another. See :class:`MGMKLD`
-    for the remedy. A single class with little variance along a direction makes huge divergences:
-    with hardly more rows than features in a class it overfits, so raise ``shrinkage``.
+    Use it if classes differ in shape and LDA, which has one common covariance, has too few
+    directions: ODA may have more than ``n_classes - 1``. As in any unweighted sum, the largest
+    divergences dominate and close classes may overlap. :class:`MGMKLD` avoids this. A single class
+    with little variance along a direction causes huge divergences, so ODA overfits if a class has
+    hardly more rows than features; increase ``shrinkage`` then.
 
     Cost: one pass of O(n p²), then O(c p² q) per iteration, with about 50 iterations per start.
 
@@ -44,7 +44,8 @@ class ODA(Searching, StatisticsLearner):
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``.
     priors : {"uniform", "empirical"}, default="uniform"
-        All pairs of classes alike, or weighted by the shares of the classes (Decell-Mayekar).
+        Weights of the pairs of classes: equal, or the product of the class frequencies
+        (Decell-Mayekar).
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each class covariance by
         :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
@@ -73,7 +74,7 @@ class ODA(Searching, StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        J at the solution; with ``priors="empirical"`` the weighted sum.
+        J at the solution. With ``priors="empirical"``, the weighted sum.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
@@ -113,11 +114,11 @@ class ODA(Searching, StatisticsLearner):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
-       equation 2.12. The published iterative majorisation is replaced by L-BFGS.
+       equation 2.12. L-BFGS replaces the published iterative majorization.
 
     Examples
     --------
-    Two classes about one mean, one of them long in the second feature:
+    Two classes with the same mean, one of them elongated along the second feature:
 
     >>> import numpy as np
     >>> from nearfar import ODA
@@ -167,7 +168,7 @@ class ODA(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest sum of divergences."""
+        """Return the components of the subspace with the largest sum of divergences."""
         check_classes("ODA", statistics.classes)
         q = statistics.weights / statistics.total_weight
         weights = np.outer(q, q) if self.priors == "empirical" else np.ones((len(q), len(q)))
@@ -175,7 +176,7 @@ class ODA(Searching, StatisticsLearner):
 
 
 def weighted_sum(weights: Matrix) -> Average:
-    """Σ w_ij D_ij over ordered pairs of different classes, and its derivatives."""
+    """Return a function of D: Σ w_ij D_ij over ordered pairs i ≠ j, and its derivatives."""
     weights = weights.copy()
     np.fill_diagonal(weights, 0.0)
     return lambda D: (float(np.sum(weights * D)), weights)
