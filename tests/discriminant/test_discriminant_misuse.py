@@ -123,7 +123,9 @@ def test_steepest_steps_do_not_escape_by_the_scale_of_the_map(learner):
 
 
 def test_moda_sees_that_weights_leave_one_class_of_several_parts():
-    with pytest.raises(ValueError, match=r"MODA needs at least 2 classes, but .* one class \(0\)"):
+    with pytest.raises(
+        ValueError, match=r"MODA needs at least 2 classes, but .* only one class \(0\)"
+    ):
         MODA(n_clusters=2).fit(X, y, sample_weight=(y == 0).astype(float))
 
 

@@ -659,7 +659,9 @@ def test_one_class_so_far_is_no_error_until_something_is_asked_for():
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     lda = LDA().partial_fit(X[y == 0], names[y == 0])
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"2 classes, but .* only one class \('setosa'\)"):
+        with pytest.raises(
+            ValueError, match=r"at least 2 classes, but .* only one class \('setosa'\)"
+        ):
             lda.components_  # noqa: B018
     with pytest.raises(ValueError, match="only one class"):
         lda.transform(X)

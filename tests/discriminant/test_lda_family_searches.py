@@ -373,7 +373,7 @@ def test_clusters_need_all_rows_at_once():
     X, y = modes()
     with pytest.raises(ValueError, match=r"n_clusters=2: .* needs all rows at once\. Use fit"):
         MODA(n_clusters=2).partial_fit(X, y)
-    with pytest.raises(ValueError, match="all rows at once"):
+    with pytest.raises(ValueError, match="was fitted with n_clusters above 1"):
         MODA(n_clusters=2).fit(X, y).set_params(n_clusters=1).partial_fit(X, y)
     # A fit without clusters starts anew.
     moda = MODA(1, n_clusters=2).fit(X, y).set_params(n_clusters=1).fit(X, y)

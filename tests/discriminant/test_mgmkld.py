@@ -905,5 +905,7 @@ def test_kernel_of_mixtures():
     # In the linear kernel it is MultimodalMGMKLD, up to the coordinates clusters are sought in.
     plain = MultimodalMGMKLD(1).fit(X, y)
     assert both.objective_ == pytest.approx(plain.objective_, rel=0.05)
-    with pytest.raises(TypeError, match="must be a MultimodalMGMKLD or None, but got MGMKLD"):
+    with pytest.raises(
+        TypeError, match="estimator must be a MultimodalMGMKLD or None, but got MGMKLD"
+    ):
         MultimodalKernelMGMKLD(estimator=MGMKLD()).fit(X, y)

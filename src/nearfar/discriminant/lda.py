@@ -118,8 +118,8 @@ class LDA(StatisticsLearner):
     pinv      :math:`S_w^+ S_b`. It ignores directions without within-class scatter and thus loses
               the best ones if there are few rows.
     null      Only directions without within-class scatter, and among them those of largest
-              :math:`S_b` (discriminative common vectors). The rows are orthonormal, since there
-              is no within-class variance to scale them by.
+              :math:`S_b` (discriminative common vectors). The rows are orthonormal, since the
+              within-class variance, which scales them otherwise, is zero.
     qr        LDA in the span of the class means, with a basis from a QR decomposition: a fast
               approximation. The subspace is that of :class:`DLDA`.
     ridge     :math:`S_w + \gamma I`. For two classes this is ridge regression on the labels.

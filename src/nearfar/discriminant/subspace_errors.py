@@ -14,7 +14,7 @@ from nearfar.discriminant.pareto_objectives import ClassObjectives
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 
-#: Number of points, over all classes, that are drawn to compare the starts if no rows are in memory.
+#: Number of points, over all classes, drawn to compare the starts if no rows are in memory.
 N_DRAWN = 10_000
 
 
