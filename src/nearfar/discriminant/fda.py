@@ -43,8 +43,8 @@ class FDA(TwoSidedClassifier):
         the class means, by the Bayes rule for Gaussian scores of equal variance, or as printed in
         [1]_ ("literal", for comparison only, see Notes).
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Two-class problems solved for more than two classes: all pairs of classes, which vote
-        ("ovo"), or each class against the rest ("ovr").
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes, which
+        vote, "ovr" one per class against the rest.
 
     Attributes
     ----------

@@ -63,8 +63,8 @@ class KernelDA(LandmarkCoordinates):
     ridge : float, default=1e-6
         Value added to the variances: a multiple of the mean nonzero eigenvalue of :math:`K_t`.
     n_directions : int, "auto" or None, default=None
-        Number of leading kernel PCA directions. None uses all with nonzero variance, "auto" a tenth
-        of the number of landmarks, from 10 to 50.
+        Number of leading directions of kernel PCA. None uses all with nonzero variance, "auto" a
+        tenth of the number of landmarks, from 10 to 50.
     n_landmarks : int, "auto" or None, default="auto"
         Number of training rows that span the directions, drawn from each class in proportion to
         its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel

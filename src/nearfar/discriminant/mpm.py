@@ -51,8 +51,8 @@ class MPM(TwoSidedClassifier):
         Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
         unit of X ("absolute").
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Two-class problems solved for more than two classes: all pairs of classes, which vote
-        ("ovo"), or each class against the rest ("ovr").
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes, which
+        vote, "ovr" one per class against the rest.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Number of leading kernel PCA directions. "auto" uses a fifth of the rows of the smallest
+        Number of leading directions of kernel PCA. "auto" uses a fifth of the rows of the smallest
         class, at most 200 and at least the number of components. None uses all with nonzero
         variance.
     n_landmarks : int, "auto" or None, default="auto"

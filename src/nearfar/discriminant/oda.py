@@ -64,7 +64,7 @@ class ODA(Searching, StatisticsLearner):
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: one line per iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------

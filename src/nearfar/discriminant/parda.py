@@ -108,8 +108,8 @@ class PARDA(StatisticsLearner):
         Value added to the variances: of all covariances, after scaling to unit total variance, so
         that it does not depend on units. 0 raises if a covariance is singular.
     n_principal : int, "auto" or None, default="auto"
-        Number of principal components kept before whitening. None keeps all. For "auto" see Notes.
-        They depend on the units of the features.
+        Number of principal components to project X onto before learning. None keeps all. For
+        "auto" see Notes. The components depend on the units of the features.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
         Starting point. The first start is the Fisher subspace ("lda") or the array, the others add
         noise to it. "random" draws all starts.
@@ -139,7 +139,7 @@ class PARDA(StatisticsLearner):
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. It draws the starts and the points of ``selection``.
     verbose : int, default=0
-        Print the progress: one line per iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
