@@ -156,7 +156,7 @@ def test_classes_that_are_points_and_directions_that_are_not_there():
     # Nothing scatters: S_b alone, whatever the weight; the rules mix in a little of the total.
     np.testing.assert_allclose(DSDC(2, zeta=9.0).fit(X, y).eigenvalues_, values[:2], rtol=1e-9)
     assert np.isclose(DSDC().fit(X, y).zeta_, 1000)
-    with pytest.raises(ValueError, match="n_components=3 is too large: DSDC gives at most the 2"):
+    with pytest.raises(ValueError, match="n_components=3 is too large: DSDC has at most the 2"):
         DSDC(3).fit(X, y)
     with pytest.raises(ValueError, match="DSDC needs at least 2 classes"):
         DSDC().fit(X, np.zeros(6))

@@ -378,7 +378,7 @@ def test_more_than_one_less_than_the_classes_is_refused(criterion):
     X, y = DATA["iris"]
     with pytest.raises(
         ValueError,
-        match=rf"n_components=3 is too large: criterion {criterion} gives at most "
+        match=rf"n_components=3 is too large: criterion {criterion} has at most "
         r"n_classes - 1 = 2 directions",
     ):
         LDA(3, criterion=criterion).fit(X, y)
@@ -573,7 +573,7 @@ def test_no_shrinkage_and_auto_agree_while_the_scatter_is_regular():
 @pytest.mark.parametrize("criterion", ["J3", "J4"])
 def test_an_unbounded_trace_ratio_is_refused(criterion):
     X, y = wide()
-    with pytest.raises(ValueError, match=r"trace ratio unbounded: use shrinkage='auto'"):
+    with pytest.raises(ValueError, match=r"trace ratio is unbounded\. Use shrinkage='auto'"):
         LDA(criterion=criterion, shrinkage=0.0).fit(X, y)
 
 
@@ -659,7 +659,9 @@ def test_one_class_so_far_is_no_error_until_something_is_asked_for():
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     lda = LDA().partial_fit(X[y == 0], names[y == 0])
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"at least 2 classes; .* only one class \('setosa'\)"):
+        with pytest.raises(
+            ValueError, match=r"at least 2 classes, but .* only one class \('setosa'\)"
+        ):
             lda.components_  # noqa: B018
     with pytest.raises(ValueError, match="only one class"):
         lda.transform(X)
@@ -735,7 +737,7 @@ def test_bad_parameters_are_named(options, message):
     [
         (lambda X, y: LDA().fit(X), "requires y to be passed"),
         (lambda X, y: LDA().fit(X, y[:-1]), "X has 150 rows and y has 149 labels"),
-        (lambda X, y: LDA().fit(X, 0 * y), r"at least 2 classes; y has only one class \(0\)"),
+        (lambda X, y: LDA().fit(X, 0 * y), r"at least 2 classes, but y has only one class \(0\)"),
         (lambda X, y: LDA().fit(0 * X, y), "Every feature of X is constant"),
         (
             lambda X, y: LDA().fit(X, y, sample_weight=-1.0 - y),

@@ -206,10 +206,14 @@ def test_null_space_lda_maps_each_class_to_a_point():
 
 def test_null_space_lda_needs_a_null_space():
     X, y = clusters()
-    with pytest.raises(ValueError, match=r"solver='null' is for fewer rows.*use solver='eigen'"):
+    with pytest.raises(
+        ValueError, match=r"solver='null' needs.*with fewer rows.*Use solver='eigen'"
+    ):
         LDA(solver="null").fit(X, y)
     # A feature that copies another has no variance in one direction, but no means there either.
-    with pytest.raises(ValueError, match="solver='null' is for fewer rows"):
+    with pytest.raises(
+        ValueError, match="solver='null' needs directions in which the class means differ"
+    ):
         LDA(solver="null").fit(np.hstack([X, X[:, :1]]), y)
 
 
@@ -335,8 +339,11 @@ def test_hard_data_give_finite_maps_or_clear_errors(solver):
     ("options", "message"),
     [
         ({"solver": "svd"}, "solver must be 'eigen' or 'pca'"),
-        ({"solver": "gsvd", "criterion": "J3"}, r"solver='gsvd' is for the criteria J1 and J2"),
-        ({"solver": "gsvd", "shrinkage": 0.1}, r"shrinkage=0.1 has no meaning with solver='gsvd'"),
+        (
+            {"solver": "gsvd", "criterion": "J3"},
+            r"solver='gsvd' supports only the criteria J1 and J2, but criterion='J3'",
+        ),
+        ({"solver": "gsvd", "shrinkage": 0.1}, r"shrinkage=0.1 is not supported by solver='gsvd'"),
         ({"solver": "pca", "n_principal": 99}, r"n_principal=99 is more than the 6 directions"),
         ({"solver": "ridge", "ridge": 0.0}, "ridge must be a number above 0"),
         ({"solver": "gsvd", "n_components": 4}, r"at most n_classes - 1 = 3 directions"),
@@ -349,7 +356,7 @@ def test_bad_options_of_lda_are_named(options, message):
 
 def test_principal_components_of_single_rows_are_refused():
     X = np.random.default_rng(0).normal(size=(4, 6))
-    with pytest.raises(ValueError, match="Every class has one row only: solver='pca'"):
+    with pytest.raises(ValueError, match="Every class has only one row, so solver='pca'"):
         LDA(solver="pca").fit(X, np.arange(4))
 
 

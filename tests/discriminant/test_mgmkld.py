@@ -375,7 +375,7 @@ def test_eta_beyond_the_number_of_pairs_raises():
     with pytest.raises(ValueError, match=r"eta=6\.5 is above 6"):
         MGMKLD(eta=6.5).fit(X, y)
     assert MGMKLD(eta=6).fit(X, y).eta_ == 6
-    with pytest.raises(ValueError, match="eta or alpha, not both"):
+    with pytest.raises(ValueError, match="eta and alpha are both set"):
         MGMKLD(eta=1, alpha=0.5).fit(X, y)
 
 
@@ -905,5 +905,7 @@ def test_kernel_of_mixtures():
     # In the linear kernel it is MultimodalMGMKLD, up to the coordinates clusters are sought in.
     plain = MultimodalMGMKLD(1).fit(X, y)
     assert both.objective_ == pytest.approx(plain.objective_, rel=0.05)
-    with pytest.raises(TypeError, match="estimator must be MultimodalMGMKLD; got MGMKLD"):
+    with pytest.raises(
+        TypeError, match="estimator must be a MultimodalMGMKLD or None, but got MGMKLD"
+    ):
         MultimodalKernelMGMKLD(estimator=MGMKLD()).fit(X, y)

@@ -735,7 +735,7 @@ def test_weights_of_rows_are_copies(selection):
         ({"n_components": 6}, "n_components=6 is too large.*5 directions"),
         ({"weights": np.ones(3)}, r"weights must have shape \(4, 4\)"),
         ({"weights": np.arange(16.0).reshape(4, 4)}, "weights must be symmetric"),
-        ({"weights": -np.ones((4, 4))}, "weights must not be negative"),
+        ({"weights": -np.ones((4, 4))}, "weights must not contain negative values"),
         ({"weights": np.ones((4, 4)), "pairing": "one_vs_all"}, r"shape \(4,\)"),
         ({"target": np.full((4, 4), -1.0), "scalarization": "l_delta"}, "target must be positive"),
         ({"target": np.full((4, 4), np.nan), "scalarization": "l_delta"}, "target contains NaN"),

@@ -185,7 +185,7 @@ def test_ten_digits():
 @BOTH
 def test_one_class(kind):
     X, _ = two_classes()
-    with pytest.raises(ValueError, match="needs at least 2 classes; y has only one class"):
+    with pytest.raises(ValueError, match="needs at least 2 classes, but y has only one class"):
         kind().fit(X, np.zeros(60))
 
 
@@ -204,7 +204,7 @@ def test_equal_means_give_the_majority_and_a_warning(kind):
     X = np.random.default_rng(0).standard_normal((20, 3))
     X = np.concatenate([X, X, X])
     y = np.repeat([0, 1], [20, 40])
-    with pytest.warns(UserWarning, match="same mean.*the larger one"):
+    with pytest.warns(UserWarning, match="same mean.*the larger class"):
         machine = kind().fit(X, y)
     assert (machine.predict(X) == 1).all() and machine.objective_ == 0
     constant = np.ones((10, 3))

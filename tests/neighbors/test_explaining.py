@@ -105,7 +105,9 @@ def test_names_come_from_the_table():
 )
 def test_maps_that_are_not_linear_are_refused_with_what_would_do(learner):
     knn = KNNClassifier(learner).fit(KNOWN, KNOWN_Y)
-    with pytest.raises(ValueError, match=r"needs a linear map, and \w+ is none.*estimator=None"):
+    with pytest.raises(
+        ValueError, match=r"needs a linear learner, but \w+ is not linear.*estimator=None"
+    ):
         knn.explain(NEW)
 
 
@@ -117,7 +119,7 @@ def test_a_map_that_is_linear_but_of_another_house():
 def test_tables_with_words_and_old_models_say_what_is_missing():
     knn = KNNClassifier(nearfar.LDA()).fit(KNOWN, KNOWN_Y)
     del knn._rows
-    with pytest.raises(ValueError, match="has not kept them"):
+    with pytest.raises(ValueError, match="did not store them"):
         knn.explain(NEW)
 
 

@@ -153,7 +153,7 @@ def test_a_pipeline_hands_pairs_to_its_last_step(routing):
 
 def test_a_learner_of_labels_alone_raises_and_may_come_fitted():
     with pytest.raises(
-        ValueError, match=r"LDA learns from labels, which pairs do not give.*prefit"
+        ValueError, match=r"LDA needs labels, which cannot be derived from pairs.*prefit"
     ):
         PairClassifier(LDA()).fit(PAIRS, SIGN)
     lda = LDA().fit(X, Y)
@@ -357,7 +357,7 @@ def test_pairs_said_both_ways_raise_where_they_are_learned_from():
     [
         (
             lambda c: c.predict(PAIRS[:, :, :4]),
-            "pairs has points of 4 features, but .* expecting 13",
+            "pairs has points with 4 features, but .* expecting 13",
         ),
         (
             lambda c: c.predict(PAIRS[0]),
@@ -373,14 +373,14 @@ def test_pairs_said_both_ways_raise_where_they_are_learned_from():
         (lambda c: c.calibrate_threshold(PAIRS, SIGN, beta=0.0), "beta must be a number above 0"),
         (
             lambda c: c.calibrate_threshold(PAIRS, SIGN, strategy="max_tnr"),
-            r"strategy='max_tnr' needs min_rate, the share of pairs alike that must be found",
+            r"strategy='max_tnr' needs min_rate, but got None\. Pass the fraction of similar pairs",
         ),
         (lambda c: c.calibrate_threshold(PAIRS, SIGN, min_rate=1.5), "min_rate must be None, or"),
         (lambda c: c.set_threshold("far"), "threshold must be a number; got 'far'"),
         (lambda c: c.set_threshold(np.nan), "threshold must be a number; got nan"),
         (
             lambda c: c.set_params(strategy="max_tpr").fit(PAIRS, SIGN),
-            "needs min_rate, .* different",
+            "needs min_rate, .* dissimilar pairs",
         ),
         (lambda c: c.fit(PAIRS, (SIGN > 0) * 1), r"y row \d+: 0 is neither \+1 nor -1.*2 \* y - 1"),
         (lambda c: c.fit(1e200 * PAIRS, SIGN), r"The distance of pairs row 0 is inf"),

@@ -1,1 +1,1 @@
-"""Linear subspaces from class statistics."""
+"""Linear and kernel subspace learners for labeled data, most of them from class statistics."""

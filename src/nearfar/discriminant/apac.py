@@ -1,4 +1,4 @@
-"""LDA weighted by the approximate pairwise accuracy."""
+"""LDA with pairs of classes weighted by their approximate accuracy."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class APAC(StatisticsLearner):
-    r"""Approximate pairwise accuracy criterion: each pair of classes counts by its errors.
+    r"""Approximate pairwise accuracy criterion: LDA with close pairs of classes weighted up.
 
-    LDA maximises a sum over pairs of classes, :math:`S_b = \sum_{i<j} q_i q_j D_{ij}` with
-    :math:`D_{ij} = (m_i - m_j)(m_i - m_j)^T`, in which the farthest pairs weigh most, though they
-    are told apart anyway. Here the pair is weighted by what is to be gained from it,
+    LDA maximizes a sum over pairs of classes, :math:`S_b = \sum_{i<j} q_i q_j D_{ij}` with
+    :math:`D_{ij} = (m_i - m_j)(m_i - m_j)^T`. The most distant pairs have the largest terms,
+    although they are easy to separate. APAC weights each pair by its accuracy instead,
 
     .. math::
         \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, \omega(d_{ij}) D_{ij}\, U
         \right), \qquad \omega(d) = \frac{1}{2 d^2} \mathrm{erf}\left(\frac{d}{2\sqrt2}\right) ,
 
     where :math:`d_{ij}` is the Mahalanobis distance of the means under :math:`S_w`. Then
-    :math:`\omega(d) d^2` is one half minus the Bayes error of two Gaussians that far apart.
+    :math:`\omega(d) d^2` is one half minus the Bayes error of two Gaussians at this distance.
 
-    Use it instead of LDA when you keep fewer than ``n_classes - 1`` directions and some classes
-    are far from the others. With all ``n_classes - 1`` it is LDA: any positive weights have the
-    same span. The weights know of means only, so classes of unequal shape get wrong ones; and a
-    sum can still sacrifice one close pair for many others.
+    Use it instead of LDA if you keep fewer than ``n_classes - 1`` directions and some classes are
+    far from the others. With all ``n_classes - 1`` directions it equals LDA, since the span does
+    not depend on the weights. The weights use only class means, so they are wrong for classes of
+    different shapes. As the criterion is a sum, it may still merge one close pair to separate many
+    others.
 
-    Cost: one pass of O(n p²), then O(p³ + c² p) for c classes; with fewer rows than features
-    O(n² p).
+    Cost: one pass of O(n p²), then O(p³ + c² p) for c classes, or O(n² p) with fewer rows than
+    features.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
+        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
+        span as many directions.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances: as in :class:`LDA`.
+        Shrinkage of the covariances: see :class:`LDA`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; the within-class covariance is the identity after it.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        What each row adds to the criterion.
+        Contribution of each component to the criterion.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
@@ -66,11 +69,11 @@ class APAC(StatisticsLearner):
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.3,
        equation 2.17.
     .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011, section 4.4.3. It prints
-       :math:`1/(2d)`; the square is right.
+       :math:`1/(2d)`; the correct factor is :math:`1/(2d^2)`.
 
     Examples
     --------
-    Four classes in a row and one far away, which is all that LDA looks at:
+    Four classes in a row and one far away. LDA finds only the direction of the far class:
 
     >>> import numpy as np
     >>> from nearfar import APAC, LDA
@@ -95,7 +98,7 @@ class APAC(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Leading eigenvectors of the weighted scatter of whitened class means."""
+        """Return the leading eigenvectors of the weighted scatter of whitened class means."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
             "APAC", statistics, self.n_components, self.shrinkage, approximate_accuracy
@@ -104,13 +107,13 @@ class APAC(StatisticsLearner):
 
 
 def approximate_accuracy(distances: Matrix) -> Matrix:
-    """ω(d) = erf(d / 2√2) / 2d²; zero at zero, where it has no value and no pair needs one.
+    """Return the weights ω(d) = erf(d / 2√2) / 2d², and 0 for d = 0, where ω is undefined.
 
     >>> approximate_accuracy(np.array([0.0, 1.0, 2.0])).round(7)
     array([0.       , 0.1914625, 0.0853362])
     """
     d = np.where(distances > 0, distances, 1.0)
-    # erf(z) is 2z/√π near zero: no quotient of two tiny numbers is needed there.
+    # Near zero, erf(z) is 2z/√π, which avoids the quotient of two tiny numbers.
     near = 1 / (2 * np.sqrt(2 * np.pi) * d)
     omega = np.where(d < 1e-4, near, erf(d / (2 * np.sqrt(2))) / (2 * np.maximum(d, 1e-4) ** 2))
     return np.where(distances > 0, omega, 0.0)

@@ -1,4 +1,4 @@
-"""Direct linear discriminant analysis: LDA among the differences of the class means."""
+"""Direct linear discriminant analysis: LDA within the span of the class means."""
 
 from __future__ import annotations
 
@@ -16,42 +16,44 @@ from nearfar.summaries.whitening import between_axes, between_range, within_whit
 
 
 class DLDA(StatisticsLearner):
-    r"""Direct LDA: the span of the class means first, then little scatter within it.
+    r"""Direct LDA: linear discriminant analysis within the span of the class means.
 
-    With the between covariance :math:`S_b = Y \Lambda Y^T`, its empty directions dropped, and
-    :math:`Z = Y \Lambda^{-1/2}`,
+    With the between-class covariance :math:`S_b = Y \Lambda Y^T`, without its zero eigenvalues,
+    and :math:`Z = Y \Lambda^{-1/2}`,
 
     .. math:: Z^T S_w Z = V E V^T, \qquad U = Z V E^{-1/2},
 
-    with the smallest entries of E: LDA where only directions :math:`Y a` are allowed. So it never
-    inverts the p×p matrix :math:`S_w`, and it works for any number of features.
+    where the smallest entries of E are kept. This is LDA restricted to directions :math:`Y a`. It
+    never inverts the p×p matrix :math:`S_w` and works for any number of features.
 
-    Use it for far more features than rows, when they share a unit. Its failure: the best
-    directions of LDA are *not* combinations of class means when features are correlated, and
-    these it cannot find. With all ``n_classes - 1`` directions its span is that of the differences
-    of the means, whatever the covariances. Another unit of one feature changes the result.
+    Use it for many more features than rows, if the features share a unit. If features are
+    correlated, the best directions of LDA are *not* combinations of class means, and DLDA cannot
+    find them. With all ``n_classes - 1`` directions, its span is that of the differences of the
+    class means, whatever the covariances are. Changing the unit of one feature changes the result.
 
-    Cost: one pass of O(n p²), then O(c p²) for c classes; with fewer rows than features O(n p)
-    and O(n p c).
+    Cost: one pass of O(n p²), then O(c p²) for c classes, or O(n p) and O(n p c) with fewer rows
+    than features.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
+        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
+        span as many directions.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; within-class covariance is the identity after it. Where some directions have no
-        variance within the classes, 0.1 % of the total covariance is mixed in.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity. If some directions have no within-class variance, 0.1% of the total covariance is
+        mixed in.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Between-class variance along each row: :math:`1/E`.
+        Between-class variance along each component: :math:`1/E`.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
@@ -82,7 +84,7 @@ class DLDA(StatisticsLearner):
         self.n_components = n_components
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """LDA in an orthonormal basis of the range of S_b."""
+        """Return the components of LDA in an orthonormal basis of the range of S_b."""
         self.classes_ = statistics.classes
         check_classes("DLDA", statistics.classes)
         Y = between_range(statistics)

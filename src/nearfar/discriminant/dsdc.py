@@ -1,4 +1,4 @@
-"""Differential scatter discriminant criterion: class means apart, less what classes scatter."""
+"""Differential scatter discriminant criterion: between-class minus within-class scatter."""
 
 from __future__ import annotations
 
@@ -14,56 +14,62 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class DSDC(StatisticsLearner):
-    r"""Differential scatter discriminant criterion: LDA by a difference, without an inverse.
+    r"""Differential scatter discriminant criterion: LDA with a difference instead of a ratio.
 
     .. math:: \max_{U^T U = I}\; \mathrm{tr}(U^T S_b U) - \zeta\,\mathrm{tr}(U^T S_w U),
 
-    solved by the leading eigenvectors of :math:`S_b - \zeta S_w`: the criterion J3 of
-    :class:`LDA`, and what :class:`GTDA` does to each mode of a tensor. Nothing is inverted while
-    :math:`\zeta` is a number, so that fewer rows than features are no special case.
+    The solution is the leading eigenvectors of :math:`S_b - \zeta S_w`. This is the criterion J3
+    of :class:`LDA`, which :class:`GTDA` applies to each mode of a tensor. If :math:`\zeta` is a
+    number, no matrix is inverted, so it also works with fewer rows than features.
 
-    Use it in place of LDA where :math:`S_w` is poorly known, features share a unit, and a rotation
-    is wanted: distances keep their scale. It depends on units; standardise where they differ.
+    Use it instead of LDA if :math:`S_w` is poorly estimated, the features share a unit, and the
+    output should keep the scale of distances. The result depends on the units of the features, so
+    standardize them if they differ.
 
-    A small :math:`\zeta` orders directions by the distances of the class means, a large one by how
-    little anything scatters; numbers from 0.1 to 1 are safe. The rules are not, where some
-    directions hardly vary at all, such as the pixels at the border of a picture, or with few rows:
-    such directions are cheap, and fill the map beside the few that pay. From
-    :math:`\lambda_{\max}(S_w^{-1} S_b)` on, the rule "max_eig", no eigenvalue of the difference is
-    above 0: every further direction counts as a loss.
+    A small :math:`\zeta` orders directions by the distances of the class means, a large one by
+    small within-class scatter. Numbers from 0.1 to 1 are safe. The automatic choices are not if
+    there are few rows, or if some directions hardly vary, such as pixels at the border of an
+    image: these directions cost little and fill the output after the few useful ones. From
+    :math:`\zeta = \lambda_{\max}(S_w^{-1} S_b)` on, which is "max_eig", no eigenvalue of the
+    difference is positive, so every further direction reduces the criterion.
 
-    Cost: one pass of O(n p²), then O(p³); with fewer rows than features O(n² p).
+    Cost: one pass of O(n p²), then O(p³), or O(n² p) with fewer rows than features.
 
     Parameters
     ----------
     n_components : int or None, default=None
         Dimension of the output: at most the number of directions in which X varies. None takes
-        ``n_classes - 1`` if there are so many.
+        ``n_classes - 1`` or this number, whichever is smaller.
     zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
-        Weight of the scatter within classes: a number, or chosen as the largest ratio
-        :math:`\mathrm{tr}(U^T S_b U) / \mathrm{tr}(U^T S_w U)`, as the largest eigenvalue of
-        :math:`S_w^{-1} S_b`, or as the sum of the leading ones. The rules need a regular
-        :math:`S_w`; where it is singular they, and the difference, take it with 0.1 % of the total
-        covariance mixed in.
+        Weight of the within-class scatter: a number, the largest ratio
+        :math:`\mathrm{tr}(U^T S_b U) / \mathrm{tr}(U^T S_w U)`, the largest eigenvalue of
+        :math:`S_w^{-1} S_b`, or the sum of its leading eigenvalues. See Notes.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; rows are orthonormal.
+        Projection matrix with orthonormal rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     zeta_ : float
-        The weight that was used.
+        Value of :math:`\zeta` that was used.
     eigenvalues_ : ndarray of shape (n_components,)
-        Those of :math:`S_b - \zeta S_w`, scatters divided by n; their sum is the criterion.
+        Eigenvalues of :math:`S_b - \zeta S_w`, with scatters divided by n. Their sum is the
+        criterion.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     GTDA, LDA
+
+    Notes
+    -----
+    "trace_ratio", "max_eig" and "sum_eig" need a regular :math:`S_w`. If it is singular, 0.1% of
+    the total covariance is mixed into :math:`S_w`, for the choice of :math:`\zeta` and for the
+    criterion.
 
     References
     ----------
@@ -81,7 +87,7 @@ class DSDC(StatisticsLearner):
     >>> KNNClassifier(DSDC(zeta=0.1)).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.95
     True
 
-    Pixels that are nearly always white draw the rules:
+    The default "trace_ratio" prefers pixels that are nearly constant:
 
     >>> KNNClassifier(DSDC()).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) < 0.75
     True
@@ -96,10 +102,10 @@ class DSDC(StatisticsLearner):
         self.zeta = zeta
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """The leading eigenvectors of S_b - zeta S_w."""
+        """Return the leading eigenvectors of S_b - zeta S_w."""
         self.classes_ = statistics.classes
         check_classes("DSDC", statistics.classes)
-        # A number needs no inverse of S_w, which is then left as it is.
+        # A number needs no inverse of S_w, so S_w is not regularized.
         shrinkage: Shrinkage = "auto" if isinstance(self.zeta, str) else 0.0
         found = largest_difference(
             statistics, self.n_components, self.zeta, shrinkage=shrinkage, name="DSDC"

@@ -1,4 +1,4 @@
-"""Fisher's discriminant of two classes, with an intercept."""
+"""Fisher discriminant analysis as a linear classifier with an intercept."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from nearfar.solvers.hyperplanes import Hyperplane
 
 
 class FDA(TwoSidedClassifier):
-    r"""Fisher discriminant analysis as a classifier: a direction and an intercept.
+    r"""Fisher discriminant analysis as a linear classifier.
 
     .. math:: \max_w\; \frac{(w^T (m_+ - m_-))^2}{w^T (S_t + n \rho I) w}, \qquad
         w \propto (S_t + n \rho I)^{-1} (m_+ - m_-),
 
-    with the total scatter :math:`S_t` (that within classes gives the same direction) and the ridge
-    :math:`\rho`. With the intercept "least_squares" and without a ridge it is the regression of
-    labels ±1.
+    with the total scatter :math:`S_t` (the within-class scatter gives the same direction) and the
+    ridge :math:`\rho`. With ``bias="least_squares"`` and without a ridge, it is the least-squares
+    regression of labels ±1.
 
-    Use it as a fast baseline of two classes, on features of one unit or standardised ones, since
-    the ridge is one for all; :class:`LDA` is the map that goes with it.
+    Use it as a fast two-class baseline. Standardize the features unless they share a unit, since
+    the ridge is the same for all. :class:`LDA` is the corresponding transformer.
 
-    Cost: one pass of O(n p²), then O(p³) for each problem; with fewer rows than features O(n² p),
-    and no p×p matrix.
+    Cost: one pass of O(n p²), then O(p³) per problem. With fewer rows than features O(n² p),
+    without any p×p matrix.
 
     Parameters
     ----------
     ridge : float, default=0.1
-        What is added to variances: :math:`\rho`. 0 raises where the total scatter is singular in
-        the span of the rows; a thousandth errs far more near as many samples as features.
+        Value added to the variances: :math:`\rho`. 0 raises if the total scatter is singular in
+        the span of the rows. 0.001 has much larger errors if n_samples is close to n_features.
     ridge_mode : {"relative", "absolute"}, default="relative"
-        The unit of ``ridge``: the mean variance of a feature within the two classes, or that of X
-        squared.
+        Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
+        unit of X ("absolute").
     bias : {"least_squares", "midpoint", "bayes", "literal"}, default="least_squares"
-        How the intercept is chosen: by the regression of labels ±1 on the scores, halfway between
-        the class means, by the rule of Bayes for scores that are Gaussian with one variance, or as
-        (4.50) of [1] prints it for w of unit length: with the wrong sign of the prior, for
-        comparison only.
+        How the intercept is chosen: by regression of the labels ±1 on the scores, halfway between
+        the class means, by the Bayes rule for Gaussian scores of equal variance, or as printed in
+        [1]_ ("literal", for comparison only, see Notes).
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Which problems of two sides are solved for more than two classes: all pairs, which vote, or
-        each class against the rest.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes, which
+        vote, "ovr" one per class against the rest.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     coef_ : ndarray of shape (n_problems, n_features)
-        Normal vectors; with two classes there is one problem, whose positive side is the second.
+        Normal vectors of the hyperplanes. With two classes, there is one problem, and the second
+        class is on the positive side.
     intercept_ : ndarray of shape (n_problems,)
         Intercepts.
     objective_ : float or list of float
-        The largest ratio; for several problems a list; 0 where the means are the same.
+        Maximum of the ratio above, one number per problem. It is 0 if the means are equal.
     statistics_ : ClassStatistics
         Means and scatters of the training rows.
 
@@ -64,10 +64,15 @@ class FDA(TwoSidedClassifier):
     --------
     LDA, MPM
 
+    Notes
+    -----
+    ``bias="literal"`` is equation (4.50) of [1]_ for w of unit length, which has the wrong sign of
+    the prior.
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.3. It
-       calls the total scatter that within classes.
+       calls the total scatter the within-class scatter.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""LDA that gives up one dimension at a time, in small steps."""
+"""Fractional-step LDA: removal of one dimension at a time, in small steps."""
 
 from __future__ import annotations
 
@@ -17,49 +17,51 @@ from nearfar.summaries.whitening import Shrinkage, whitened_means
 
 
 class FractionalStepLDA(StatisticsLearner):
-    r"""Fractional-step LDA: the last direction is shrunk little by little before it goes.
+    r"""Fractional-step LDA: LDA that removes one dimension at a time, in small steps.
 
-    In coordinates where :math:`S_w` is the identity, one dimension after the other is removed. It
-    is not cut off at once but multiplied by :math:`1, \alpha, \alpha^2, \ldots` in ``n_steps``
-    steps; after each the axes are turned to the eigenvectors of
+    In coordinates where :math:`S_w` is the identity, the last dimension is removed repeatedly. It
+    is not dropped at once, but multiplied by :math:`1, \alpha, \alpha^2, \ldots` in ``n_steps``
+    steps. After each step, the axes are rotated to the eigenvectors of
 
     .. math:: \sum_{i<j} d_{ij}^{-a} (\mu_i - \mu_j)(\mu_i - \mu_j)^T , \qquad
               d_{ij} = \|\mu_i - \mu_j\| ,
 
-    with the class means :math:`\mu_i` in the *shrunken* space. Classes that come close to one
-    another as the dimension fades gain weight, and the axes turn so as to keep them apart.
+    with the class means :math:`\mu_i` in the *shrunken* space and a = ``power``. Classes that
+    approach each other as the dimension shrinks get a larger weight, so the axes rotate to keep
+    them separated.
 
-    Use it when far classes mask close ones and fewer than ``n_classes - 1`` directions are to be
-    kept; with all of them it is LDA. It is greedy, has no objective of its own, and knows nothing
-    of covariances that differ between classes; two classes that cannot be told apart at all draw
-    the axes to themselves.
+    Use it if distant classes mask close ones and you keep fewer than ``n_classes - 1`` directions.
+    With all directions it equals LDA. The method is greedy, does not optimize an objective, and
+    assumes one common covariance. Two classes that overlap completely attract the axes.
 
     Cost: one pass of O(n p²), then O(p³) to whiten, and :math:`O(s\,c^4)` for c classes and s
-    steps, as only the means are moved.
+    steps, because the steps transform only the class means.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
+        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
+        span as many directions.
     power : float, default=8
-        The exponent a, at most 50.
+        Exponent a of the weights, at most 50.
     n_steps : int, default=30
-        Steps in which a dimension is shrunk.
+        Number of steps in which a dimension is shrunk before it is removed.
     alpha : float, default=0.5
-        Factor of each step, above 0 and at most 1. The work does not give it.
+        Factor of each step, above 0 and at most 1. [1]_ does not state its value.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances: as in :class:`LDA`.
+        Shrinkage of the covariances: see :class:`LDA`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; the within-class covariance is the identity after it.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
@@ -68,8 +70,8 @@ class FractionalStepLDA(StatisticsLearner):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.3,
-       table 2.1. It prints the distances of the original means, which would make the steps
-       pointless.
+       table 2.1. It prints the distances of the original means, with which the steps would have no
+       effect on the weights.
 
     Examples
     --------
@@ -110,10 +112,10 @@ class FractionalStepLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Remove dimensions of the span of the whitened class means, one by one."""
+        """Return the components left after removing dimensions one by one."""
         self.classes_ = statistics.classes
         check_classes("FractionalStepLDA", statistics.classes)
-        # Directions beside that span hold no mean: shrinking them would move nothing.
+        # Work in the span of the class means. Shrinking other directions would not move the means.
         T, means = whitened_means(statistics, self.shrinkage)
         kept = n_between(self.n_components, "FractionalStepLDA", statistics, T.shape[1])
         U = fractional_steps(means, kept, self.power, self.n_steps, self.alpha)
@@ -121,7 +123,7 @@ class FractionalStepLDA(StatisticsLearner):
 
 
 def fractional_steps(means: Matrix, kept: int, power: float, n_steps: int, alpha: float) -> Matrix:
-    """Orthonormal U (r, kept) for class means (c, r), the most important axis first."""
+    """Return an orthonormal U (r, kept) for class means (c, r), the most important axis first."""
     U = weighted_axes(means, power)
     while U.shape[1] > kept:
         scale = np.ones(U.shape[1])
@@ -133,6 +135,6 @@ def fractional_steps(means: Matrix, kept: int, power: float, n_steps: int, alpha
 
 
 def weighted_axes(means: Matrix, power: float) -> Matrix:
-    """Eigenvectors of the weighted scatter of the means, largest first, as columns."""
+    """Return the eigenvectors (columns) of the weighted scatter of the means, largest first."""
     weights = inverse_power(distances_between(means), power)
     return descending_eigh(pair_scatter(means, weights))[1]

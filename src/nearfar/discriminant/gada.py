@@ -1,4 +1,4 @@
-"""General averaged divergences analysis: a generalised mean of the divergences of all classes."""
+"""General averaged divergences analysis: maximum generalized mean of class divergences."""
 
 from __future__ import annotations
 
@@ -28,105 +28,125 @@ Convention = Literal["exact", "unnormalized"]
 Priors = Literal["empirical", "uniform"]
 Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]
 
-#: Divergences below this count as this where a logarithm or a negative power is taken.
+#: Lower limit of divergences in logarithms and negative powers, relative to the largest divergence
+#: if that is below 1.
 FLOOR = 1e-12
 _NAMED_MEANS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
 
 
 class GADA(Searching, StatisticsLearner):
-    r"""General averaged divergences analysis: classes far apart as distributions, on average.
+    r"""General averaged divergences analysis: maximum generalized mean of class divergences.
 
     Each class is a Gaussian. With :math:`D_U(i||j)` the divergence of classes i and j after
-    projection by U, and priors :math:`\pi`, it maximises a generalised mean over ordered pairs,
+    projection by U, and priors :math:`\pi`, GADA maximizes a generalized mean over ordered pairs,
 
     .. math::
         V_\varphi(U) = \varphi^{-1}\left( \sum_{i \ne j}
         \frac{\pi_i \pi_j}{\sum_{m \ne n} \pi_m \pi_n}\, \varphi(D_U(i||j)) \right) .
 
     The arithmetic mean of Kullback-Leibler divergences with one covariance for all classes is LDA.
-    The further the mean leans to its smallest terms (geometric, harmonic), the less may classes
-    that are close be merged in favour of some far away.
+    The geometric and the harmonic mean depend more on the smallest divergences, so they avoid
+    merging close classes to separate distant ones.
 
-    Use :class:`MGMKLD` first; GADA is the family around it, for other means and divergences.
+    Use :class:`MGMKLD` first. GADA is the general family, for other means and divergences.
 
-    The objective has local maxima, so it is searched from several starts. It fails where a class
-    is no single cluster (see :class:`MultimodalMGMKLD`), and overfits where classes have hardly
-    more rows than features: raise ``shrinkage``.
+    The objective has local maxima, so the search uses several starts. GADA fails if a class
+    consists of several clusters (see :class:`MultimodalMGMKLD`), and overfits if classes have
+    hardly more rows than features; increase ``shrinkage`` then.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
-    the number of classes and q of components. A Bregman divergence by quadrature takes c² q² times
-    the number of nodes besides.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, with
+    about 50 iterations per start. A Bregman divergence by quadrature takes in addition c² q² times
+    the number of nodes.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less. Solutions are not nested: fit anew for another number.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
+        fit are not the fit with k components.
     mean : {"arithmetic", "geometric", "harmonic"}, float or tuple, default="geometric"
-        The mean by name; a power mean by its exponent (1, 0 and -1 are the named ones); or three
-        functions of arrays, :math:`\varphi`, its derivative and its inverse, for any strictly
-        increasing :math:`\varphi`.
+        Mean of the divergences: its name, the exponent of a power mean (1, 0 and -1 are the named
+        ones), or three functions of arrays: a strictly increasing :math:`\varphi`, its derivative
+        and its inverse.
     divergence : {"kl", "l2"} or Bregman, default="kl"
-        Kullback-Leibler; half the integrated squared difference of densities; or a
-        :class:`~nearfar.solvers.gaussian_divergences.Bregman` with a convex generator of your own,
-        integrated numerically. All but "kl" depend on the scale of the densities: they are
-        taken where the pooled within-class covariance is the identity.
+        Divergence between classes: Kullback-Leibler, half the integrated squared difference of
+        the densities, or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with your own
+        convex generator. See Notes.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran.
+        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
+        probably used in its experiments.
     priors : {"empirical", "uniform"}, default="empirical"
-        Share of each class, or all alike.
+        Class priors: the class frequencies ("empirical"), or equal priors ("uniform").
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
-        them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
-        singular one are infinite. A class of one row gets the pooled covariance.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own, for instance the ``components_`` of an earlier fit.
+        Starting point. "auto" uses LDA and random class differences, see Notes. An array may be
+        the ``components_`` of an earlier fit.
     n_init : int, default=5
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient: the published loop, which is slow and stops
-        far from the optimum.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
+        The latter is slow, and stops far from the optimum.
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        The mean divergence reached.
+        Mean divergence at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Those of the solution, class i (row) from class j (column).
+        Divergences at the solution, of class i (row) from class j (column).
     priors_ : ndarray of shape (n_classes,)
-        The priors used.
+        Class priors that were used.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     MGMD, MGMKLD
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each, because divergences from a singular covariance are infinite. A class
+    whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
+
+    A Bregman divergence is integrated numerically. All divergences except "kl" depend on the scale
+    of the densities. They are computed in coordinates in which the pooled within-class covariance
+    is the identity.
 
     References
     ----------
@@ -198,7 +218,7 @@ class GADA(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest mean divergence."""
+        """Return the components of the subspace with the largest mean divergence."""
         check_classes("GADA", statistics.classes)
         average = generalized_mean(pair_weights(statistics, self.priors), self.mean)
         divergence = named_divergence(self.divergence, self.kl_convention)
@@ -208,7 +228,10 @@ class GADA(Searching, StatisticsLearner):
 def solve_averaged(
     learner: Any, statistics: ClassStatistics, divergence: Divergence, average: Average
 ) -> Matrix:
-    """Components of the subspace that maximises an average of the divergences of the classes."""
+    """Return the components of the subspace that maximizes an average of the divergences.
+
+    Sets the attributes ``classes_`` and ``priors_`` in addition to those of `search_averaged`.
+    """
     learner.classes_ = statistics.classes
     learner.priors_ = class_priors(statistics, learner.priors)
     return search_averaged(learner, statistics, statistics.n_classes, divergence, average)
@@ -221,8 +244,11 @@ def search_averaged(
     divergence: Divergence,
     average: Average,
 ) -> Matrix:
-    """The same for statistics of classes or of their parts; sets no attribute of the classes."""
-    what = "class" if statistics.n_classes == n_classes else "part"
+    """Return the components for statistics of classes or of clusters within classes.
+
+    Sets ``shrinkage_``, ``divergences_`` and the attributes of `search_components`.
+    """
+    what = "class" if statistics.n_classes == n_classes else "cluster"
     gaussians = class_gaussians(statistics, learner.shrinkage, what)
     learner.shrinkage_ = gaussians.shrinkage
     name = type(learner).__name__
@@ -247,21 +273,21 @@ def search_averaged(
 def named_divergence(
     divergence: Literal["kl", "l2"] | Divergence, convention: Convention
 ) -> Divergence:
-    """The divergence that a parameter names."""
+    """Return the divergence for a value of the parameter ``divergence``."""
     if not isinstance(divergence, str):
         return divergence
     return SquaredDifference() if divergence == "l2" else KullbackLeibler(convention)
 
 
 def class_priors(statistics: ClassStatistics, priors: Priors) -> Matrix:
-    """Shares of the classes, or one over their number."""
+    """Return the class frequencies, or 1 / n_classes for each class."""
     if priors == "uniform":
         return np.full(statistics.n_classes, 1 / statistics.n_classes)
     return statistics.weights / statistics.total_weight
 
 
 def pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
-    """π_i π_j of ordered pairs of different classes, (c, c), summing to one."""
+    """Return π_i π_j for ordered pairs of different classes, (c, c), normalized to sum 1."""
     pi = class_priors(statistics, priors)
     weights = np.outer(pi, pi)
     np.fill_diagonal(weights, 0.0)
@@ -269,15 +295,16 @@ def pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
 
 
 def floored(D: Matrix) -> Matrix:
-    """Divergences that have a logarithm; in units of the largest if that is small."""
+    """Return the divergences with the lower limit ``FLOOR``, so that they have a logarithm."""
     return np.maximum(D, FLOOR * min(1.0, max(float(D.max()), 1e-30)))
 
 
 def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
-    r"""The mean :math:`\varphi^{-1}(\sum w \varphi(D))` and its derivatives.
+    r"""Return a function that computes a generalized mean of D and its derivatives.
 
-    These are :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are
-    :math:`w_{ij} (D_{ij}/V)^{r-1}`, the geometric mean being r = 0.
+    The mean is :math:`V = \varphi^{-1}(\sum w \varphi(D))`, with the derivatives
+    :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are
+    :math:`w_{ij} (D_{ij}/V)^{r-1}`, where r = 0 is the geometric mean.
     """
     if isinstance(mean, tuple):
         phi, derivative, inverse = mean
@@ -292,7 +319,7 @@ def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
 
     def power_mean(D: Matrix) -> tuple[float, Matrix]:
         D = floored(D)
-        # So that no large power of either sign overflows.
+        # Scale the divergences, so that a large power of either sign does not overflow.
         scale = float(D.max() if power >= 0 else D[weights > 0].min())
         D = np.where(weights > 0, D / scale, 1.0)
         if power == 0:

@@ -1,4 +1,4 @@
-"""Heteroscedastic discriminant analysis, in both readings of the name."""
+"""Heteroscedastic discriminant analysis, with the two criteria known by this name."""
 
 from __future__ import annotations
 
@@ -21,99 +21,111 @@ from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance
 
 
 class HDA(Searching, StatisticsLearner):
-    r"""Heteroscedastic discriminant analysis: every class has a volume of its own.
+    r"""Heteroscedastic discriminant analysis: LDA with one covariance per class.
 
-    With class covariances :math:`\Sigma_i` and shares :math:`q_i` it maximises
+    With class covariances :math:`\Sigma_i` and class frequencies :math:`q_i`, HDA maximizes
 
     .. math:: \log|U^T S U| - \sum_i q_i \log|U^T \Sigma_i U|
 
-    where S is, by ``criterion``,
+    where ``criterion`` selects S:
 
-    * the between covariance :math:`S_b` ("jelinek"): the means are spread over a large volume, and
-      each class has a small one. At most as many directions as the means span.
-    * the total covariance :math:`S_t` ("kumar_andreou"): maximum likelihood for Gaussian classes
-      that have means and covariances of their own within the subspace and share both outside of
-      it. The published objective has a square matrix :math:`[U\ V]`,
-      :math:`n \log|V^T S_t V| + \sum_i n_i \log|U^T \Sigma_i U| - 2n \log|\det [U\ V]|`; for given
-      U the best V is known, and what remains is the form above.
+    * "jelinek" uses the between-class covariance :math:`S_b`: the class means span a large volume
+      and each class a small one. There are at most as many directions as the means span.
+    * "kumar_andreou" uses the total covariance :math:`S_t`. It is maximum likelihood for Gaussian
+      classes that have their own means and covariances within the subspace and share both outside
+      of it. The published objective has a square matrix :math:`[U\ V]`,
+      :math:`n \log|V^T S_t V| + \sum_i n_i \log|U^T \Sigma_i U| - 2n \log|\det [U\ V]|`. For given
+      U, the best V has a closed form, which leads to the criterion above.
 
-    If all covariances are equal both give the subspace of LDA. "jelinek" is the "HDA" of the
-    tables in [1]. Reduced-rank RDA is "kumar_andreou" with ``shrinkage``.
+    If all covariances are equal, both give the subspace of LDA. "jelinek" is the "HDA" of the
+    tables in [1]_. Reduced-rank RDA is "kumar_andreou" with ``shrinkage``.
 
-    Use it when classes differ in size or shape; "kumar_andreou" also when LDA has too few
-    directions, as it sees classes that differ in covariance only. Failures: the average of
-    logarithms rewards a class that becomes a point, so with hardly more rows than features in a
-    class it overfits (raise ``shrinkage``); and far classes mask close ones as in LDA. "jelinek"
-    is blind to what the means do not show.
+    Use it if classes differ in size or shape. "kumar_andreou" also helps if LDA has too few
+    directions, because it can separate classes that differ only in covariance. The average of
+    logarithms favors subspaces in which a class collapses to a point, so HDA overfits if a class
+    has hardly more rows than features; increase ``shrinkage`` then. As in LDA, distant classes
+    mask close ones. "jelinek" ignores differences that do not show in the class means.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
-    the number of classes and q of components.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, with
+    about 50 iterations per start.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; None is ``n_classes - 1``, or less if the means or the data span
-        less. "kumar_andreou" may take more, up to the number of features.
+        Dimension of the output. None means ``n_classes - 1``, or less if the means or the data
+        span fewer directions. "kumar_andreou" supports more, up to n_features.
     criterion : {"jelinek", "kumar_andreou"}, default="jelinek"
-        What is maximised.
+        Criterion to maximize.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
-        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
-        covariance :math:`S_w`.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own.
+        Starting point. "auto" uses LDA and random class differences, see Notes.
     n_init : int, default=3
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        The value reached.
+        Value of the criterion at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     HLDA, ODA, LDA
 
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each. A class whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
-       equations 2.13 (which is to be minimised, not maximised) and 2.14.
+       equations 2.13 (printed as a maximization, but it must be minimized) and 2.14.
     .. [2] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
        section 4.4.1.
 
     Examples
     --------
-    Two classes about one mean, which only the second reading can see:
+    Two classes with the same mean, which only "kumar_andreou" can separate:
 
     >>> import numpy as np
     >>> from nearfar import HDA
@@ -160,7 +172,7 @@ class HDA(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Search for the subspace from LDA and random starts."""
+        """Return the components of the best subspace found from the starts."""
         self.classes_ = statistics.classes
         check_classes("HDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
@@ -171,7 +183,8 @@ class HDA(Searching, StatisticsLearner):
             spanned = int((values > rank_tolerance(statistics) * values[0]).sum())
             if values[0] <= np.finfo(float).eps:
                 raise ValueError(
-                    "The class means are all equal: use HDA(criterion='kumar_andreou')."
+                    "All class means are equal, so criterion='jelinek' cannot separate the "
+                    "classes. Use criterion='kumar_andreou'."
                 )
             kept = n_between(self.n_components, "HDA", statistics, min(spanned, rank))
         else:
@@ -184,9 +197,10 @@ class HDA(Searching, StatisticsLearner):
 
 
 def volume_ratio(family: GaussianFamily, priors: Matrix, *, with_within: bool) -> Objective:
-    r"""The objective :math:`\log|U^T S U| - \sum_i q_i \log|U^T \Sigma_i U|` and its gradient.
+    r"""Return the objective :math:`\log|U^T S U| - \sum_i q_i \log|U^T \Sigma_i U|`.
 
-    S is the covariance of the means, with ``with_within`` plus the mean covariance.
+    The function returned computes the value and the gradient. S is the covariance of the means,
+    plus the mean covariance if ``with_within`` is True.
     """
     deviations = family.means - priors @ family.means
     factor = np.sqrt(priors)[:, None] * deviations

@@ -1,4 +1,4 @@
-"""Heteroscedastic LDA by the Chernoff criterion."""
+"""Heteroscedastic LDA with the Chernoff criterion."""
 
 from __future__ import annotations
 
@@ -17,64 +17,71 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class HLDA(StatisticsLearner):
-    r"""Heteroscedastic LDA: Chernoff distances between classes instead of Euclidean ones.
+    r"""Heteroscedastic LDA: Chernoff distances between classes with their own covariances.
 
-    In coordinates where :math:`S_w` is the identity, with :math:`\pi_i = q_i/(q_i + q_j)`,
-    :math:`\Sigma_{ij} = \pi_i \Sigma_i + \pi_j \Sigma_j` and :math:`\delta = m_i - m_j`, the
-    leading eigenvectors of
+    In coordinates where :math:`S_w` is the identity, with class frequencies :math:`q_i`,
+    :math:`\pi_i = q_i/(q_i + q_j)`, :math:`\Sigma_{ij} = \pi_i \Sigma_i + \pi_j \Sigma_j` and
+    :math:`\delta = m_i - m_j`, the components are the leading eigenvectors of
 
     .. math::
         \sum_{i<j} q_i q_j \left[ \Sigma_{ij}^{-1/2} \delta\delta^T \Sigma_{ij}^{-1/2} +
         \frac{1}{\pi_i \pi_j} \left( \log \Sigma_{ij} - \pi_i \log \Sigma_i - \pi_j \log \Sigma_j
         \right) \right] .
 
-    The first part sees the means, the second the shapes: two classes about one mean are told apart
-    by their covariances. If all covariances are equal it is LDA.
+    The first term depends on the means, the second on the covariances, so two classes with the
+    same mean can be separated by their covariances. If all covariances are equal, HLDA is LDA.
 
-    Use it when classes differ in shape, or when LDA has too few directions: it may take more than
-    ``n_classes - 1``. It is solved in one step, without starts, which is also its failure: the
-    matrix describes the whole space, and the leading eigenvectors are not the subspace with the
-    largest Chernoff distances in it. Like LDA it sums over pairs, so far classes mask close ones.
-    Needs more rows in each class than features; with fewer, the covariances are shrunk and the
-    logarithms are mostly those of what was mixed in.
+    Use it if classes differ in shape, or if LDA has too few directions: HLDA may have more than
+    ``n_classes - 1``. It has a closed-form solution without starting points. This is also its
+    weakness: the matrix describes the whole space, and its leading eigenvectors are not the
+    subspace with the largest Chernoff distances. As in LDA, the sum over pairs lets distant
+    classes mask close ones. Each class needs more rows than features. With fewer, the covariances
+    are shrunk and the logarithms mostly reflect the matrix that was mixed in.
 
     Cost: one pass of O(n p²), then O(c² p³) for c classes.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; None is ``n_classes - 1``; more are possible, up to the features.
+        Dimension of the output. None means ``n_classes - 1``. More are possible, up to n_features.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
-        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
-        covariance :math:`S_w`.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; the within-class covariance is the identity after it.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the matrix above.
+        Leading eigenvalues of the matrix above.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     HDA, LDA
 
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each. A class whose rows are all equal gets :math:`S_w`.
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
-       equation 2.15. It prints :math:`S_w^{-1/2} S_{ij} S_w^{1/2}`, which whitens nothing.
+       equation 2.15. It prints :math:`S_w^{-1/2} S_{ij} S_w^{1/2}`, where the second exponent must
+       be :math:`-1/2`.
 
     Examples
     --------
-    Two classes about one mean, one of them long in the second feature:
+    Two classes with the same mean, one of them elongated along the second feature:
 
     >>> import numpy as np
     >>> from nearfar import HLDA
@@ -100,7 +107,7 @@ class HLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Leading eigenvectors of the Chernoff matrix in whitened coordinates."""
+        """Return the leading eigenvectors of the Chernoff matrix in whitened coordinates."""
         self.classes_ = statistics.classes
         check_classes("HLDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
@@ -112,7 +119,7 @@ class HLDA(StatisticsLearner):
 
 
 def chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) -> Matrix:
-    """The matrix of the criterion, for means (c, p) and covariances (c, p, p)."""
+    """Return the matrix of the criterion for means (c, p) and covariances (c, p, p)."""
     J = np.zeros_like(covariances[0])
     own_logs = np.zeros(len(priors))
     for i in range(len(priors)):
@@ -123,7 +130,7 @@ def chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) -> Matri
             )
             root = axes / np.sqrt(values) @ (axes.T @ (means[i] - means[j]))
             J += priors[i] * priors[j] * np.outer(root, root)
-            # q_i q_j / (π_i π_j) = (q_i + q_j)², and with π_i it is (q_i + q_j) q_i.
+            # The factor q_i q_j / (π_i π_j) is (q_i + q_j)², and times π_i it is (q_i + q_j) q_i.
             J += both**2 * (axes * np.log(values)) @ axes.T
             own_logs[[i, j]] += both * priors[[i, j]]
     for share, covariance in zip(own_logs, covariances, strict=True):

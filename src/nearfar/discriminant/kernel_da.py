@@ -25,70 +25,81 @@ from nearfar.summaries.whitening import between_axes
 class KernelDA(LandmarkCoordinates):
     r"""Kernel discriminant analysis: LDA in the feature space of a kernel.
 
-    With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, and
-    the kernel matrix K,
+    With :math:`U = \Phi \Lambda`, where :math:`\Phi` contains the training points in feature
+    space, and with the kernel matrix K, KernelDA solves
 
     .. math::
         \max_\Lambda \mathrm{tr}\left( (\Lambda^T (K_t + \mu I) \Lambda)^{-1} \Lambda^T K_b \Lambda
         \right), \qquad K_b = K (W - M)(W - M)^T K , \quad K_t = K (I - M) K ,
 
-    where :math:`M` is 1/n everywhere and W has blocks :math:`1/n_i`. It is solved as LDA on the
-    statistics of kernel PCA coordinates. :math:`K_t` is singular, hence :math:`\mu`, which is
-    ``ridge`` times the mean of its eigenvalues that are not zero.
+    where all entries of :math:`M` are 1/n and W has diagonal blocks with entries :math:`1/n_i`.
+    The solution is LDA on the statistics of the kernel PCA coordinates. Since :math:`K_t` is
+    singular, it is regularized by :math:`\mu`, which is ``ridge`` times the mean of the nonzero
+    eigenvalues of :math:`K_t`.
 
-    Use it when classes are not told apart by any linear map. A rich kernel parts the training rows
-    of any labels: judge it by held-out rows, and raise ``ridge`` or lower ``n_directions`` where it
-    fits too well. It keeps training rows, all of them or ``n_landmarks``; with these, directions
-    are combinations of landmarks, while means and scatters are those of all rows.
+    Use it if no linear transformation separates the classes. A flexible kernel can separate the
+    training rows for any labels, so evaluate it on held-out rows, and increase ``ridge`` or
+    decrease ``n_directions`` if it overfits. The model stores training rows: all of them, or
+    ``n_landmarks``. With landmarks, the directions are combinations of landmarks, while means and
+    scatters use all rows.
 
-    Cost: O(m² p + m³) for m landmarks, then O(n m p + n m²); O(m p) for each point to map.
+    Cost: O(m² p + m³) for m landmarks, then O(n m p + n m²). Transforming a point costs O(m p).
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
-    kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
+        span as many directions.
+    kernel : str, kernel learner or callable, default="rbf"
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
+        "precomputed"; or a kernel learner; or a function of two points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
+        the features' variances (for "laplacian", of their standard deviations).
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     ridge : float, default=1e-6
-        What is added to variances: a share of the mean eigenvalue of :math:`K_t`.
+        Value added to the variances: a multiple of the mean nonzero eigenvalue of :math:`K_t`.
     n_directions : int, "auto" or None, default=None
-        Leading directions of kernel PCA. None is all that are not empty; "auto" is a tenth of the
-        landmarks, from 10 to 50.
+        Number of leading directions of kernel PCA. None uses all with nonzero variance, "auto" a
+        tenth of the number of landmarks, from 10 to 50.
     n_landmarks : int, "auto" or None, default="auto"
-        Training rows that span the directions, drawn from each class by its share. "auto" is all
-        of up to 1000 rows, else 1000; None is all. A precomputed kernel uses all.
+        Number of training rows that span the directions, drawn from each class in proportion to
+        its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
+        always uses all.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the landmarks.
+        Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------
     coefficients_ : ndarray of shape (n_components, n_landmarks)
-        :math:`\Lambda^T`: a point with centred kernel values k is mapped to
+        Matrix :math:`\Lambda^T`, which maps the centered kernel values k of a point to
         :math:`\Lambda^T k`.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the pair :math:`(K_b, K_t + \mu I)`, at most 1.
+        Generalized eigenvalues of :math:`(K_b, K_t + \mu I)`, at most 1.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
-    kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        Class labels.
+    kernel_ : kernel learner
+        Fitted kernel learner, if ``kernel`` is one.
 
     See Also
     --------
     LDA, KernelMGMKLD, KernelPCA
+
+    Notes
+    -----
+    ``kernel`` is one of the following:
+
+    - A name. With "precomputed", X contains kernel values: of shape (n, n) in ``fit``, and
+      (n_queries, n) in ``transform``.
+    - A kernel learner such as ``AlignmentKernelLearner()``, which is fitted on the same rows and
+      labels. ``gamma``, ``degree`` and ``coef0`` are then ignored.
+    - A function of two points, which is called once per pair of points. The model cannot be saved
+      to a model file then.
 
     References
     ----------
@@ -139,19 +150,19 @@ class KernelDA(LandmarkCoordinates):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map.
+        """Fit the model to labeled points.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_samples)
+            Training points, or kernel values if ``kernel="precomputed"``.
         y : array-like of shape (n_samples,)
             Labels.
 
         Returns
         -------
         KernelDA
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -169,9 +180,9 @@ class KernelDA(LandmarkCoordinates):
         return self
 
     def _solve(self, statistics: ClassStatistics) -> Matrix:
-        """LDA in kernel coordinates, (n_components, n_directions)."""
-        # μ Λ'Λ for a map Λ = BL' of coordinates is L diag(μ/λ) L', and K_t has eigenvalues λ².
-        # All over n, with the variances v = λ/n.
+        """Return the LDA components in kernel coordinates, (n_components, n_directions)."""
+        # With Λ = BL' in coordinates B, the penalty μ Λ'Λ is L diag(μ/λ) L', and K_t has the
+        # eigenvalues λ². Everything is divided by n, with the variances v = λ/n.
         variances = self._kernel_eigenvalues / len(self._basis)
         penalty = self.ridge * np.mean(variances**2) / variances
         within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)

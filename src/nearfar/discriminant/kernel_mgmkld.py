@@ -19,75 +19,85 @@ from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
 
-# Directions at most, with "auto".
+# Upper limit of the number of kernel PCA directions, with n_directions="auto".
 _DIRECTIONS = 200
 
 
 class KernelMGMKLD(LandmarkCoordinates):
     r"""MGMKLD in the feature space of a kernel.
 
-    With :math:`U = \Phi \Lambda`, :math:`\Phi` holding the training points in feature space, the
-    class Gaussians after projection have the means :math:`\Lambda^T K_i 1/n_i` and covariances
-    :math:`\tfrac{1}{n_i} \Lambda^T K_i H_i K_i^T \Lambda`, :math:`K_i` being the columns of the
-    kernel matrix for class i and :math:`H_i` the centring. The objective is that of
-    :class:`MGMKLD`; as it does not change under invertible maps, MGMKLD on coordinates of kernel
-    PCA solves it.
+    With :math:`U = \Phi \Lambda`, where :math:`\Phi` contains the training points in feature
+    space, the projected class Gaussians have the means :math:`\Lambda^T K_i 1/n_i` and covariances
+    :math:`\tfrac{1}{n_i} \Lambda^T K_i H_i K_i^T \Lambda`. Here :math:`K_i` are the columns of the
+    kernel matrix for class i and :math:`H_i` is the centering matrix. The objective is that of
+    :class:`MGMKLD`. Since it is invariant under invertible linear transformations, MGMKLD on the
+    kernel PCA coordinates solves the problem.
 
-    With all directions the problem has no solution: there are some in which a class does not vary
-    at all, and its divergence is infinite. So only the leading ``n_directions`` are used.
+    With all kernel PCA directions, the problem has no solution: along some of them a class does
+    not vary, and its divergence is infinite. So only the leading ``n_directions`` are used.
 
-    Use it when classes are curved, or nested, and differ in shape. A rich kernel parts the training
-    rows of any labels: judge it by held-out rows, and lower ``n_directions`` where it fits too
-    well. It keeps training rows, all of them or ``n_landmarks``.
+    Use it if classes are curved or nested and differ in shape. A flexible kernel can separate the
+    training rows for any labels, so evaluate it on held-out rows, and decrease ``n_directions`` if
+    it overfits. The model stores training rows: all of them, or ``n_landmarks``.
 
-    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then that of MGMKLD
-    in so many directions; O(m p) for each point to map.
+    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then the cost of
+    MGMKLD with ``n_directions`` features. Transforming a point costs O(m p).
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+    kernel : str, kernel learner or callable, default="rbf"
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
+        "precomputed"; or a kernel learner; or a function of two points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
+        the features' variances (for "laplacian", of their standard deviations).
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a fifth of the rows of the smallest class, but
-        at least as many as components are wanted and at most 200; None is all that are not empty.
+        Number of leading directions of kernel PCA. "auto" uses a fifth of the rows of the smallest
+        class, at most 200 and at least the number of components. None uses all with nonzero
+        variance.
     n_landmarks : int, "auto" or None, default="auto"
-        Training rows that span the directions, drawn from each class by its share. "auto" is all
-        of up to 1000 rows, else 1000; None is all. A precomputed kernel uses all.
+        Number of training rows that span the directions, drawn from each class in proportion to
+        its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
+        always uses all.
     estimator : MGMKLD, optional
-        Its settings; None is ``MGMKLD()``.
+        Learner applied to the kernel coordinates. It is cloned. None means ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the landmarks.
+        Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------
     estimator_ : MGMKLD
-        Fitted on kernel coordinates.
+        Learner fitted on the kernel coordinates.
     coefficients_ : ndarray of shape (n_components, n_landmarks)
-        :math:`\Lambda^T`: a point with centred kernel values k is mapped to :math:`\Lambda^T k`.
+        Matrix :math:`\Lambda^T`, which maps the centered kernel values k of a point to
+        :math:`\Lambda^T k`.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     objective_, eta_ : float
-        As in MGMKLD.
+        See :class:`MGMKLD`.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
-    kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        Class labels.
+    kernel_ : kernel learner
+        Fitted kernel learner, if ``kernel`` is one.
 
     See Also
     --------
     MGMKLD, MultimodalKernelMGMKLD, KernelDA
+
+    Notes
+    -----
+    ``kernel`` is one of the following:
+
+    - A name. With "precomputed", X contains kernel values: of shape (n, n) in ``fit``, and
+      (n_queries, n) in ``transform``.
+    - A kernel learner such as ``AlignmentKernelLearner()``, which is fitted on the same rows and
+      labels. ``gamma``, ``degree`` and ``coef0`` are then ignored.
+    - A function of two points, which is called once per pair of points. The model cannot be saved
+      to a model file then.
 
     References
     ----------
@@ -112,7 +122,7 @@ class KernelMGMKLD(LandmarkCoordinates):
         **LANDMARK_PARAMETERS,
         "estimator": [none, having("fit", "transform", description="an MGMKLD")],
     }
-    #: What is fitted on the coordinates.
+    #: Class of the learner that is fitted on the kernel coordinates.
     linear_learner: ClassVar[type] = MGMKLD
 
     def __init__(
@@ -137,25 +147,25 @@ class KernelMGMKLD(LandmarkCoordinates):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map.
+        """Fit the model to labeled points.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_samples)
+            Training points, or kernel values if ``kernel="precomputed"``.
         y : array-like of shape (n_samples,)
             Labels.
 
         Returns
         -------
         object
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         kind = self.linear_learner
         if self.estimator is not None and not isinstance(self.estimator, kind):
             found = type(self.estimator).__name__
-            raise TypeError(f"estimator must be {kind.__name__}; got {found}.")
+            raise TypeError(f"estimator must be a {kind.__name__} or None, but got {found}.")
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._learn_kernel(X, y)
@@ -174,7 +184,7 @@ class KernelMGMKLD(LandmarkCoordinates):
             with lent_channel(self, estimator):
                 self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
         finally:
-            # Also after Ctrl-C, if there is something to keep.
+            # Also after Ctrl-C, if the interrupted fit has a result.
             if hasattr(estimator, "components_"):
                 self._keep(estimator)
         return self

@@ -1,4 +1,4 @@
-"""Linear discriminant analysis: the criteria J1 to J4, and what is done about few rows."""
+"""Linear discriminant analysis: the criteria J1 to J4, and solvers for a singular S_w."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Solver = Literal["eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"
 
 
 class LDA(StatisticsLearner):
-    r"""Linear discriminant analysis: classes apart, each class together.
+    r"""Linear discriminant analysis: large between-class and small within-class scatter.
 
-    With the between, within and total scatter :math:`S_b, S_w, S_t` and
-    :math:`(S_1, S_2)` one of :math:`(S_b, S_w), (S_b, S_t), (S_t, S_w)`, it maximises one of
+    With the between-class, within-class and total scatter :math:`S_b, S_w, S_t`, and with
+    :math:`(S_1, S_2)` one of :math:`(S_b, S_w), (S_b, S_t), (S_t, S_w)`, LDA maximizes one of
 
     ====  ==================================================================  =============
     J1    :math:`\mathrm{tr}((U^T S_2 U)^{-1} U^T S_1 U)`                     free U
@@ -42,89 +42,97 @@ class LDA(StatisticsLearner):
     J4    :math:`\mathrm{tr}(U^T S_1 U) / \mathrm{tr}(U^T S_2 U)`             U orthonormal
     ====  ==================================================================  =============
 
-    J1 and J2 share their solution, the leading generalised eigenvectors; they are scaled so that
-    the within-class covariance is the identity, hence Euclidean distances after the map are those
-    of the classical classifier. They do not depend on the units of the features. J3 and J4 rotate
-    only, and depend on them.
+    J1 and J2 have the same solution: the leading generalized eigenvectors, which do not depend on
+    the units of the features. They are scaled so that the within-class covariance is the
+    identity, so Euclidean distances after the transformation are those of the classical LDA
+    classifier. J3 and J4 project orthogonally without scaling, and depend on the units.
 
-    Use it first whenever there are labels: it is fast, has no parameter that must be tuned, and
-    works in batches. It sees one mean for each class and one covariance for all; where classes
-    have several clusters, or differ in shape only, use LMNN. Where some classes are far away from
-    the others they take the directions, and close classes fall onto one another: see
-    :class:`APAC`.
+    Use LDA first whenever there are labels: it is fast, has no parameter that must be tuned, and
+    accepts batches through ``partial_fit``. It models each class by its mean and all classes by
+    one covariance. If classes have several clusters or differ only in shape, use LMNN. If a few
+    classes are far from all others, they dominate the directions and close classes overlap; use
+    :class:`APAC` then.
 
-    With fewer rows than features :math:`S_w` has no inverse: J1 is infinite along directions in
-    which every class is a point. ``solver`` says what is done about it. While :math:`S_w` is
-    regular all solvers but "qr" and "ridge" give the same subspace.
-
-    ========  ==================================================================================
-    eigen     :math:`S_w` as it is if it is regular where the data vary, else shrunk: see
-              ``shrinkage``. RDA's common covariance, for a number.
-    pca       PCA first, then LDA (Fisherfaces).
-    whiten    PCA first, then the data whitened by :math:`S_t`, then the directions of least
-              :math:`S_w`; scaled to unit *total* variance (White+LDA).
-    gsvd      The generalised singular value decomposition of the factors of :math:`S_b` and
-              :math:`S_w`: no inverse is needed. Scaled to unit total variance.
-    pinv      :math:`S_w^+ S_b`. Directions in which every class is a point are ignored, so the
-              best ones for few rows are lost.
-    null      Only such directions, and among them the largest :math:`S_b` (discriminative common
-              vectors). Rows are orthonormal: there is no within-class variance to scale them by.
-    qr        LDA in the span of the class means, whose basis comes from a QR decomposition: a
-              fast approximation. The subspace is that of :class:`DLDA`.
-    ridge     :math:`S_w + \gamma I`. For two classes this is ridge regression on the labels.
-    ========  ==================================================================================
-
-    Cost: one pass of O(n p²), then O(p³); with fewer rows than features O(n² p).
+    Cost: one pass of O(n p²), then O(p³), or O(n² p) with fewer rows than features.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1`` for J1 and J2; None takes as many as
-        possible there, and ``min(n_classes - 1, rank)`` for J3 and J4, which may take more.
+        Dimension of the output. J1 and J2 have at most ``n_classes - 1``, and None takes all of
+        them. J3 and J4 may have more, and None takes ``min(n_classes - 1, rank)``.
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
-        What is maximised.
+        Criterion to maximize.
     pair : {"between_within", "between_total", "total_within"}, default="between_within"
-        The scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three; the
+        Scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three; the
         eigenvalues are :math:`l`, :math:`l/(1+l)` and :math:`1+l`.
     zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
-        Weight of the scatter within classes: in J3, a number, or chosen as the trace ratio at its
-        optimum (J3 then equals J4), the largest generalised eigenvalue, or the sum of the leading
-        ones.
+        Weight of the within-class scatter: in J3, a number, the trace ratio at its optimum (J3
+        then equals J4), the largest generalized eigenvalue, or the sum of the leading ones.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces :math:`S_w` by
-        :math:`(1-g) S_w + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while :math:`S_w` is
-        regular where the data vary; else it mixes in 0.1 % of :math:`S_t`, which makes n < p work
-        and depends on no units. For the solvers "eigen", "pca" and "qr".
+        Shrinkage of the covariances: the number g of Notes, or "auto", which acts only on a
+        singular :math:`S_w`. Supported by the solvers "eigen", "pca" and "qr".
     solver : {"eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"}, default="eigen"
-        How J1 and J2 are solved, as in the table. J3 and J4 have "eigen" only.
+        Algorithm for J1 and J2, see Notes. J3 and J4 support only "eigen".
     n_principal : int or None, default=None
-        Principal components that the solvers "pca" and "whiten" keep. None is as many as there
-        are, at most n_samples - n_classes, so that :math:`S_w` is regular among them: barely so,
-        and fewer are often far better.
+        Number of principal components kept by the solvers "pca" and "whiten". None keeps
+        ``min(rank, n_samples - n_classes)``. Fewer are often much better, see Notes.
     ridge : float, default=0.001
-        What is added to variances: :math:`\gamma` of the solver "ridge", in the unit of a variance.
+        Value added to the variances: :math:`\gamma` of the solver "ridge", in squared units of X.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map.
+        Projection matrix.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Generalised eigenvalues (J1, J2), or those of :math:`S_1 - \zeta S_2` (J3, J4). The
-        solvers "whiten" and "gsvd" have infinite ones where every class is a point; those of
-        "null" are the variances of the class means.
+        Generalized eigenvalues (J1, J2), or eigenvalues of :math:`S_1 - \zeta S_2` (J3, J4). With
+        "whiten" and "gsvd" they are infinite along directions without within-class scatter. With
+        "null" they are the variances of the class means.
     objective_ : float
-        The criterion at the solution: scatters are divided by n, :math:`S_w` as the solver has
-        regularised it.
+        Value of the criterion at the solution. Scatters are divided by n, and :math:`S_w` is the
+        matrix that the solver has regularized.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     DLDA, KernelDA, MGMKLD, PCA
+
+    Notes
+    -----
+    With fewer rows than features, :math:`S_w` has no inverse: J1 is infinite along directions in
+    which all rows of each class coincide. The solvers differ in how they treat these directions.
+    While :math:`S_w` is regular, all solvers except "qr" and "ridge" give the same subspace.
+
+    ========  ==================================================================================
+    eigen     Generalized eigenvectors with :math:`S_w`, regularized as ``shrinkage`` says. With a
+              number, :math:`S_w` is the common covariance of regularized discriminant analysis.
+    pca       PCA first, then LDA (Fisherfaces).
+    whiten    PCA first, then whitening by :math:`S_t`, then the directions of smallest
+              :math:`S_w`; scaled to unit *total* variance (White+LDA).
+    gsvd      The generalized singular value decomposition of the factors of :math:`S_b` and
+              :math:`S_w`, which needs no inverse. Scaled to unit total variance.
+    pinv      :math:`S_w^+ S_b`. It ignores directions without within-class scatter and thus loses
+              the best ones if there are few rows.
+    null      Only directions without within-class scatter, and among them those of largest
+              :math:`S_b` (discriminative common vectors). The rows are orthonormal, since the
+              within-class variance, which scales them otherwise, is zero.
+    qr        LDA in the span of the class means, with a basis from a QR decomposition: a fast
+              approximation. The subspace is that of :class:`DLDA`.
+    ridge     :math:`S_w + \gamma I`. For two classes this is ridge regression on the labels.
+    ========  ==================================================================================
+
+    A number g as ``shrinkage`` replaces :math:`S_w` by
+    :math:`(1-g) S_w + g (\mathrm{tr} S_w / p) I`. "auto" leaves :math:`S_w` unchanged if it is
+    regular on the directions in which the data vary. Otherwise it mixes in 0.1% of :math:`S_t`,
+    which makes LDA work with fewer rows than features and does not depend on the units.
+
+    With ``n_principal=None``, the solvers "pca" and "whiten" keep the largest number of components
+    for which :math:`S_w` can be regular. It is then close to singular, which is why fewer
+    components are often better.
 
     References
     ----------
@@ -144,7 +152,7 @@ class LDA(StatisticsLearner):
     >>> KNNClassifier(LDA()).fit(X, y).leave_one_out_error() < 0.02
     True
 
-    Ten rows of 13 features: there are directions in which every class is a point.
+    With ten rows of 13 features, solver "null" maps each class to a single point:
 
     >>> import numpy as np
     >>> Z = LDA(solver="null").fit_transform(X[::18], y[::18])
@@ -194,35 +202,37 @@ class LDA(StatisticsLearner):
         self.ridge = ridge
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components from the scatter matrices."""
+        """Return the components, computed from the scatter matrices."""
         self.classes_ = statistics.classes
         check_classes("LDA", statistics.classes)
         if self.criterion in ("J1", "J2"):
             return self._solve_quotient(statistics)
         if self.solver != "eigen":
             raise ValueError(
-                f"solver={self.solver!r} is for the criteria J1 and J2, but criterion is "
-                f"{self.criterion!r}: use solver='eigen'."
+                f"solver={self.solver!r} supports only the criteria J1 and J2, but "
+                f"criterion={self.criterion!r}. Use solver='eigen'."
             )
         return self._solve_orthonormal(statistics)
 
     def _solve_quotient(self, statistics: ClassStatistics) -> Matrix:
-        """J1, J2: eigenvectors of S_b in coordinates where S_w, or S_t, is the identity."""
+        """Solve J1 or J2: eigenvectors of S_b in coordinates where S_w or S_t is the identity."""
         if self.shrinkage != "auto" and self.solver not in _SHRINKING:
             raise ValueError(
-                f"shrinkage={self.shrinkage} has no meaning with solver={self.solver!r}; use "
-                "'auto'."
+                f"shrinkage={self.shrinkage} is not supported by solver={self.solver!r}. Use "
+                "shrinkage='auto', or solver='eigen', 'pca' or 'qr'."
             )
         T = _COORDINATES[self.solver](self, statistics)
         values, axes = between_axes(statistics, T)
         kept = n_between(self.n_components, f"criterion {self.criterion}", statistics, T.shape[1])
         fisher = values[:kept]
         if self.solver in ("whiten", "gsvd"):
-            # Of l/(1+l); rounding must not make a large number, or a negative one, of infinity.
+            # These solvers return l/(1+l). Where it is 1 up to rounding, l is infinite; a plain
+            # quotient would be a large or even negative number.
             rest = 1 - fisher
             with np.errstate(divide="ignore"):
                 fisher = np.where(rest > 1e-12, fisher / np.maximum(rest, 0), np.inf)
-        # The logarithm of equal class means is minus infinity, and infinity has its share too.
+        # Equal class means give log(0) = -inf, which is a valid value, and infinite eigenvalues
+        # may enter the sum.
         with np.errstate(divide="ignore", invalid="ignore"):
             self.eigenvalues_ = _PAIRS[self.pair](fisher)
             terms = self.eigenvalues_ if self.criterion == "J1" else np.log(self.eigenvalues_)
@@ -230,7 +240,7 @@ class LDA(StatisticsLearner):
         return canonical_rows(values[:kept], axes[:kept] @ T.T)
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
-        """J3, J4: eigenvectors of S_1 - zeta S_2; J4 is J3 with the trace ratio for zeta."""
+        """Solve J3 or J4: eigenvectors of S_1 - zeta S_2. J4 is J3 with zeta="trace_ratio"."""
         found = largest_difference(
             statistics,
             self.n_components,
@@ -245,6 +255,7 @@ class LDA(StatisticsLearner):
 
 
 # ---------------------------------------------------------------------- coordinates of the solvers
+# Each function returns T (p, r), the coordinates in which a solver diagonalizes S_b.
 
 
 def _eigen(lda: LDA, statistics: ClassStatistics) -> Matrix:
@@ -262,28 +273,31 @@ def _whiten(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _gsvd(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    # K = [H_b; H_w] = P R Q' gives T = Q inv(R): KT = P is orthonormal, H_b T its upper part.
+    # With K = [H_b; H_w] = P R Q', T = Q inv(R) makes KT = P orthonormal; H_b T is its upper part.
     return total_whitener(statistics)
 
 
 def _pinv(lda: LDA, statistics: ClassStatistics) -> Matrix:
     variances, V, _ = within_axes(statistics)
     if not variances.size:
-        raise ValueError("The within-class scatter is zero: use another solver than 'pinv'.")
-    return V / np.sqrt(variances)  # T T' is the pseudo-inverse
+        raise ValueError(
+            "The within-class scatter is zero, and solver='pinv' needs some. Use solver='eigen'."
+        )
+    return V / np.sqrt(variances)  # T T' is the pseudo-inverse of S_w.
 
 
 def _null(lda: LDA, statistics: ClassStatistics) -> Matrix:
     _, _, N = within_axes(statistics)
     if N.size:
         values, axes = between_axes(statistics, N)
-        # What rounding leaves of the class means is no direction.
+        # Drop directions in which the class means differ only by rounding.
         seen = values > rank_tolerance(statistics) * between_axes(statistics)[0][0]
         N = N @ axes[seen].T
     if not N.size:
         raise ValueError(
-            "There is no direction in which the class means differ and every class is a point: "
-            "solver='null' is for fewer rows than features; use solver='eigen'."
+            "solver='null' needs directions in which the class means differ and the classes have "
+            "no scatter, but there are none. They exist only with fewer rows than features. Use "
+            "solver='eigen'."
         )
     return N
 
@@ -301,20 +315,21 @@ def _ridge(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """Variances and axes of the principal components that are kept."""
+    """Return the variances and axes of the principal components to keep."""
     variances, V = total_axes(statistics)
     rank = len(variances)
     if lda.n_principal is not None and lda.n_principal > rank:
         raise ValueError(
-            f"n_principal={lda.n_principal} is more than the {rank} directions in which X varies."
+            f"n_principal={lda.n_principal} is more than the {rank} directions in which X varies. "
+            "Use a smaller n_principal, or None."
         )
     kept = lda.n_principal
     if kept is None:
         kept = min(rank, int(statistics.counts.sum()) - statistics.n_classes)
     if kept < 1:
         raise ValueError(
-            f"Every class has one row only: solver={lda.solver!r} leaves no principal component. "
-            "Use solver='eigen', or give n_principal."
+            f"Every class has only one row, so solver={lda.solver!r} keeps no principal component. "
+            "Use solver='eigen', or set n_principal."
         )
     return variances[:kept], V[:, :kept]
 
@@ -331,7 +346,7 @@ _COORDINATES: dict[str, Callable[[LDA, ClassStatistics], Matrix]] = {
 }
 _SHRINKING = ("eigen", "pca", "qr")
 
-# Eigenvalues of each pair in terms of those of (S_b, S_w), which may be infinite.
+# Conversion of the eigenvalues of (S_b, S_w), which may be infinite, to those of each pair.
 _PAIRS: dict[str, Callable[[Matrix], Matrix]] = {
     "between_within": lambda fisher: fisher,
     "between_total": lambda fisher: np.where(np.isinf(fisher), 1.0, fisher / (1 + fisher)),

@@ -1,4 +1,4 @@
-"""Maximisation of the geometric mean of divergences."""
+"""Maximization of the geometric mean of divergences between classes."""
 
 from __future__ import annotations
 
@@ -26,106 +26,128 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class MGMD(Searching, StatisticsLearner):
-    r"""Geometric mean of divergences: no pair of classes may be merged.
+    r"""Subspace with the maximum geometric mean of divergences between classes.
 
-    With :math:`D_{ij} = D_U(i||j)` the divergences of the class Gaussians after projection by U and
-    priors :math:`\pi`, it maximises over ordered pairs
+    With :math:`D_{ij} = D_U(i||j)` the divergences of the class Gaussians after projection by U,
+    and priors :math:`\pi`, MGMD maximizes over ordered pairs
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \log D_{ij}
         - \eta \log \left( \sum_{i \ne j} \pi_i \pi_j D_{ij} \right), \qquad
         0 \le \eta \le c(c-1) .
 
-    The logarithm makes a small divergence cost more than a large one gains: unlike LDA, it does not
-    give up two close classes for one far away. The second term asks for equal divergences. It
-    combines two criteria: the geometric mean of divergences (``alpha=0``), and that of normalised
-    ones, :math:`E_{ij} = \pi_i\pi_j D_{ij} / \sum \pi_m\pi_n D_{mn}` (``alpha=1``), which alone is
-    unfit, as equal divergences may all be tiny.
+    Because of the logarithm, a small divergence costs more than a large one gains. Unlike LDA,
+    MGMD does not merge two close classes to separate a distant one. The second term favors equal
+    divergences. L combines two criteria: the geometric mean of the divergences (``alpha=0``), and
+    that of the normalized divergences
+    :math:`E_{ij} = \pi_i\pi_j D_{ij} / \sum \pi_m\pi_n D_{mn}` (``alpha=1``). The latter alone is
+    not useful, since equal divergences may all be tiny.
 
-    :class:`MGMKLD` is this with the Kullback-Leibler divergence, and the one to use; here the
-    divergence is free. Failure modes and cost are those of :class:`MGMKLD`.
+    Use :class:`MGMKLD`, which is MGMD with the Kullback-Leibler divergence, unless you need another
+    divergence. The limitations are those of :class:`MGMKLD`.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
-    the number of classes and q of components.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, with
+    about 50 iterations per start.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less. Solutions are not nested: fit anew for another number.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
+        fit are not the fit with k components.
     eta : float or None, default=None
-        Weight of equality. None is the smaller of 2c and c(c-1) - 1, which all experiments of
-        reference [1] have in common.
+        Weight of the term that favors equal divergences. None means ``min(2c, c(c-1) - 1)``, as
+        in all experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
-        Instead of eta: the convex combination of both criteria that L stands for,
-        :math:`L_\alpha = \sum w_{ij} \log D_{ij} - \alpha \log \sum \pi_i\pi_j D_{ij}` with
-        :math:`w_{ij} = \alpha/(c(c-1)) + (1-\alpha)\,\pi_i\pi_j/\sum\pi_m\pi_n`. For equal priors
-        it is :math:`L_\eta/(c(c-1))` with :math:`\eta = \alpha c(c-1)`; reference [1] prints
-        another relation, which holds for :math:`\alpha` = 0 and 1 only.
+        Alternative to eta: weight of the second criterion in a convex combination, see Notes.
     divergence : {"kl", "l2"} or Bregman, default="kl"
-        Kullback-Leibler; half the integrated squared difference of densities; or a
-        :class:`~nearfar.solvers.gaussian_divergences.Bregman` with a convex generator of your own,
-        integrated numerically. All but "kl" depend on the scale of the densities: they are taken
-        where the pooled within-class covariance is the identity.
+        Divergence between classes: Kullback-Leibler, half the integrated squared difference of
+        the densities, or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with your own
+        convex generator. See Notes.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran; under the
-        logarithm it punishes merged classes less.
+        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
+        probably used in its experiments. Under the logarithm, the latter penalizes merged classes
+        less.
     priors : {"empirical", "uniform"}, default="empirical"
-        Share of each class, or all alike.
+        Class priors: the class frequencies ("empirical"), or equal priors ("uniform").
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
-        them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
-        singular one are infinite. A class of one row gets the pooled covariance.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own, for instance the ``components_`` of an earlier fit.
+        Starting point. "auto" uses LDA and random class differences, see Notes. An array may be
+        the ``components_`` of an earlier fit.
     n_init : int, default=5
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient: the published loop, which is slow and stops
-        far from the optimum.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
+        The latter is slow, and stops far from the optimum.
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
         L at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Those of the solution, class i (row) from class j (column).
+        Divergences at the solution, of class i (row) from class j (column).
     eta_ : float
-        The eta used; with ``alpha``, the one that is equal to it for equal priors.
+        Value of eta that was used. With ``alpha``, the eta that is equivalent for equal priors.
     priors_ : ndarray of shape (n_classes,)
-        The priors used.
+        Class priors that were used.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     MGMKLD, GADA
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each, because divergences from a singular covariance are infinite. A class
+    whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
+
+    With ``alpha``, the objective is
+    :math:`L_\alpha = \sum w_{ij} \log D_{ij} - \alpha \log \sum \pi_i\pi_j D_{ij}` with
+    :math:`w_{ij} = \alpha/(c(c-1)) + (1-\alpha)\,\pi_i\pi_j/\sum\pi_m\pi_n`. For equal priors it
+    is :math:`L_\eta/(c(c-1))` with :math:`\eta = \alpha c(c-1)`. The relation printed in [1]_ is
+    correct only for :math:`\alpha` = 0 and 1.
+
+    A Bregman divergence is integrated numerically. All divergences except "kl" depend on the scale
+    of the densities. They are computed in coordinates in which the pooled within-class covariance
+    is the identity.
 
     References
     ----------
@@ -191,7 +213,7 @@ class MGMD(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest L."""
+        """Return the components of the subspace with the largest L."""
         check_classes(type(self).__name__, statistics.classes)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
         self.eta_, average = log_average(
@@ -211,29 +233,32 @@ class HasEta(Protocol):
 def log_average(
     learner: HasEta, n_classes: int, priors: Matrix, pairs: NDArray[np.bool_]
 ) -> tuple[float, Average]:
-    """Eta and L of the ordered pairs, as a learner's ``eta`` or ``alpha`` has it."""
+    """Return eta and L as a function of D, from a learner's ``eta`` or ``alpha``."""
     n_pairs = int(pairs.sum())
     name = type(learner).__name__
     if learner.alpha is not None:
         if learner.eta is not None:
-            raise ValueError(f"{name}: give eta or alpha, not both.")
+            raise ValueError(f"{name}: eta and alpha are both set. Set only one of them.")
         return learner.alpha * n_pairs, convex_combination(priors, pairs, learner.alpha)
     eta = float(min(2 * n_classes, n_pairs - 1)) if learner.eta is None else float(learner.eta)
     if eta > n_pairs:
         raise ValueError(
             f"{name}: eta={eta:g} is above {n_pairs}, the number of ordered pairs of different "
-            "classes: L would prefer small divergences. Use a smaller eta, or None."
+            "classes, so small divergences would be preferred. Use a smaller eta, or None."
         )
     return eta, difference_of_logs(priors, pairs, eta)
 
 
 def difference_of_logs(priors: Matrix, pairs: NDArray[np.bool_], eta: float) -> Average:
-    r"""L, with derivatives :math:`1/D_{ij} - \eta\,\pi_i \pi_j / \sum \pi_m \pi_n D_{mn}`."""
+    r"""Return a function that computes L and its derivatives.
+
+    The derivatives are :math:`1/D_{ij} - \eta\,\pi_i \pi_j / \sum \pi_m \pi_n D_{mn}`.
+    """
     return _logs(pairs.astype(float), np.where(pairs, np.outer(priors, priors), 0.0), eta)
 
 
 def convex_combination(priors: Matrix, pairs: NDArray[np.bool_], alpha: float) -> Average:
-    """The exact combination of both criteria: of weighted logs and alpha."""
+    """Return the convex combination of both criteria with weight alpha."""
     products = np.where(pairs, np.outer(priors, priors), 0.0)
     weights = alpha * pairs / pairs.sum() + (1 - alpha) * products / products.sum()
     return _logs(weights, products, alpha)

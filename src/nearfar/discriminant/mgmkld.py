@@ -1,4 +1,4 @@
-"""Maximisation of the geometric mean of Kullback-Leibler divergences."""
+"""Maximization of the geometric mean of Kullback-Leibler divergences between classes."""
 
 from __future__ import annotations
 
@@ -15,100 +15,118 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class MGMKLD(MGMD):
-    r"""Geometric mean of Kullback-Leibler divergences: LDA that merges no classes.
+    r"""Subspace with the maximum geometric mean of Kullback-Leibler divergences between classes.
 
-    Each class is a Gaussian with a covariance of its own. With :math:`KL_{ij} = KL_U(i||j)` the
-    divergences after projection by U and priors :math:`\pi`, it maximises over ordered pairs
+    Each class is a Gaussian with its own covariance. With :math:`KL_{ij} = KL_U(i||j)` the
+    divergences after projection by U, and priors :math:`\pi`, MGMKLD maximizes over ordered pairs
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \log KL_{ij}
         - \eta \log \left( \sum_{i \ne j} \pi_i \pi_j KL_{ij} \right), \qquad
         0 \le \eta \le c(c-1) .
 
-    LDA is the arithmetic mean of the same divergences under one common covariance. So it differs in
-    two ways: it sees classes that differ in shape only, and it does not give up two close
-    classes for one far away, as a small divergence costs more under the logarithm than a large one
-    gains. Unlike LDA it may use more than ``n_classes - 1`` directions.
+    LDA maximizes the arithmetic mean of the same divergences under one common covariance. MGMKLD
+    differs in two ways. It can separate classes that differ only in shape. And it does not merge
+    two close classes to separate a distant one, because under the logarithm a small divergence
+    costs more than a large one gains. Unlike LDA, it may have more than ``n_classes - 1``
+    directions.
 
-    Use it when the output has fewer dimensions than ``n_classes - 1``, or class covariances differ.
-    With ``n_classes - 1`` dimensions and covariances alike LDA does the same at once. It fails
-    where a class has several clusters (see :class:`MultimodalMGMKLD`), and overfits where classes
-    have hardly more rows than features: the smallest eigenvalues of the class covariances are then
-    noise, and divergences feed on them. Raise ``shrinkage`` there, or reduce by PCA first.
+    Use it if the output has fewer than ``n_classes - 1`` dimensions, or if class covariances
+    differ. With ``n_classes - 1`` dimensions and equal covariances, LDA gives the same subspace in
+    closed form. MGMKLD fails if a class has several clusters (see :class:`MultimodalMGMKLD`). It
+    overfits if classes have hardly more rows than features: the smallest eigenvalues of the class
+    covariances are then noise, which inflates the divergences. Increase ``shrinkage`` then, or
+    apply PCA first.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start, c being
-    the number of classes and q of components; O(n p q) where classes have few rows.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, or
+    O(n p q) if classes have few rows, with about 50 iterations per start.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less. Solutions are not nested: fit anew for another number.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
+        fit are not the fit with k components.
     eta : float or None, default=None
-        Weight of equality. It is from 0 to c(c-1); None is the smaller of 2c and c(c-1) - 1, which
-        all experiments of reference [1] have in common. At c(c-1) only equality counts, and classes
-        may be merged.
+        Weight of the term that favors equal divergences. From 0 to c(c-1), where only equality
+        counts and classes may be merged. None means ``min(2c, c(c-1) - 1)``, as in all
+        experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
-        Instead of eta: see :class:`MGMD`.
+        Alternative to eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran; under the
-        logarithm it punishes merged classes less.
+        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
+        probably used in its experiments. Under the logarithm, the latter penalizes merged classes
+        less.
     priors : {"empirical", "uniform"}, default="empirical"
-        Share of each class, or all alike.
+        Class priors: the class frequencies ("empirical"), or equal priors ("uniform").
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of
-        them is regular; else it mixes in 30 % of the pooled covariance, as divergences from a
-        singular one are infinite. A class of one row gets the pooled covariance.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own, for instance the ``components_`` of an earlier fit.
+        Starting point. "auto" uses LDA and random class differences, see Notes. An array may be
+        the ``components_`` of an earlier fit.
     n_init : int, default=5
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient: the published loop, which is slow and stops
-        far from the optimum.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
+        The latter is slow, and stops far from the optimum.
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
         L at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Those of the solution, class i (row) from class j (column).
+        Divergences at the solution, of class i (row) from class j (column).
     eta_ : float
-        The eta used; with ``alpha``, the one that is equal to it for equal priors.
+        Value of eta that was used. With ``alpha``, the eta that is equivalent for equal priors.
     priors_ : ndarray of shape (n_classes,)
-        The priors used.
+        Class priors that were used.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     MGMD, GADA, MultimodalMGMKLD, KernelMGMKLD
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each, because divergences from a singular covariance are infinite. A class
+    whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
 
     References
     ----------
@@ -117,8 +135,8 @@ class MGMKLD(MGMD):
 
     Examples
     --------
-    Two classes close to each other and one far away, seen in one dimension. LDA looks where the
-    far one is, and merges the others:
+    Two close classes and one far away, projected to one dimension. LDA finds the direction of the
+    far class and merges the other two. MGMKLD separates them:
 
     >>> from nearfar import LDA, MGMKLD
     >>> from nearfar.datasets import make_class_separation
@@ -136,7 +154,7 @@ class MGMKLD(MGMD):
         name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
 
-    divergence = "kl"  # no parameter here
+    divergence = "kl"  # A parameter of MGMD, fixed here.
 
     def __init__(
         self,

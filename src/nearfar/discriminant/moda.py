@@ -1,4 +1,4 @@
-"""Multimodal oriented discriminant analysis: divergences between the clusters of the classes."""
+"""Multimodal oriented discriminant analysis: divergences between clusters of different classes."""
 
 from __future__ import annotations
 
@@ -23,88 +23,101 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class MODA(Searching, StatisticsLearner):
-    r"""Multimodal oriented discriminant analysis: clusters of different classes far apart.
+    r"""Multimodal oriented discriminant analysis: maximum divergences between class clusters.
 
-    Each class is cut into ``n_clusters`` parts, each part a Gaussian; for parts k of class i and l
-    of class j
+    Each class is split into ``n_clusters`` clusters, each modeled as a Gaussian. With cluster k of
+    class i and cluster l of class j, MODA maximizes
 
     .. math::
         J = \sum_{i \ne j} \sum_{k,l} \mathrm{tr}\left( (U^T \Sigma_{ik} U)^{-1} U^T (\Sigma_{jl} +
         \delta\delta^T) U \right) - q = 2 \sum_{i \ne j} \sum_{k, l} KL_U(ik\|jl), \qquad
         \delta = m_{ik} - m_{jl} .
 
-    Parts of one class are not compared. With one part it is :class:`ODA`, which is also what [2]
-    calls MODA: the sum of the symmetric divergences of all pairs of classes.
+    Clusters of the same class are not compared. With one cluster per class, MODA is :class:`ODA`.
+    [2]_ uses the name MODA for this case: the sum of the symmetric divergences of all pairs of
+    classes.
 
-    Use it when classes have several clusters, as two modes on either side of another class, where
-    methods with one Gaussian a class see but the common mean. As a plain sum it lets large
-    divergences decide and close classes merge; :class:`MultimodalMGMKLD` is the remedy for that,
-    and chooses the number of parts too. Small parts make small covariances and huge divergences:
-    keep parts well above the number of features, or raise ``shrinkage``.
+    Use it if classes have several clusters, for example two modes on both sides of another class.
+    Methods with one Gaussian per class use only the common mean of the two modes. As in any
+    unweighted sum, large divergences dominate and close classes may merge.
+    :class:`MultimodalMGMKLD` avoids this, and also chooses the number of clusters. Small clusters
+    have small covariances and huge divergences: keep the number of rows per cluster well above
+    n_features, or increase ``shrinkage``.
 
-    Cost: O(m³) for each class to cut m ≤ 500 of its rows; one pass of O(n p²), then O(k p² q) for
-    each of some 50 steps from each start, k being the number of parts and q of components.
+    Cost: O(m³) per class to cluster m ≤ 500 of its rows. Then one pass of O(n p²), and O(k p² q)
+    per iteration for k clusters and q components, with about 50 iterations per start.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``.
     n_clusters : int, default=1
-        Parts of each class, found by a normalised cut where features have unit variance within
-        the classes. A class has at most one for two rows. Above 1 all rows are needed at once:
-        there is no ``partial_fit``.
+        Number of clusters per class, found by a normalized cut after scaling the features to unit
+        within-class variance. At most one cluster per two rows. ``partial_fit`` supports only 1.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance by
-        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`, :math:`S_w` being pooled over the parts.
-        "auto" changes nothing while all of them are regular; else it mixes 30 % of :math:`S_w` into
-        each. A part of one row has the covariance :math:`S_w`.
+        Shrinkage of the covariances. A number g replaces each cluster covariance by
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is nearly
+        singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA of the parts, then from directions in which they
-        differ, drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a
-        first start of your own.
+        Starting point. "auto" uses LDA of the clusters and random cluster differences, see Notes.
     n_init : int, default=3
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the cuts and the random starts.
+        Seed of the random number generator. It draws the clusters and the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the means of the parts in the subspace, scaled so that the
-        covariance pooled over the parts is the identity.
+        Projection matrix: the principal axes of the cluster means in the subspace, scaled so that
+        the covariance pooled over the clusters is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
         J at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
-    cluster_classes_ : ndarray of shape (n_parts,)
-        The class of each part, as a position in ``classes_``.
-    divergences_ : ndarray of shape (n_parts, n_parts)
-        Kullback-Leibler divergences at the solution, part i (row) from part j (column).
+        Final objective of each start.
+    cluster_classes_ : ndarray of shape (n_clusters_total,)
+        Class of each cluster, as an index into ``classes_``.
+    divergences_ : ndarray of shape (n_clusters_total, n_clusters_total)
+        Kullback-Leibler divergences at the solution, of cluster i (row) from cluster j (column).
     shrinkage_ : float
-        What was mixed into the covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated, of the parts.
+        Statistics of the clusters.
 
     See Also
     --------
     ODA, MultimodalMGMKLD
+
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the cluster covariances unchanged if none has an eigenvalue below
+    0.001 relative to the covariance :math:`S_w` pooled over the clusters. Otherwise it mixes 30%
+    of :math:`S_w` into each. A cluster whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace of the clusters. The others are random
+      combinations of the directions in which the clusters differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
 
     References
     ----------
@@ -115,7 +128,7 @@ class MODA(Searching, StatisticsLearner):
 
     Examples
     --------
-    A class with a mode on either side of another one:
+    A class with one mode on each side of another class:
 
     >>> import numpy as np
     >>> from nearfar import MODA
@@ -169,7 +182,7 @@ class MODA(Searching, StatisticsLearner):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Cut the classes into parts and learn from all rows at once.
+        """Split the classes into clusters and find the subspace.
 
         Parameters
         ----------
@@ -178,12 +191,12 @@ class MODA(Searching, StatisticsLearner):
         y : array-like of shape (n_samples,)
             Labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative weights of the rows; the cuts do not see them.
+            Non-negative weights of the rows. The clustering ignores them.
 
         Returns
         -------
         MODA
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         if self.n_clusters == 1:
@@ -211,9 +224,9 @@ class MODA(Searching, StatisticsLearner):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more rows; new classes may appear unless ``classes`` were given.
+        """Add more training rows. This needs ``n_clusters=1``.
 
-        Only with ``n_clusters=1``.
+        New classes may appear unless ``classes`` was passed.
 
         Parameters
         ----------
@@ -222,31 +235,31 @@ class MODA(Searching, StatisticsLearner):
         y : array-like of shape (n_samples,)
             Their labels.
         classes : array-like of shape (n_classes,), optional
-            All labels that may come, as in scikit-learn; once given, others raise. Those without
-            rows so far take no part in the solve.
+            All labels that may occur, as in scikit-learn. Once passed, other labels raise. Classes
+            without rows so far are not used.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights of the rows.
 
         Returns
         -------
         MODA
-            Itself.
+            The learner with the rows added.
         """
         self._check_parameters()
         if self.n_clusters > 1:
             raise ValueError(
-                f"n_clusters={self.n_clusters}: the parts of a class are found from all rows at "
-                "once. Use fit, or n_clusters=1."
+                f"partial_fit needs n_clusters=1, but n_clusters={self.n_clusters}: clustering "
+                "needs all rows at once. Use fit, or n_clusters=1."
             )
         if "_owners" in vars(self):
             raise ValueError(
-                "This MODA was fitted with parts of the classes, found from all rows at once: none "
-                "can be added. Fit anew with n_clusters=1 first."
+                "partial_fit cannot add rows to this MODA, because it was fitted with n_clusters "
+                "above 1. Call fit with n_clusters=1 first."
             )
         return super().partial_fit(X, y, classes, sample_weight=sample_weight)
 
     def _cut(self, rows: Floats, classes: NDArray[Any], codes: Indices) -> tuple[Indices, Indices]:
-        """The class of each part, and the part of each row."""
+        """Return the class of each cluster and the cluster of each row."""
         random = check_random_state(self.random_state)
         statistics = ClassStatistics(pooled=True, storage="dense").add(rows, classes, codes)
         variances = statistics.within_scatter().diagonal() / len(rows)
@@ -270,12 +283,13 @@ class MODA(Searching, StatisticsLearner):
             need(known, "clusters without a class.")
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest sum of divergences between classes."""
-        # Without a cut the statistics are those of the classes themselves.
+        """Return the components of the subspace with the largest sum of divergences."""
+        # With one cluster per class, the statistics are those of the classes themselves.
         owners = vars(self).get("_owners")
         labels = statistics.classes if owners is None else owners[statistics.classes]
         self.classes_, self.cluster_classes_ = np.unique(labels, return_inverse=True)
-        check_classes("MODA", self.classes_)  # of one class there may be several parts
+        # A single class may have several clusters, so count the classes, not the clusters.
+        check_classes("MODA", self.classes_)
         compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
         average = weighted_sum(2.0 * compared)
         return search_averaged(self, statistics, len(self.classes_), kullback_leibler, average)

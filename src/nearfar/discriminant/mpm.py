@@ -1,4 +1,4 @@
-"""The minimax probability machine."""
+"""Minimax probability machine: the linear classifier with the best worst-case accuracy."""
 
 from __future__ import annotations
 
@@ -23,50 +23,51 @@ from nearfar.summaries.class_statistics import ClassStatistics
 
 
 class MPM(TwoSidedClassifier):
-    r"""Minimax probability machine: the hyperplane whose worst error is smallest.
+    r"""Minimax probability machine: linear classifier with the largest worst-case accuracy.
 
-    Of all laws that have the means :math:`m_\pm` and covariances :math:`\Sigma_\pm` of the two
-    classes the hardest decides:
+    The worst case is taken over all distributions that have the means :math:`m_\pm` and
+    covariances :math:`\Sigma_\pm` of the two classes:
 
     .. math:: \max_{w, b}\; \min_\pm\; \inf_{x \sim (m_\pm, \Sigma_\pm)}
         P\{\pm(w^T x + b) \ge 0\} = \frac{\kappa^2}{1 + \kappa^2}, \qquad
         \frac1\kappa = \min_{w^T(m_+ - m_-) = 1} \sqrt{w^T\Sigma_+ w} + \sqrt{w^T\Sigma_- w} .
 
-    kappa is how many standard deviations both means lie from the boundary. The minimum is found by
-    one generalised eigenproblem and the root of one equation.
+    :math:`\kappa` is the distance of both means from the boundary in standard deviations. The
+    minimum is found by one generalized eigenproblem and the root of one equation.
 
-    Use it for classes of unlike covariances, with a guarantee of sorts: the worst case holds for
-    the true means and covariances, which are estimated here. The ridge matters: without, and with
-    few rows, kappa is infinite and the direction arbitrary.
+    Use it for classes with different covariances. The worst-case accuracy holds for the true means
+    and covariances, so with estimated ones it is only approximate. The ridge matters: without it
+    and with few rows, :math:`\kappa` is infinite and the direction arbitrary.
 
-    Cost: one pass of O(n p²), then O(p³) for each problem; with fewer rows than features O(n² p),
-    and no p×p matrix.
+    Cost: one pass of O(n p²), then O(p³) per problem. With fewer rows than features O(n² p),
+    without any p×p matrix.
 
     Parameters
     ----------
     ridge : float, default=0.1
-        What is added to variances: those of both covariances. 0 raises where both are singular.
-        0.3 to 1 is a little better with fewer samples than features, and worse with many.
+        Value added to the variances: those of both covariances. 0 raises if both are singular.
+        0.3 to 1 is slightly better with fewer samples than features, and worse with many.
     ridge_mode : {"relative", "absolute"}, default="relative"
-        The unit of ``ridge``: the mean variance of a feature within the two classes, or that of X
-        squared.
+        Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
+        unit of X ("absolute").
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Which problems of two sides are solved for more than two classes: all pairs, which vote, or
-        each class against the rest.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes, which
+        vote, "ovr" one per class against the rest.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     coef_ : ndarray of shape (n_problems, n_features)
-        Normal vectors, with :math:`w^T(m_+ - m_-) = 1`; with two classes there is one problem,
-        whose positive side is the second.
+        Normal vectors of the hyperplanes, with :math:`w^T(m_+ - m_-) = 1`. With two classes, there
+        is one problem, and the second class is on the positive side.
     intercept_ : ndarray of shape (n_problems,)
         Intercepts.
     kappa_ : float or list of float
-        For several problems a list; 0 where the means are the same. ``objective_`` is the same.
+        :math:`\kappa` of each problem, also available as ``objective_``. It is 0 if the means are
+        equal.
     worst_case_accuracy_ : float or list of float
-        :math:`\kappa^2 / (1 + \kappa^2)`.
+        :math:`\kappa^2 / (1 + \kappa^2)` of each problem.
     statistics_ : ClassStatistics
         Means and scatters of the training rows.
 

@@ -11,61 +11,71 @@ from nearfar.discriminant.multimodal_mgmkld import MultimodalMGMKLD
 class MultimodalKernelMGMKLD(KernelMGMKLD):
     r"""MultimodalMGMKLD in the feature space of a kernel.
 
-    As :class:`KernelMGMKLD`, but each class is a mixture of Gaussians :math:`N(m_i^k, \Sigma_i^k)`
-    in feature space: :class:`MultimodalMGMKLD` on the leading coordinates of kernel PCA.
+    Like :class:`KernelMGMKLD`, but each class is a mixture of Gaussians
+    :math:`N(m_i^k, \Sigma_i^k)` in feature space. It applies :class:`MultimodalMGMKLD` to the
+    leading coordinates of kernel PCA.
 
-    Use it when classes are curved and of several clusters. It has the most freedom of the family,
-    and overfits first: judge it by held-out rows. It keeps training rows, all of them or
-    ``n_landmarks``.
+    Use it if classes are curved and have several clusters. It is the most flexible method of the
+    family and overfits most easily, so evaluate it on held-out rows. The model stores training
+    rows: all of them, or ``n_landmarks``.
 
-    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then that of
-    MultimodalMGMKLD in so many directions; O(m p) for each point to map.
+    Cost: O(m² p + m³) for m landmarks, O(n m p) for the coordinates of n rows, then the cost of
+    MultimodalMGMKLD with ``n_directions`` features. Transforming a point costs O(m p).
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+    kernel : str, kernel learner or callable, default="rbf"
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
+        "precomputed"; or a kernel learner; or a function of two points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
+        the features' variances (for "laplacian", of their standard deviations).
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a fifth of the rows of the smallest class, but
-        at least as many as components are wanted and at most 200; None is all that are not empty.
+        Number of leading directions of kernel PCA. "auto" uses a fifth of the rows of the smallest
+        class, at most 200 and at least the number of components. None uses all with nonzero
+        variance.
     n_landmarks : int, "auto" or None, default="auto"
-        Training rows that span the directions, drawn from each class by its share. "auto" is all
-        of up to 1000 rows, else 1000; None is all. A precomputed kernel uses all.
+        Number of training rows that span the directions, drawn from each class in proportion to
+        its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
+        always uses all.
     estimator : MultimodalMGMKLD, optional
-        Its settings; None is ``MultimodalMGMKLD()``.
+        Learner applied to the kernel coordinates. It is cloned. None means ``MultimodalMGMKLD()``.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the landmarks.
+        Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------
     estimator_ : MultimodalMGMKLD
-        Fitted on kernel coordinates; it knows the clusters.
+        Learner fitted on the kernel coordinates. Its attributes describe the clusters.
     coefficients_ : ndarray of shape (n_components, n_landmarks)
-        A point with centred kernel values k is mapped to their product.
+        Matrix that multiplies the centered kernel values of a point.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     objective_, eta_ : float
-        As in MultimodalMGMKLD.
+        See :class:`MultimodalMGMKLD`.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
-    kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        Class labels.
+    kernel_ : kernel learner
+        Fitted kernel learner, if ``kernel`` is one.
 
     See Also
     --------
     MultimodalMGMKLD, KernelMGMKLD
+
+    Notes
+    -----
+    ``kernel`` is one of the following:
+
+    - A name. With "precomputed", X contains kernel values: of shape (n, n) in ``fit``, and
+      (n_queries, n) in ``transform``.
+    - A kernel learner such as ``AlignmentKernelLearner()``, which is fitted on the same rows and
+      labels. ``gamma``, ``degree`` and ``coef0`` are then ignored.
+    - A function of two points, which is called once per pair of points. The model cannot be saved
+      to a model file then.
 
     References
     ----------

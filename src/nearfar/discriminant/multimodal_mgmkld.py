@@ -1,4 +1,4 @@
-"""MGMKLD with a mixture of Gaussians for each class."""
+"""MGMKLD with a mixture of Gaussians per class."""
 
 from __future__ import annotations
 
@@ -23,106 +23,125 @@ from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, total_range
 
-# Dimensions that mixtures are fitted in, with "auto", and rows of a class for which it is tried.
+# Upper limit of the number of dimensions of a mixture, with mixture_dimension="auto".
 _MOST_DIMENSIONS = 10
+# With "auto", a class with fewer rows than this is a single cluster.
 _FEWEST_ROWS = 20
-# Responsibilities below this are zero.
+# Responsibilities below this are set to zero.
 _NEGLIGIBLE = 1e-6
 
 
 class MultimodalMGMKLD(Searching, LinearLearner):
-    r"""MGMKLD for classes of several clusters: a mixture of Gaussians for each class.
+    r"""MGMKLD for classes with several clusters: one Gaussian mixture per class.
 
-    The components k of the mixtures of all classes i take the place of the classes in
-    :class:`MGMKLD`, with the priors :math:`\pi_i^k`; only components of different classes are kept
-    apart:
+    The components of the Gaussian mixtures, called clusters here, take the place of the classes in
+    :class:`MGMKLD`. With cluster k of class i and its prior :math:`\pi_i^k`, only clusters of
+    different classes are compared:
 
     .. math::
         L_\eta(U) = \sum_{i \ne j} \sum_{k, l} \log KL_U(i_k || j_l)
         - \eta \log \left( \sum_{i \ne j} \sum_{k, l} \pi_i^k \pi_j^l KL_U(i_k || j_l) \right) .
 
-    The number of components of each class is chosen by the message length of Figueiredo and Jain.
+    The number of clusters per class is chosen by the message length criterion of Figueiredo and
+    Jain [2]_.
 
-    Use it when a class consists of clusters with other classes between them, which LDA and MGMKLD
-    take for one wide cluster. With one component for each class it is MGMKLD. It fails where
-    classes have too few rows to show their clusters: in d dimensions a component needs more than
-    (d² + 3d)/4 rows. So mixtures are fitted in the leading principal components of their class, few
-    enough for its rows; clusters that differ only elsewhere are not seen. Covariances are estimated
-    in all dimensions afterwards.
+    Use it if a class consists of clusters with other classes between them. LDA and MGMKLD model
+    such a class as one wide cluster. With one cluster per class, it is MGMKLD. It fails if classes
+    have too few rows to reveal their clusters: in d dimensions, a cluster needs more than
+    (d² + 3d)/4 rows. Mixtures are therefore fitted in the leading principal components of each
+    class, and clusters that differ only in other directions are not found. Afterwards the
+    covariances are estimated in all dimensions.
 
-    It reads the rows twice, so it has no ``partial_fit``.
+    It needs two passes over the rows, so it has no ``partial_fit``.
 
-    Cost: O(n p²), then some hundred sweeps of O(n d²) over the components of each class, then that
-    of MGMKLD with components for classes.
+    Cost: O(n p²), then about a hundred EM iterations of O(n d²) over the clusters of each class,
+    then the cost of MGMKLD with clusters instead of classes.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``.
     max_clusters : int, default=10
-        Components of the mixture of each class to start with.
+        Initial and maximum number of clusters per class.
     mixture_covariance : {"full", "diagonal", "spherical"}, default="full"
-        Shape of the components while they are fitted.
+        Form of the cluster covariances while the mixtures are fitted.
     mixture_dimension : int or "auto", default="auto"
-        Principal components of each class in which its mixture is fitted. "auto" is as many, up to
-        10, as let components of a quarter of the class survive; a class of fewer than 20 rows is
-        one cluster then.
+        Number of principal components of each class in which its mixture is fitted. For "auto" see
+        Notes.
     eta : float or None, default=None
-        Weight of equality. It is from 0 to the number of ordered pairs of components of different
-        classes; None is the smaller of 2c, for c classes, and that number less one.
+        Weight of the term that favors equal divergences. From 0 to m, the number of ordered pairs
+        of clusters of different classes. None means ``min(2c, m - 1)`` for c classes.
     alpha : float in [0, 1] or None, default=None
-        Instead of eta: see :class:`MGMD`.
+        Alternative to eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        "unnormalized" is 2 KL + q, which reference [1] prints and most likely ran.
+        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
+        probably used in its experiments.
     priors : {"empirical", "uniform"}, default="empirical"
-        Share of each class, or all alike; the components of a class share its prior by their
-        weights.
+        Class priors: the class frequencies ("empirical"), or equal priors ("uniform"). The prior
+        of a class is divided among its clusters in proportion to their weights.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance of a component by
-        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while each of them
-        is regular; else it mixes in 30 % of the pooled covariance.
+        Shrinkage of the covariances. A number g replaces each cluster covariance by
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is nearly
+        singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA of the components, then from directions in which they
-        differ, drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a
-        first start of your own.
+        Starting point. "auto" uses LDA of the clusters and random cluster differences, see Notes.
     n_init : int, default=5
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient: the published loop.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the mixtures and the random starts.
+        Seed of the random number generator. It draws the initial mixtures and the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map, scaled so that the pooled covariance within clusters is the identity.
+        Projection matrix, scaled so that the covariance pooled over the clusters is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     n_clusters_ : ndarray of shape (n_classes,)
-        Components found for each class.
+        Number of clusters per class.
     cluster_classes_ : ndarray of shape (n_clusters,)
-        The class of each component, as a position in ``classes_``.
+        Class of each cluster, as an index into ``classes_``.
     cluster_priors_ : ndarray of shape (n_clusters,)
-        Their priors.
+        Prior of each cluster.
     cluster_statistics_ : ClassStatistics
-        Weights, means and scatters of the components.
+        Weights, means and scatters of the clusters.
     objective_, objectives_per_init_, eta_, shrinkage_, history_, n_iter_
-        As in MGMKLD.
+        See :class:`MGMKLD`.
     divergences_ : ndarray of shape (n_clusters, n_clusters)
-        Those of the solution.
+        Divergences at the solution, of cluster i (row) from cluster j (column).
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
 
     See Also
     --------
     MGMKLD, MODA, MultimodalKernelMGMKLD
+
+    Notes
+    -----
+    ``mixture_dimension="auto"`` uses the largest dimension, up to 10, in which a cluster with a
+    quarter of the rows of the class is not dissolved. A class with fewer than 20 rows is a single
+    cluster.
+
+    ``shrinkage="auto"`` leaves the cluster covariances unchanged if none has an eigenvalue below
+    0.001 relative to the covariance :math:`S_w` pooled over the clusters. Otherwise it mixes 30%
+    of :math:`S_w` into each.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace of the clusters. The others are random
+      combinations of the directions in which the clusters differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
 
     References
     ----------
@@ -193,7 +212,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit the mixtures, then the subspace.
+        """Fit the mixtures, then find the subspace.
 
         Parameters
         ----------
@@ -205,7 +224,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         Returns
         -------
         MultimodalMGMKLD
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -226,7 +245,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         return self
 
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
-        """Components of each class, and their weighted statistics in all features."""
+        """Find the clusters of each class and their weighted statistics in all features."""
         whole = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
         basis, _ = total_range(whole, standardize=True)
         random = check_random_state(self.random_state)
@@ -272,10 +291,10 @@ def clusters(
     smallest: float,
     random: np.random.RandomState,
 ) -> Matrix:
-    """Responsibilities (n, k) of the components of one class, for its rows.
+    """Return the responsibilities (n, k) of the clusters of one class for its rows.
 
-    The mixture is fitted in the leading principal components. Components of less than ``smallest``
-    rows are dissolved into the others.
+    The mixture is fitted in the leading principal components. Clusters with fewer than
+    ``smallest`` rows are dissolved into the others.
     """
     n = len(rows)
     d = survivable_dimension(n, covariance_type) if dimension == "auto" else dimension
@@ -298,9 +317,10 @@ def clusters(
 
 
 def survivable_dimension(n: int, covariance_type: CovarianceType) -> int:
-    """The most dimensions, up to ten, in which a quarter of n rows outweighs its parameters.
+    """Return the largest dimension, up to 10, in which a cluster of n/4 rows is not dissolved.
 
-    Zero for so few rows that clusters are found in any noise.
+    A cluster needs more rows than half the number of its parameters. The result is 0 if there are
+    too few rows to distinguish clusters from noise.
     """
     if n < _FEWEST_ROWS:
         return 0

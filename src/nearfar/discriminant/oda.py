@@ -1,4 +1,4 @@
-"""Oriented discriminant analysis: the sum of divergences between Gaussian classes."""
+"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes."""
 
 from __future__ import annotations
 
@@ -19,92 +19,106 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class ODA(Searching, StatisticsLearner):
-    r"""Oriented discriminant analysis: classes far apart as Gaussians, in sum.
+    r"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes.
 
     .. math::
         J = \mathrm{tr} \sum_i (U^T \Sigma_i U)^{-1} U^T \left( \sum_{j \ne i} \Sigma_j +
         (m_i - m_j)(m_i - m_j)^T \right) U - c(c-1) q = 2 \sum_{i \ne j} KL_U(i\|j)
 
-    for c classes and q components: the logarithms of the Kullback-Leibler divergences cancel.
-    With ``priors="empirical"`` each pair has the weight :math:`q_i q_j`, which is the average
-    divergence of Decell and Mayekar. With one covariance for all classes it is LDA (with equal
-    priors, unless ``priors="empirical"``).
+    for c classes and q components. The logarithms of the Kullback-Leibler divergences cancel in
+    the sum. With ``priors="empirical"``, each pair has the weight :math:`q_i q_j`, the product of
+    the class frequencies; this is the average divergence of Decell and Mayekar. If all classes
+    have the same covariance, ODA is LDA (with equal priors, unless ``priors="empirical"``).
 
-    Use it when classes differ in shape and LDA, which knows one covariance, has too few
-    directions; there may be more than ``n_classes - 1``. Its failure is that of any plain sum: the
-    largest divergences decide, classes that are close fall onto one another. See :class:`MGMKLD`
-    for the remedy. A single class with little variance along a direction makes huge divergences:
-    with hardly more rows than features in a class it overfits, so raise ``shrinkage``.
+    Use it if classes differ in shape and LDA, which has one common covariance, has too few
+    directions: ODA may have more than ``n_classes - 1``. As in any unweighted sum, the largest
+    divergences dominate and close classes may overlap. :class:`MGMKLD` avoids this. A single class
+    with little variance along a direction causes huge divergences, so ODA overfits if a class has
+    hardly more rows than features; increase ``shrinkage`` then.
 
-    Cost: one pass of O(n p²), then O(c p² q) for each of some 50 steps from each start.
+    Cost: one pass of O(n p²), then O(c p² q) per iteration, with about 50 iterations per start.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1`` or the
-        number of features if that is less.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features)``.
     priors : {"uniform", "empirical"}, default="uniform"
-        All pairs of classes alike, or weighted by the shares of the classes (Decell-Mayekar).
+        Weights of the pairs of classes: equal, or the product of the class frequencies
+        (Decell-Mayekar).
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces each covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes nothing while all of them
-        are regular; else it mixes 30 % of :math:`S_w` into each. A class of one row has the
-        covariance :math:`S_w`.
+        Shrinkage of the covariances. A number g replaces each class covariance by
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
+        nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Where to start. "auto" starts from LDA, then from directions in which the classes differ,
-        drawn by chance; "lda" is the first alone; "random" starts anywhere; an array is a first
-        start of your own.
+        Starting point. "auto" uses LDA and random class differences, see Notes.
     n_init : int, default=3
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
-        "steepest" takes fixed steps along the gradient.
+        Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector on the subspace moves by less.
+        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        ignores it.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random number generator. It draws the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        J at the solution; with ``priors="empirical"`` the weighted sum.
+        J at the solution. With ``priors="empirical"``, the weighted sum.
     objectives_per_init_ : ndarray of shape (n_init,)
-        Where each start ended.
+        Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
         Kullback-Leibler divergences at the solution, class i (row) from class j (column).
     priors_ : ndarray of shape (n_classes,)
-        The priors used.
+        Class priors that were used.
     shrinkage_ : float
-        What was mixed into the class covariances.
+        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
     history_ : dict of lists
-        "objective", "step" and "seconds" of the best start.
+        Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Its steps.
+        Number of iterations of the best start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     MODA, HDA, MGMKLD
 
+    Notes
+    -----
+    ``shrinkage="auto"`` leaves the class covariances unchanged if none has an eigenvalue below
+    0.001 relative to the pooled within-class covariance :math:`S_w`. Otherwise it mixes 30% of
+    :math:`S_w` into each, because divergences from a singular covariance are infinite. A class
+    whose rows are all equal gets :math:`S_w`.
+
+    ``init`` sets the starting points:
+
+    - "auto": the first start is the LDA subspace. The others are random combinations of the
+      directions in which the classes differ.
+    - "lda": a single start from the LDA subspace.
+    - "random": all starts are random subspaces.
+    - an array: the first start is this matrix, the others are drawn as for "auto".
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
-       equation 2.12. The published iterative majorisation is replaced by L-BFGS.
+       equation 2.12. L-BFGS replaces the published iterative majorization.
 
     Examples
     --------
-    Two classes about one mean, one of them long in the second feature:
+    Two classes with the same mean, one of them elongated along the second feature:
 
     >>> import numpy as np
     >>> from nearfar import ODA
@@ -154,7 +168,7 @@ class ODA(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the subspace with the largest sum of divergences."""
+        """Return the components of the subspace with the largest sum of divergences."""
         check_classes("ODA", statistics.classes)
         q = statistics.weights / statistics.total_weight
         weights = np.outer(q, q) if self.priors == "empirical" else np.ones((len(q), len(q)))
@@ -162,7 +176,7 @@ class ODA(Searching, StatisticsLearner):
 
 
 def weighted_sum(weights: Matrix) -> Average:
-    """Σ w_ij D_ij over ordered pairs of different classes, and its derivatives."""
+    """Return a function of D: Σ w_ij D_ij over ordered pairs i ≠ j, and its derivatives."""
     weights = weights.copy()
     np.fill_diagonal(weights, 0.0)
     return lambda D: (float(np.sum(weights * D)), weights)

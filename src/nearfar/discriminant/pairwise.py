@@ -1,4 +1,4 @@
-"""LDA as a weighted sum over pairs of classes, for the methods that choose the weights."""
+"""LDA as a weighted sum over pairs of classes, shared by methods with different weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nearfar.solvers.eigen import canonical_rows, descending_eigh, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
 
-#: Of a larger power the weights of close classes would overflow.
+#: Upper limit of the parameter ``power``. Above it, the weights of close classes would overflow.
 MOST_POWER = 50
-# Distances between classes below this share of the largest count as that.
+# Lower limit of the distances between classes, as a fraction of the largest distance.
 _CLOSEST = 0.01
 
 
@@ -26,15 +26,15 @@ def solve_weighted_pairs(
     shrinkage: Shrinkage,
     pair_weights: Callable[[Matrix], Matrix],
 ) -> tuple[Matrix, Matrix]:
-    r"""Leading eigenvalues and eigenvectors (rows) of a weighted between scatter.
+    r"""Return the leading eigenvalues and eigenvectors (rows) of a weighted between-class scatter.
 
     .. math:: \sum_{i<j} q_i q_j\, \omega(d_{ij}) (m_i - m_j)(m_i - m_j)^T
 
-    in coordinates where S_w is the identity; ``pair_weights`` gives :math:`\omega` for the
-    distances (n_classes, n_classes) there.
+    The coordinates are those in which S_w is the identity. ``pair_weights`` returns :math:`\omega`
+    for the matrix of distances (n_classes, n_classes) in these coordinates.
     """
     check_classes(name, statistics.classes)
-    # In the span of the means, so that all n_classes - 1 directions are exactly LDA's span.
+    # Work in the span of the means, so that n_classes - 1 directions span exactly LDA's subspace.
     T, means = whitened_means(statistics, shrinkage)
     kept = n_between(n_components, name, statistics, T.shape[1])
     priors = statistics.weights / statistics.total_weight
@@ -44,15 +44,15 @@ def solve_weighted_pairs(
 
 
 def distances_between(means: Matrix) -> Matrix:
-    """Euclidean distances of class means, (n_classes, n_classes)."""
+    """Return the Euclidean distances between class means, of shape (n_classes, n_classes)."""
     return np.asarray(squareform(pdist(means)))
 
 
 def inverse_power(distances: Matrix, power: float) -> Matrix:
-    """d^-power, zero on the diagonal.
+    """Return d^-power, with zeros on the diagonal.
 
-    Distances below a hundredth of the largest are lifted to it: of equal means, d^(2-power) would
-    be the only thing left.
+    Distances below 1% of the largest one are raised to 1% of it. Otherwise the term d^(2-power) of
+    nearly equal means would dominate the sum.
     """
     largest = distances.max()
     if largest == 0:

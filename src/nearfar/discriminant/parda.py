@@ -1,4 +1,4 @@
-"""Pareto discriminant analysis: many divergences between classes as objectives of one map."""
+"""Pareto discriminant analysis: one objective per pair of classes, combined into one number."""
 
 from __future__ import annotations
 
@@ -40,159 +40,182 @@ from nearfar.solvers.subspaces import (
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.distributed import is_dask
 
-# Starts where the Fisher subspace may lay close classes upon each other, and steps at most.
+# Number of starts with n_init=None if there are fewer than n_classes - 1 components, because close
+# classes may then overlap in the Fisher subspace.
 _STARTS = 3
+# Maximum number of iterations per start with max_iter=None.
 _STEPS = {"lbfgs": 1000, "gradient": 100}
 
 
 class PARDA(StatisticsLearner):
-    r"""Pareto discriminant analysis: every pair of classes is an objective of its own.
+    r"""Pareto discriminant analysis: the divergence of each pair of classes is an objective.
 
     Each class is a Gaussian. After projection by U, with :math:`\Phi_i = (U^T \Sigma_i U)^{-1}` and
-    :math:`u_{ij} = m_i - m_j`, classes i and j are apart by twice Jeffreys' divergence,
+    :math:`u_{ij} = m_i - m_j`, the objective of classes i and j is twice Jeffreys' divergence,
 
     .. math::
         J_{ij}(U) = \mathrm{tr}\,\Phi_i U^T (\Sigma_j + u_{ij} u_{ij}^T) U +
         \mathrm{tr}\,\Phi_j U^T (\Sigma_i + u_{ij} u_{ij}^T) U - 2q ,
 
-    and of these :math:`c(c-1)/2` objectives one number is made: their weighted sum, to be
-    maximised, or their weighted squared distance to a target, to be minimised,
+    PARDA combines these :math:`c(c-1)/2` objectives into one number: their weighted sum, which is
+    maximized, or their weighted squared distance to a target, which is minimized,
 
     .. math::
         \sum_{i<j} w_{ij} J_{ij}(U) \qquad \text{or} \qquad
         \sum_{i<j} w_{ij}\,(J_{ij}(U) - t_{ij})^2 , \qquad w_{ij} \propto J_{ij}(U_0)^{-s} .
 
-    The weights favour pairs that are close: as published, in the Fisher subspace :math:`U_0`. By
-    default they are those of the solution itself, :math:`w_{ij} \propto J_{ij}(U)^{-s}`, so that no
-    pair is given up that was far apart in :math:`U_0`. Such a U maximises the power mean
-    :math:`(\mathrm{mean}\,J^{1-s})^{1/(1-s)}`, for s = 2 the harmonic mean of the divergences.
-    With ``pairing="one_vs_all"`` each class is paired with all others as one Gaussian, which makes
-    c objectives.
+    The weights favor close pairs. In the published method, they are computed in the Fisher
+    subspace :math:`U_0`. By default, they are those of the solution itself,
+    :math:`w_{ij} \propto J_{ij}(U)^{-s}`, so that pairs which are distant in :math:`U_0` are not
+    neglected. Such a U maximizes the power mean :math:`(\mathrm{mean}\,J^{1-s})^{1/(1-s)}`, which
+    for s = 2 is the harmonic mean of the divergences. With ``pairing="one_vs_all"``, each class is
+    paired with all other classes as one Gaussian, which gives c objectives.
 
-    *The two scalarisations.* The published target, :math:`t = (2 \max J(U_0))^2` for all pairs,
-    lies so far above anything in reach that :math:`J - t \approx -t`: the squared distance then
-    falls in the direction in which the weighted sum grows (the cosine of the two directions is
-    above 0.9999 on all data tried), and both give the same subspace, with equal weights. For one
-    that really evens out the divergences, choose ``target="full"`` or a moderate number, with
-    ``weights="uniform"``.
+    Use it if classes differ in shape, and some are close while others are distant. Divergences
+    have no upper bound and are inflated by small variances that are noise: without shrinkage, the
+    optimum mostly has larger errors than LDA. So by default each covariance is mixed half and half
+    with the pooled one (``shrinkage``). The published loop (``solver="gradient"``) stops early
+    instead. If classes mask one another, use ``pairing="one_vs_one"``, since in "one_vs_all" the
+    other classes are one wide Gaussian.
 
-    Use it when classes differ in shape, and some are close while others are far away. Divergences
-    have no upper bound, and feed on small variances that are noise: at the optimum for the
-    covariances as they are, errors are mostly larger than under LDA. So half of each covariance is
-    the pooled one (``shrinkage``); the published loop (``solver="gradient"``) stops early instead.
-    Classes that mask one another need pairs: with one against all, the rest is one wide Gaussian.
-
-    Cost: one pass of O(n p²); then for each step O(c p² q), or O(n p q) where classes have fewer
-    rows than features, and O(c² q² + c q³); mostly 10 to 300 steps. No p×p matrix is made for a
-    pair.
+    Cost: one pass of O(n p²). Then O(c p² q) per iteration, or O(n p q) if classes have fewer rows
+    than features, plus O(c² q² + c q³), with 10 to 300 iterations in most cases. No p×p matrix is
+    computed per pair.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: from 1 to the number of features; None is ``n_classes - 1``, or one
-        less than the number of features if that is less.
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features - 1)``, and at least 1.
     pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
-        What the objectives are: pairs of classes, or each class against the rest.
+        Pairs that define the objectives: pairs of classes, or each class against the rest.
     scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
-        The weighted sum, or the weighted squared distance to the target.
+        How the objectives are combined: weighted sum, or weighted squared distance to the target.
     weights : {"auto", "adaptive", "inverse_power", "uniform"} or array, default="auto"
-        :math:`J^{-s}` of the solution ("adaptive", for a weighted sum only), that of the Fisher
-        subspace ("inverse_power", as published), all alike (the weighted sum is then the unimodal
-        MODA), or your own: (n_classes, n_classes), symmetric, for pairs, or (n_classes,) for each
-        class against the rest. They are divided by their sum. "auto" is "adaptive" for the
-        weighted sum, and "inverse_power" for the distance to a target.
+        Weights of the objectives, see Notes. They are divided by their sum.
     weight_power : float, default=2
-        s of the weights.
+        Exponent s of the weights.
     target : {"thesis", "full", "ideal"}, float or array, default="thesis"
-        For "l_delta": as published, see above; the largest divergence without any projection,
-        which none can exceed (O(c p³)); for each pair the largest that a projection reaches (one
-        search for each of them); or your own, shaped as ``weights``.
+        Target of "l_delta": a name, see Notes, one number for all pairs, or an array of the same
+        shape as ``weights``.
     include_constant : bool, default=False
-        Whether weights and the published target are made of :math:`J + 2q`, as equation 4.11
-        prints the divergence.
+        If True, the weights and the published target use :math:`J + 2q` instead of J, which is how
+        equation 4.11 of [1]_ prints the divergence.
     shrinkage : float in [0, 1], default=0.5
-        What is mixed into covariances: this share of each is the pooled within-class one; 0 is as
-        published. Where classes of many rows differ much in shape less may be better (shuttle:
-        errors of 3.9 % with 0.25, 5.4 with 0.5), elsewhere worse (yeast: 51.4 and 49.4).
+        Shrinkage of the covariances: fraction of the pooled within-class covariance in each class
+        covariance. 0 is as published. See Notes.
     ridge : float, default=1e-3
-        What is added to variances: those of every covariance, where the total variance is
-        one in all directions; so it depends on no units. 0 raises where a covariance is singular.
-        A class of one row has the pooled covariance.
+        Value added to the variances: of all covariances, after scaling to unit total variance, so
+        that it does not depend on units. 0 raises if a covariance is singular.
     n_principal : int, "auto" or None, default="auto"
-        Principal components that are kept before anything is whitened: None is all. "auto" is None,
-        or where rows are fewer than three times the features a tenth of the number of rows (three
-        for each component at least): the others would be noise made as large as the rest. They
-        depend on the units of the features.
+        Number of principal components to project X onto before learning. None keeps all. For
+        "auto" see Notes. The components depend on the units of the features.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
-        Where to start: from the Fisher subspace, or your own; the other starts are that one with
-        noise added. "random" draws all of them. Weights and targets come from the Fisher subspace
-        always.
+        Starting point. The first start is the Fisher subspace ("lda") or the array, the others add
+        noise to it. "random" draws all starts.
     init_noise : float, default=0.3
-        Standard deviation of that noise for a whole column.
+        Standard deviation of the noise added to a whole column of the first start.
     n_init : int or None, default=None
-        Number of starts. None is one, or three with fewer than ``n_classes - 1`` components: then
-        close classes may lie upon each other in the Fisher subspace. (The thesis has 10.)
+        Number of starts. None means 1, or 3 with fewer than ``n_classes - 1`` components, where
+        close classes may overlap in the Fisher subspace. [1]_ uses 10.
     selection : {"objective", "error"}, default="objective"
-        Which start is kept: the one with the best objective; or with the least error of
-        :class:`MinimumMahalanobisClassifier` on the training rows (of equal ones, the first), as
-        published. After ``partial_fit``, or from dask, there are no rows: points drawn from the
-        class Gaussians take their place.
+        Criterion that selects the best start: the objective, or, as published, the training error
+        of :class:`MinimumMahalanobisClassifier`. See Notes.
     solver : {"lbfgs", "gradient"}, default="lbfgs"
-        L-BFGS to an optimum; or steps along the gradient, shortened by the golden ratio when one is
-        for the worse, as published.
+        Optimization algorithm: L-BFGS, or the published gradient steps, which are shortened by the
+        golden ratio if the objective becomes worse.
     step : float, default=0.01
-        Length of a step along the gradient.
+        Step size of the solver "gradient".
     normalize_step : bool, default=True
-        Steps have the length ``step``; with False the gradient is multiplied by it, as published.
+        If True, gradient steps have the length ``step``. If False, the gradient is multiplied by
+        ``step``, as published.
     max_iter : int or None, default=None
-        Steps at most: from each start; None is 1000, after which a warning says that L-BFGS did not
-        converge, or 100 along the gradient, where to stop is part of the method.
+        Maximum number of iterations. It applies to each start. None means 1000 for "lbfgs", which
+        warns if it did not converge, and 100 for "gradient", where the limit is part of the method.
     tol : float, default=1e-6
-        The gradient solver stops when the weighted sum of the divergences changes by less,
-        relatively; L-BFGS when the projector on the subspace moves by less than its root, which
-        changes the sum by about as much.
+        Tolerance of the solver. "gradient" stops when the weighted sum of divergences changes
+        relatively by less, "lbfgs" when the projector onto the subspace changes by less than
+        ``sqrt(tol)``, which has about the same effect on the sum.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the starts, and points from the class Gaussians.
+        Seed of the random number generator. It draws the starts and the points of ``selection``.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: principal axes of the class means in the subspace, scaled so that the pooled
-        within-class covariance (with its ridge) is the identity.
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance (with the ridge) is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     n_principal_ : int or None
-        What "auto" was, or what was given.
+        Number of principal components that were kept. None means all.
     selection_ : {"rows", "samples", "objective"}
-        What the starts were compared by: errors on the training rows, errors on points drawn from
+        Criterion that selected the start: errors on the training rows, errors on points drawn from
         the class Gaussians, or objectives.
     divergences_, initial_divergences_ : ndarray
-        J at the solution and in the Fisher subspace: (n_classes, n_classes), or (n_classes,) for
-        each class against the rest.
+        J at the solution and in the Fisher subspace, of shape (n_classes, n_classes), or
+        (n_classes,) with ``pairing="one_vs_all"``.
     weights_ : ndarray of the same shape
-        Weights, "adaptive" ones those at the solution; those of all pairs i < j sum to one.
+        Weights of the objectives ("adaptive": at the solution). Over all pairs i < j, they sum
+        to 1.
     targets_ : ndarray of the same shape
-        Targets; for "l_delta" only.
+        Targets, only with ``scalarization="l_delta"``.
     objective_ : float
-        The scalarised objective at the solution; with adaptive weights the power mean.
+        Combined objective at the solution. With adaptive weights, it is the power mean.
     objectives_per_init_, errors_per_init_ : ndarray of shape (n_init,)
-        Where each start ended; the errors with ``selection="error"`` only.
+        Final objective and error of each start. Errors only with ``selection="error"``.
     best_init_ : int
-        Which start was kept.
+        Index of the start that was kept.
     history_ : dict of lists
-        "objective", "step" and "seconds" of that start; only steps that were taken.
+        Progress of this start per accepted step, with the keys "objective", "step" and "seconds".
     n_iter_ : int
-        Their number.
+        Number of accepted steps of this start.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
     MGMKLD, MODA, LDA
+
+    Notes
+    -----
+    The values of ``weights`` are:
+
+    - "adaptive": :math:`J^{-s}` of the solution. It needs ``scalarization="weighted_sum"``.
+    - "inverse_power": :math:`J^{-s}` of the Fisher subspace, as published.
+    - "uniform": equal weights. The weighted sum is then MODA with one cluster per class.
+    - "auto": "adaptive" for the weighted sum, "inverse_power" for the distance to a target.
+    - an array: symmetric and of shape (n_classes, n_classes), or of shape (n_classes,) with
+      ``pairing="one_vs_all"``.
+
+    The values of ``target`` are:
+
+    - "thesis": :math:`(2 \max J(U_0))^2` for all pairs, as published.
+    - "full": the largest divergence without a projection, which is an upper limit. Costs O(c p³).
+    - "ideal": for each pair, the largest divergence that a projection reaches. Costs one search
+      per pair.
+
+    The published target is far above all reachable divergences, so that :math:`J - t \approx -t`.
+    The squared distance then decreases in the direction in which the weighted sum increases: the
+    cosine of the two directions is above 0.9999 on all datasets that were tried. With the same
+    weights, both scalarizations give the same subspace. To obtain similar divergences for all
+    pairs, use ``target="full"`` or a moderate number, with ``weights="uniform"``.
+
+    "inverse_power" and "thesis" always use the Fisher subspace, whatever ``init`` is.
+
+    Less ``shrinkage`` may be better if classes have many rows and differ much in shape (shuttle:
+    3.9% error with 0.25, 5.4% with 0.5), and worse otherwise (yeast: 51.4% and 49.4%). A class
+    with a single row gets the pooled covariance.
+
+    ``n_principal="auto"`` keeps all components if there are at least three rows per feature.
+    Otherwise it keeps a tenth of the number of rows, and at least three per output dimension.
+    Whitening would scale the noise in the other components up to the size of the signal.
+
+    With ``selection="error"``, ties go to the first start. After ``partial_fit`` and with dask
+    data, no rows are in memory, and the error is measured on points drawn from the class Gaussians.
 
     References
     ----------
@@ -207,7 +230,7 @@ class PARDA(StatisticsLearner):
     >>> parda = PARDA().fit(X, y)
     >>> parda.transform(X).shape, parda.selection_
     ((150, 2), 'objective')
-    >>> bool(parda.weights_[1, 2] > 0.9)  # versicolor and virginica are the closest
+    >>> bool(parda.weights_[1, 2] > 0.9)  # Versicolor and virginica are the closest pair.
     True
     """
 
@@ -293,12 +316,13 @@ class PARDA(StatisticsLearner):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from all rows at once; forgets what was learned before.
+        """Fit the model to all rows. Earlier fits are discarded.
 
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
-            Training points. With ``selection="error"``, rows in memory choose among the starts.
+            Training points. With ``selection="error"``, the starts are compared by the error on
+            these rows if they are in memory.
         y : array-like, dask array or dask series of shape (n_samples,)
             Labels.
         sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
@@ -307,7 +331,7 @@ class PARDA(StatisticsLearner):
         Returns
         -------
         PARDA
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=True, min_samples=2)
@@ -319,7 +343,7 @@ class PARDA(StatisticsLearner):
             self.__dict__.pop("_rows", None)
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Components of the best subspace that the starts led to."""
+        """Return the components of the best subspace found from the starts."""
         check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
         self.n_principal_ = None if isinstance(self.n_principal, str) else self.n_principal
@@ -338,7 +362,7 @@ class PARDA(StatisticsLearner):
         default = min(statistics.n_classes - 1, max(rank - 1, 1))
         kept = n_kept(self.n_components, default, rank, "PARDA", reason)
         random = check_random_state(self.random_state)
-        # Streams of their own: the starts do not depend on how one of them is chosen.
+        # Separate random streams, so that the starts do not depend on ``selection``.
         start_seed, draw_seed = random.randint(2**31 - 1, size=2)
         starts = self._starts(gaussians, kept, start_seed)
         fisher = next(starts)
@@ -389,7 +413,7 @@ class PARDA(StatisticsLearner):
         return _STEPS[self.solver] if self.max_iter is None else self.max_iter
 
     def _starts(self, gaussians: ClassObjectives, q: int, seed: int) -> Iterator[Matrix]:
-        """First the Fisher subspace itself, then as many starts as are asked for."""
+        """Yield the Fisher subspace, then the starts."""
         random = np.random.RandomState(seed)
         statistics, basis = gaussians.statistics, gaussians.basis
         frame = random_frame(statistics, basis)
@@ -397,7 +421,8 @@ class PARDA(StatisticsLearner):
         yield first
         if not isinstance(self.init, str):
             first = orthonormal(given_start(self.init, basis, q))
-        # The sum with noise depends on the signs of the columns, and they on no order or unit.
+        # Adding noise makes the signs of the columns matter. Fix them in a way that does not depend
+        # on the order or the units of the features.
         rows = (basis @ first).T * np.sqrt(statistics.total_variances())
         first = first * np.sign(np.sum(rows * fix_signs(rows), axis=1))
         size = self.init_noise / np.sqrt(basis.shape[1])
@@ -414,7 +439,7 @@ class PARDA(StatisticsLearner):
         return 1 if q >= statistics.n_classes - 1 else _STARTS
 
     def _scalarized(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarized:
-        """What is made of the divergences; weights and target of the Fisher subspace stay fixed."""
+        """Return the combined objective. Its fixed weights and targets use the Fisher subspace."""
         J = gaussians.divergences(fisher)
         constant = 2.0 * fisher.shape[1] if self.include_constant else 0.0
         summed = self.scalarization == "weighted_sum"
@@ -424,8 +449,8 @@ class PARDA(StatisticsLearner):
         if isinstance(kind, str) and kind == "adaptive":
             if not summed:
                 raise ValueError(
-                    "weights='adaptive' needs scalarization='weighted_sum': the weights of a "
-                    "distance to targets are fixed. Use weights='inverse_power'."
+                    "weights='adaptive' needs scalarization='weighted_sum', but scalarization is "
+                    "'l_delta', which needs fixed weights. Use weights='inverse_power'."
                 )
             return PowerMean(self.weight_power, len(J), constant)
         if isinstance(kind, str):
@@ -435,7 +460,9 @@ class PARDA(StatisticsLearner):
         else:
             weights = gaussians.vector(kind, "weights")
             if (weights < 0).any() or weights.sum() <= 0:
-                raise ValueError("weights must not be negative, and some must be above zero.")
+                raise ValueError(
+                    "weights must not contain negative values, and at least one must be positive."
+                )
             weights = weights / weights.sum()
         targets = None if summed else self._targets(gaussians, fisher, J + constant)
         return Scalarized(weights, targets)
@@ -444,7 +471,7 @@ class PARDA(StatisticsLearner):
         if not isinstance(self.target, str):
             targets = gaussians.vector(self.target, "target")
             if (targets <= 0).any():
-                raise ValueError("target must be positive: divergences are.")
+                raise ValueError("target must be positive, because divergences are positive.")
             return targets
         if self.target == "thesis":
             return np.full(len(shown), (2 * shown.max()) ** 2)
@@ -465,7 +492,8 @@ class PARDA(StatisticsLearner):
             return partial(
                 search_subspace, max_iter=self._max_iter, tol=np.sqrt(self.tol), report=report
             )
-        # Watched is what has no offset, as the squared distance to a target far away has.
+        # Convergence is checked on the weighted sum, since the squared distance to a distant target
+        # has a large offset that hides changes.
         return partial(
             climb_subspace,
             step=self.step,
@@ -479,7 +507,7 @@ class PARDA(StatisticsLearner):
     def _error_of(
         self, gaussians: ClassObjectives, q: int, seed: int
     ) -> Callable[[Matrix], float] | None:
-        """The error of a subspace, by which the starts are compared; None for their objective."""
+        """Return the function that computes a subspace's error, or None to use the objective."""
         if self.selection == "objective":
             self.selection_ = "objective"
             return None

@@ -1,4 +1,4 @@
-"""The objectives of Pareto discriminant analysis: divergences of pairs of classes, and sums."""
+"""Objectives of Pareto discriminant analysis: divergences of pairs of classes and their sums."""
 
 from __future__ import annotations
 
@@ -34,25 +34,27 @@ from nearfar.summaries.whitening import leading_axes, total_whitener
 
 Pairing = Literal["one_vs_one", "one_vs_all"]
 
-#: Divergences below this share of the largest count as that where weights are made of them.
+#: Lower limit of divergences when weights are computed, as a fraction of the largest divergence.
 LEAST_SHARE = 1e-6
-# So many rows for each feature, else a principal axis for so many rows; at least so many axes for
-# each component.
+# n_principal="auto" keeps all axes if there are at least _ROWS_PER_FEATURE rows per feature.
+# Otherwise it keeps one axis per _ROWS_PER_AXIS rows, and at least _AXES_PER_COMPONENT axes per
+# component.
 _ROWS_PER_FEATURE, _ROWS_PER_AXIS, _AXES_PER_COMPONENT = 3, 10, 3
-# Of a weight above this the other objectives notice nothing.
+# If one weight is above this, the other objectives have no effect, and a warning is issued.
 _ALL_THE_WEIGHT = 0.999
-# An eigenvalue below this, total variance being one, is zero but for rounding.
+# Eigenvalues below this count as zero, in coordinates of unit total variance.
 _SINGULAR = 1e-10
 
 
 @dataclass(frozen=True)
 class ClassObjectives:
-    """The classes as Gaussians, and which of them are paired.
+    """Class Gaussians and the pairs of them that are compared.
 
-    In the coordinates xT of the ``basis`` T the total covariance is the identity; ``image`` has the
-    statistics there, ``means`` and ``dot`` those of the classes, for each class against the rest
-    followed by the rests. ``first`` and ``second`` are the members of each pair; ``ridge`` is what
-    covariances have on their diagonals besides.
+    In the coordinates xT of the ``basis`` T, the total covariance is the identity, and ``image``
+    holds the statistics. ``means`` and ``dot`` are the means and covariances of the Gaussians in
+    these coordinates. With one-vs-all pairing, the classes are followed by their complements.
+    ``first`` and ``second`` are the members of each pair. ``ridge`` is added to the diagonal of
+    the covariances.
     """
 
     statistics: ClassStatistics
@@ -66,24 +68,24 @@ class ClassObjectives:
 
     @cached_property
     def family(self) -> GaussianFamily:
-        """The Gaussians, with their ridge."""
+        """Gaussians, with the ridge added to their covariances."""
         return GaussianFamily(self.means, lambda U: self.dot(U) + self.ridge * U)
 
     @property
     def by_pairs(self) -> bool:
-        """Whether classes are paired with one another, and not with their rests."""
+        """True for pairs of classes, False for each class against the rest."""
         return len(self.means) == self.statistics.n_classes
 
     def divergences(self, U: Matrix) -> Matrix:
-        """J of each pair."""
+        """Return J of each pair after projection by U."""
         return self.of_pairs(kullback_leibler.values(self.family.project(U)))
 
     def of_pairs(self, D: Matrix) -> Matrix:
-        """J of each pair from all Kullback-Leibler divergences: twice their symmetric sum."""
+        """Return J of each pair: twice the sum of both Kullback-Leibler divergences."""
         return np.asarray(2 * (D[self.first, self.second] + D[self.second, self.first]))
 
     def table(self, values: Matrix) -> Matrix:
-        """Values of the pairs as users see them: (c, c) symmetric, or (c,)."""
+        """Return the values of the pairs as a symmetric matrix (c, c), or a vector (c,)."""
         if not self.by_pairs:
             return values.copy()
         shown = np.zeros((self.statistics.n_classes,) * 2)
@@ -91,24 +93,26 @@ class ClassObjectives:
         return shown
 
     def vector(self, given: Any, name: str) -> Matrix:
-        """What a user gave for the pairs, as one value for each."""
+        """Return one value per pair from a user's number or array."""
         values = np.asarray(given, dtype=np.float64)
         c = self.statistics.n_classes
         wanted = (c, c) if self.by_pairs else (c,)
         if values.ndim and values.shape != wanted:
-            raise ValueError(f"{name} must have shape {wanted}; got {values.shape}.")
+            raise ValueError(f"{name} must have shape {wanted}, but has {values.shape}.")
         if not np.isfinite(values).all():
-            raise ValueError(f"{name} contains NaN or infinity.")
+            raise ValueError(f"{name} contains NaN or infinity. Pass finite numbers.")
         if not values.ndim:
             return np.full(len(self.first), float(values))
         if values.ndim == 2:
             if not np.allclose(values, values.T):
-                raise ValueError(f"{name} must be symmetric: a pair has no order.")
+                raise ValueError(
+                    f"{name} must be symmetric, because pairs of classes are not ordered."
+                )
             return values[self.first, self.second]
         return values
 
     def components(self, U: Matrix) -> Matrix:
-        """Rows (q, n_features) that stand for the span of U."""
+        """Return rows (q, n_features) that span the subspace U."""
         within = U.T @ self.image.within_dot(U) / self.image.total_weight
         within += max(self.ridge, _SINGULAR) * np.eye(U.shape[1])
         root = linalg.cholesky((within + within.T) / 2, lower=True)
@@ -125,10 +129,11 @@ def class_objectives(
     at_most: bool = False,
     shrinkage: float = 0.0,
 ) -> ClassObjectives:
-    """Gaussians of the classes in coordinates of unit total covariance, divisors n_i - 1.
+    """Return the class Gaussians in coordinates of unit total covariance, with divisors n_i - 1.
 
-    With ``n_principal`` in those of so many principal axes only, or as many as there are.
-    ``shrinkage`` is the share of the pooled covariance of the classes in each covariance.
+    ``n_principal`` is the number of leading principal axes that are kept. If there are fewer, it
+    raises, or with ``at_most`` keeps all. ``shrinkage`` is the fraction of the pooled covariance in
+    each covariance.
     """
     if n_principal is None:
         T = total_whitener(statistics)
@@ -137,8 +142,8 @@ def class_objectives(
         T = axes @ total_whitener(statistics.project(axes))
     image = statistics.project(T)
     ddof = image.weights - divisors(image.weights, image.counts)
-    # So much of each covariance, and of the products with it, makes the pooled one: of equal
-    # covariances that very one.
+    # Weights of the class covariances in the pooled covariance. They sum to 1, so that equal
+    # covariances are not changed.
     shares = np.where(without_scatter(image), 0.0, image.weights - ddof)
     shares /= max(float(shares.sum()), np.finfo(float).tiny)
 
@@ -155,16 +160,16 @@ def class_objectives(
         covariances = class_covariances(image, ddof=ddof)
         own = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
-        if is_thin(image):  # nothing but what is mixed in can make these regular
+        if is_thin(image):  # These covariances are regular only by the matrix that is mixed in.
             suspects = shrinkage * image.within_scatter()[None] / image.total_weight
         else:
             suspects = shrunk(covariances, covariances)
         if (singular := first_below(suspects, _SINGULAR)) is not None:
             raise ValueError(
-                f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular: "
-                "the divergence from it is infinite. Use a ridge above 0."
+                f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular, "
+                "so the divergence from it is infinite. Use a ridge above 0."
             )
-    # About the common mean, so that an offset of the data costs no digits.
+    # Subtract the common mean, so that an offset of the data does not cause cancellation.
     means = image.between_factor() / np.sqrt(image.weights)[:, None]
     c = image.n_classes
     first, second = np.triu_indices(c, 1)
@@ -180,7 +185,7 @@ def class_objectives(
 
 
 def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | None:
-    """How many principal axes of few rows are more than noise; None, all of them, of many."""
+    """Return the number of principal axes for n_principal="auto". None means all."""
     n, p = int(statistics.counts.sum()), statistics.n_features
     q = n_components or statistics.n_classes - 1
     axes = max(n // _ROWS_PER_AXIS, _AXES_PER_COMPONENT * q)
@@ -190,12 +195,11 @@ def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | N
 def against_rest(
     image: ClassStatistics, means: Matrix
 ) -> tuple[Matrix, Callable[[Matrix, Matrix], Matrix]]:
-    r"""Means and covariances of the classes, and then of all other classes as one Gaussian.
+    r"""Return the means and covariances of the classes and of their complements.
 
-    The latter as a function of U and of the products of the class covariances with it.
-
-    Taken off the total, not summed anew: with class scatter :math:`W_i` and the total covariance
-    :math:`I`,
+    The complement of a class is one Gaussian of all other classes. The covariances are a function
+    of U and of the products of the class covariances with U. The complements are computed by
+    subtraction from the total: with class scatter :math:`W_i` and the total covariance :math:`I`,
 
     .. math::
         m_i' = -\frac{n_i}{n - n_i} m_i , \qquad
@@ -207,7 +211,7 @@ def against_rest(
     rest_means = -(weights / rest)[:, None] * means
     gaps = np.sqrt(weights * rest / n)[:, None] * (means - rest_means)
     others_count = image.counts.sum() - image.counts
-    alone = others_count == 1  # the rest is one row
+    alone = others_count == 1  # The complement has a single row.
     rest_divisors = np.where(alone, rest, divisors(rest, others_count))
     scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
 
@@ -223,31 +227,32 @@ def against_rest(
 
 
 def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
-    """J^-power over its sum; no J counts as less than a millionth of the largest."""
+    """Return J^-power divided by its sum. J is at least ``LEAST_SHARE`` times the largest J."""
     largest = divergences.max()
     if largest == 0:
         return np.full(len(divergences), 1 / len(divergences))
     shares = np.maximum(divergences / largest, LEAST_SHARE)
-    weights = (shares.min() / shares) ** power  # the largest is one, whatever the power
+    weights = (shares.min() / shares) ** power  # The largest is 1, so no power overflows.
     return np.asarray(weights / weights.sum())
 
 
 def warn_of_one_weight(weights: Matrix) -> None:
-    """Warn where one weight is nearly all of them."""
+    """Warn if one weight is nearly the sum of all weights."""
     if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT:
         warn(
-            f"One of {len(weights)} objectives has {weights.max():.2%} of the weight: the "
-            "others are hardly looked at, and classes may fall onto one another. Use "
-            "weights='adaptive' or 'uniform', or a smaller weight_power.",
+            f"One of {len(weights)} objectives has {weights.max():.2%} of the weight. The others "
+            "have almost no effect, and classes may overlap. Use weights='adaptive' or 'uniform', "
+            "or a smaller weight_power.",
             UserWarning,
         )
 
 
 class Scalarized:
-    """One number for all divergences J: their weighted sum, or squared distance to targets.
+    """Combination of all divergences J: a weighted sum, or a squared distance to targets.
 
-    Without targets it is the weighted sum, which is to be maximised; distances are to be minimised.
-    ``weighted_sum`` is that of the point seen last.
+    Without targets, it is the weighted sum, which is maximized. With targets, it is the weighted
+    squared distance, which is minimized. The attribute ``weighted_sum`` is the weighted sum at the
+    last point evaluated.
     """
 
     def __init__(self, weights: Matrix, targets: Matrix | None) -> None:
@@ -256,46 +261,47 @@ class Scalarized:
 
     @property
     def sign(self) -> float:
-        """1 if it is to be maximised, else -1."""
+        """1 if the value is to be maximized, -1 if it is to be minimized."""
         return 1.0 if self.targets is None else -1.0
 
     def value(self, J: Matrix) -> float:
-        """The number."""
+        """Return the combined value."""
         if self.targets is None:
             return float(self.weights @ J)
         return float(self.weights @ (J - self.targets) ** 2)
 
     def slopes(self, J: Matrix) -> Matrix:
-        """Its derivatives in J."""
+        """Return the derivatives with respect to J."""
         return self.weights if self.targets is None else 2 * self.weights * (J - self.targets)
 
     def weights_at(self, J: Matrix) -> Matrix:
-        """By what the divergences are weighed there."""
+        """Return the weights of the divergences at J."""
         return self.weights
 
     def objective(self, gaussians: ClassObjectives) -> Objective:
-        """The same as a function of U, with its gradient."""
+        """Return the combined value as a function of U, with its gradient."""
 
         def average(D: Matrix) -> tuple[float, Matrix]:
             J = gaussians.of_pairs(D)
             self.weighted_sum = float(self.weights_at(J) @ J)
             by_divergences = np.zeros(D.shape)
             by_divergences[gaussians.first, gaussians.second] = 2 * self.slopes(J)
-            # J is twice the sum of both directions.
+            # J is twice the sum of the divergences in both directions, hence the factor 2.
             return self.value(J), by_divergences + by_divergences.T
 
         return averaged(gaussians.family, kullback_leibler, average)
 
 
 class PowerMean(Scalarized):
-    r"""The power mean of all divergences (plus a constant), with exponent 1 - s.
+    r"""Power mean of all divergences (plus a constant), with exponent 1 - s.
 
     .. math::
         M = \Bigl( \frac1K \sum_k J_k^{1-s} \Bigr)^{1/(1-s)} , \qquad
         \partial M / \partial J_k = \frac1K (M / J_k)^s .
 
-    So it is at every point a weighted sum with the weights :math:`J^{-s}` of that very point. It is
-    the mean for s = 0, the geometric one for 1, the harmonic one for 2, and tends to the least.
+    Its gradient is that of a weighted sum with the weights :math:`J^{-s}` of the current point. It
+    is the arithmetic mean for s = 0, the geometric mean for s = 1 and the harmonic mean for s = 2.
+    For large s it tends to the minimum.
     """
 
     def __init__(self, power: float, n_pairs: int, constant: float = 0.0) -> None:
@@ -303,7 +309,7 @@ class PowerMean(Scalarized):
         self.power, self.constant = power, constant
 
     def value(self, J: Matrix) -> float:
-        """The mean."""
+        """Return the power mean."""
         shown = self._shown(J)
         least, s = float(shown.min()), self.power
         if s == 1:
@@ -311,11 +317,11 @@ class PowerMean(Scalarized):
         return float(least * np.mean((least / shown) ** (s - 1)) ** (1 / (1 - s)))
 
     def slopes(self, J: Matrix) -> Matrix:
-        """Its derivatives in J."""
+        """Return the derivatives with respect to J."""
         return np.asarray((self.value(J) / self._shown(J)) ** self.power / len(J))
 
     def weights_at(self, J: Matrix) -> Matrix:
-        """By what the divergences are weighed there."""
+        """Return the weights of the divergences at J."""
         return inverse_power_weights(J + self.constant, self.power)
 
     def _shown(self, J: Matrix) -> Matrix:

@@ -16,41 +16,40 @@ from nearfar.summaries.whitening import total_range
 
 
 class PCA(StatisticsLearner):
-    r"""Principal component analysis: the directions of largest variance.
+    r"""Principal component analysis: projection onto the directions of largest variance.
 
     .. math:: \max_{U^T U = I} \mathrm{tr}(U^T S_t U)
 
-    solved by the leading eigenvectors of the total covariance :math:`S_t`. With ``whiten`` each
-    direction is divided by its standard deviation; distances are then Mahalanobis distances under
-    :math:`S_t`.
+    The solution is the leading eigenvectors of the total covariance :math:`S_t`. With ``whiten``,
+    each direction is divided by its standard deviation, so that distances after the transformation
+    are Mahalanobis distances under :math:`S_t`.
 
-    Use it to compress before a slower learner, to look at data, or, whitened, as the simplest
-    distance that does not depend on the units of the features (as long as their deviations are
-    within a factor of some 1e7). It needs no labels and takes
-    batches through ``partial_fit``. scikit-learn's PCA is the choice for a few components of very
-    wide data.
+    Use it to reduce the dimension before a slower learner or to plot data. Whitened, it is the
+    simplest distance that does not depend on the units of the features, as long as their standard
+    deviations differ by a factor of at most about 1e7. It needs no labels and accepts batches
+    through ``partial_fit``. For a few components of very wide data, use scikit-learn's PCA.
 
-    Cost: O(n p²) for one pass plus O(p³); with n < p rows O(n² p).
+    Cost: O(n p²) for one pass plus O(p³), or O(n² p) with fewer rows than features.
 
     Parameters
     ----------
     n_components : int, float or None, default=None
-        Dimension of the output; a number below 1 is the share of the variance to keep, None keeps
-        every direction that has variance.
+        Dimension of the output. A float below 1 is the fraction of the variance to keep. None
+        keeps every direction that has variance.
     whiten : bool, default=False
-        Scale the components to unit variance.
+        If True, scale the components to unit variance.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, or rows scaled to unit variance.
+        Projection matrix. Its rows are orthonormal, or scaled to unit variance if ``whiten``.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
-        Variance along each component, and its share. The divisor is n - 1, or the sum of the
-        sample weights where this is below 2.
+        Variance along each component, and its fraction of the total variance. The divisor is the
+        sum of the sample weights minus 1 (n - 1 without weights), or the sum if it is below 2.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Statistics of the training rows.
 
     See Also
     --------
@@ -83,12 +82,13 @@ class PCA(StatisticsLearner):
         self.whiten = whiten
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Leading eigenvectors of the total covariance."""
+        """Return the leading eigenvectors of the total covariance as rows."""
         basis, image = total_range(statistics, standardize=False)
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)
-        # What rounding makes of an eigenvalue zero, and no more: small units are no reason to drop.
+        # Drop only the eigenvalues that are zero up to rounding. A direction may be small just
+        # because its features have a small unit.
         rounding = np.finfo(np.float32 if statistics.is_rounded else np.float64).eps
         noise = statistics.n_features * rounding * variances[0]
         rank = int((variances > noise).sum())
@@ -106,11 +106,11 @@ class PCA(StatisticsLearner):
             return rank
         if not isinstance(self.n_components, Integral):
             shares = np.cumsum(variances) / variances.sum()
-            # Rounding must not ask for one more direction than there is.
+            # Without the tolerance, rounding could request one direction more than exist.
             return min(int(np.searchsorted(shares, self.n_components - 1e-12)) + 1, rank)
         if self.n_components > rank:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {rank} directions in which X "
-                f"varies; use n_components={rank} or None."
+                f"varies. Use n_components={rank} or None."
             )
         return int(self.n_components)

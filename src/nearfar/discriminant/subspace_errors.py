@@ -1,4 +1,4 @@
-"""By what Pareto discriminant analysis may compare subspaces: errors on rows, or drawn points."""
+"""Errors by which Pareto discriminant analysis compares subspaces, on rows or on drawn points."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nearfar.discriminant.pareto_objectives import ClassObjectives
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 
-#: Points drawn, from all classes together, to compare the starts when there are no rows.
+#: Number of points, over all classes, drawn to compare the starts if no rows are in memory.
 N_DRAWN = 10_000
 
 
 def error_on_rows(
     gaussians: ClassObjectives, rows: NDArray[Any], y: Any, sample_weight: ArrayLike | None
 ) -> Callable[[Matrix], float]:
-    """For U (r, q) the training error of the nearest class mean, each class with its own metric.
+    """Return a function of U (r, q): the training error of MinimumMahalanobisClassifier.
 
-    The moments of the mapped classes are those of the statistics: rows are only mapped.
+    The classifier is fitted from the projected statistics, so the rows are only used to predict.
     """
     statistics = gaussians.statistics
     classes, codes = encode_labels(y)
@@ -44,7 +44,10 @@ def error_on_rows(
 def error_on_samples(
     gaussians: ClassObjectives, q: int, random: np.random.RandomState
 ) -> Callable[[Matrix], float]:
-    """The same for points drawn from the class Gaussians, classes weighted by their shares."""
+    """Return a function of U (r, q): the error on points drawn from the class Gaussians.
+
+    The errors of the classes are weighted by their frequencies.
+    """
     statistics = gaussians.statistics
     c = statistics.n_classes
     drawn = random.normal(size=(max(100, N_DRAWN // c), q))
@@ -52,7 +55,7 @@ def error_on_samples(
 
     def error(U: Matrix) -> float:
         rule = MinimumMahalanobisClassifier.from_statistics(statistics.project(gaussians.basis @ U))
-        # Of a projected Gaussian, points can be drawn in q dimensions.
+        # A projected Gaussian is a Gaussian, so points are drawn directly in q dimensions.
         factors = gaussians.family.project(U).factors
         wrong = np.empty(c)
         for k, label in enumerate(rule.classes_):

@@ -1,4 +1,4 @@
-"""Orthonormal directions of a difference of scatters: the criteria J3 and J4."""
+"""Orthonormal directions that maximize a difference of scatters: the criteria J3 and J4."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from nearfar.summaries.whitening import (
 Pair = Literal["between_within", "between_total", "total_within"]
 Zeta = float | Literal["trace_ratio", "max_eig", "sum_eig"]
 
-#: What the parameter ``zeta`` may be.
+#: Allowed values of the parameter ``zeta``.
 ZETA: list[Allowed] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
 
 
 class Difference(NamedTuple):
-    r"""Rows U with the largest :math:`tr(U (S_1 - \zeta S_2) U^T)`, and what belongs to them."""
+    r"""Rows U with the largest :math:`tr(U (S_1 - \zeta S_2) U^T)`, with eigenvalues and zeta."""
 
     rows: Matrix
     eigenvalues: Matrix
@@ -50,16 +50,17 @@ def largest_difference(
     shrinkage: Shrinkage = "auto",
     name: str,
 ) -> Difference:
-    """Eigenvectors of S_1 - zeta S_2 in an orthonormal basis of the data's range.
+    """Return the eigenvectors of S_1 - zeta S_2, restricted to directions in which X varies.
 
-    ``name`` is what errors call the method.
+    ``name`` is the name of the method in error messages.
     """
     basis, image, within, W = regularized_within(statistics, shrinkage, standardize=False)
     between = image.between_scatter() / statistics.total_weight
     tolerance = rank_tolerance(statistics)
     T = whitener(between + within, tolerance)
     if T.shape[1] < len(T):
-        # Collinear features: a direction without any variance would win as one with no S_w.
+        # With collinear features, remove the directions without any variance. They would be
+        # selected because their S_w is zero.
         Q, _ = linalg.qr((between + within) @ T, mode="economic")
         basis, between, within = basis @ Q, Q.T @ between @ Q, Q.T @ within @ Q
     rank = basis.shape[1]
@@ -70,8 +71,8 @@ def largest_difference(
     if zeta == "trace_ratio":
         if W.shape[1] < rank:
             raise ValueError(
-                "The within-class scatter is singular, the trace ratio unbounded: use "
-                "shrinkage='auto', or a number above 0 if that scatter is not zero altogether."
+                "The within-class scatter is singular, so the trace ratio is unbounded. Use "
+                "shrinkage='auto', or shrinkage above 0 if the within-class scatter is not zero."
             )
         # The optimum is the same for all three pairs.
         weight = quotient_of_traces(trace_ratio(between, within, kept), S1, S2)
@@ -85,9 +86,11 @@ def largest_difference(
 
 
 def _settled(values: Matrix, U: Matrix, S1: Matrix, size: float) -> Matrix:
-    """Directions of equal value, free up to a rotation, with the largest S_1 first.
+    """Rotate directions with equal eigenvalues so that those with the largest S_1 come first.
 
-    Where every class is a point, all directions have the trace ratio of 1 to what was mixed in.
+    Directions with equal eigenvalues are determined only up to a rotation. This happens if the
+    rows of each class coincide: S_w is then only the multiple of S_t that shrinkage mixed in, and
+    all directions have the same trace ratio.
     """
     U = U.copy()
     start = 0

@@ -1,4 +1,4 @@
-"""Hyperplanes from the means and covariances of two sides, one problem of two classes at a time."""
+"""Base class of linear classifiers that use only the means and covariances of two classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nearfar.summaries.whitening import rank_tolerance, total_range
 
 
 class Side(NamedTuple):
-    """Weight, mean and covariance (divisor: the weight) of the classes on one side."""
+    """Weight, mean and covariance (divided by the weight) of the classes on one side."""
 
     weight: float
     mean: Vector
@@ -36,9 +36,9 @@ class Side(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Both sides of a problem, in coordinates in which the samples vary.
+    """Both sides of a two-class problem, in coordinates in which the samples vary.
 
-    The tolerance tells an empty direction of the covariances from their rounding.
+    Eigenvalues of the covariances below ``tolerance``, relative to the largest, count as zero.
     """
 
     negative: Side
@@ -48,13 +48,16 @@ class Sides(NamedTuple):
 
     @property
     def difference(self) -> Vector:
-        """Of the means, zero where they are equal but for rounding."""
+        """Difference of the means, exactly zero if they are equal up to rounding."""
         d = self.positive.mean - self.negative.mean
         level = max(np.abs(self.positive.mean).max(), np.abs(self.negative.mean).max())
         return d if np.abs(d).max() > 16 * np.finfo(float).eps * level else np.zeros_like(d)
 
     def ridge(self, ridge: float, mode: RidgeMode) -> float:
-        """What to add to variances, in their unit or relative to that within classes."""
+        """Return the value to add to the variances.
+
+        With mode "relative", ``ridge`` is a multiple of the mean within-class variance.
+        """
         if mode == "absolute":
             return ridge
         sides = self.negative, self.positive
@@ -62,16 +65,16 @@ class Sides(NamedTuple):
         inner = sum(side.weight * float(np.trace(side.covariance)) for side in sides) / total
         gap = float(self.difference @ self.difference)
         outer = sides[0].weight * sides[1].weight / total**2 * gap
-        # Classes of one sample each have nothing within: then relative to what is between.
+        # Classes of one sample each have no within-class variance. Use the between-class one.
         level = inner if inner > 1e-14 * outer else outer
         return ridge * level / self.n_features
 
 
 class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
-    """Hyperplanes that each depend on the means and covariances of two sides alone.
+    """Linear classifier computed from the means and covariances of the two sides of each problem.
 
-    With fewer samples than features all happens in the span of the samples, where the optimum of
-    whatever has a ridge lies.
+    With fewer samples than features, each problem is solved in the span of the samples, which
+    contains the optimum of any criterion with a ridge.
     """
 
     state = State({"objective_": for_each_problem(number())})
@@ -81,7 +84,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
 
     @abstractmethod
     def _between(self, sides: Sides) -> Hyperplane:
-        """The hyperplane between two sides whose means differ."""
+        """Return the hyperplane between two sides whose means differ."""
 
     def _learn_from(self, statistics: ClassStatistics) -> None:
         check_classes(type(self).__name__, statistics.classes)
@@ -108,19 +111,21 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
             plane = self._between(sides)
         except linalg.LinAlgError as error:
             raise ValueError(
-                f"{type(self).__name__}: with ridge={self.ridge:g} the covariances are singular: "
-                "X has too few rows for its features, or features that depend on one another. "
-                "Use a larger ridge."
+                f"{type(self).__name__}: with ridge={self.ridge:g} the covariances are singular, "
+                "because X has too few rows or linearly dependent features. Use a larger ridge."
             ) from error
         return plane._replace(w=B @ plane.w)
 
     def _majority(
         self, statistics: ClassStatistics, problem: TwoClassProblem, place: Indices
     ) -> Hyperplane:
-        """All samples to the heavier side, of equals the negative one."""
+        """Return a hyperplane that assigns all samples to the side of larger weight.
+
+        Ties go to the negative side.
+        """
         warn(
-            f"{type(self).__name__}: two classes have the same mean, and nothing that tells them "
-            "apart is known here; all samples go to the larger one."
+            f"{type(self).__name__}: two classes have the same mean and cannot be separated by a "
+            "hyperplane. All samples are assigned to the larger class."
         )
         negative, positive = (statistics.weights[place[list(codes)]].sum() for codes in problem)
         b = 1.0 if positive > negative else -1.0
@@ -131,10 +136,10 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
 
 
 def _side(statistics: ClassStatistics, codes: list[int]) -> Side:
-    """Classes taken together: their scatters, and that of their means."""
+    """Return the joint weight, mean and covariance of several classes."""
     weights, means, labels = statistics.weights, statistics.means, statistics.classes.tolist()
     weight = float(weights[codes].sum())
-    # About one of them, so that a large common offset costs no digits.
+    # Subtract one of the means, so that a large common offset does not cause cancellation.
     offsets = means[codes] - means[codes[0]]
     mean = weights[codes] @ offsets / weight
     rows = np.sqrt(weights[codes])[:, None] * (offsets - mean)

@@ -1,4 +1,4 @@
-"""LDA weighted by a power of the distance between classes."""
+"""LDA with pairs of classes weighted by a power of their distance."""
 
 from __future__ import annotations
 
@@ -13,46 +13,48 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class WeightedLDA(StatisticsLearner):
-    r"""LDA in which a pair of classes weighs the more, the closer they are.
+    r"""LDA with each pair of classes weighted by an inverse power of its distance.
 
     .. math::
         \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, d_{ij}^{-a} D_{ij}\, U
         \right), \qquad D_{ij} = (m_i - m_j)(m_i - m_j)^T ,
 
     where :math:`d_{ij}` is the Mahalanobis distance of the means under :math:`S_w` and a is
-    ``power``. With a = 0 it is LDA, with a = 2 every pair counts alike, and with the 8 of the work
-    the closest pairs decide alone.
+    ``power``. With a = 0 it is LDA. With a = 2, every pair has the same influence. With a = 8, as
+    in [1]_, the closest pairs determine the result.
 
-    Use it when you keep fewer than ``n_classes - 1`` directions and care for the closest classes;
-    with all of them it is LDA. Its failure is the opposite of LDA's: two classes that cannot be
-    told apart at all draw all directions to themselves, and the others merge. Try a power of 3, or
+    Use it if you keep fewer than ``n_classes - 1`` directions and the closest classes matter most.
+    With all directions it equals LDA. It fails in the opposite way from LDA: two classes that
+    overlap completely attract all directions, and the other classes merge. Try ``power=3``, or
     :class:`APAC`, whose weights have no parameter.
 
-    Cost: one pass of O(n p²), then O(p³ + c² p) for c classes; with fewer rows than features
-    O(n² p).
+    Cost: one pass of O(n p²), then O(p³ + c² p) for c classes, or O(n² p) with fewer rows than
+    features.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; at most ``n_classes - 1``. None takes as many as possible.
+        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
+        span as many directions.
     power : float, default=8
-        The exponent a, at most 50.
+        Exponent a of the weights, at most 50.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances: as in :class:`LDA`.
+        Shrinkage of the covariances: see :class:`LDA`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; the within-class covariance is the identity after it.
+        Projection matrix, scaled so that the within-class covariance of the output is the
+        identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        What each row adds to the criterion. Distances below a hundredth of the largest one count
-        as that, so that equal class means weigh no infinity.
+        Contribution of each component to the criterion. Distances below 1% of the largest one are
+        raised to 1% of it, so that equal class means do not get an infinite weight.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     statistics_ : ClassStatistics
-        What was accumulated.
+        Class statistics of the training rows.
 
     See Also
     --------
@@ -61,7 +63,7 @@ class WeightedLDA(StatisticsLearner):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.6.
-       (K. T. Abou-Moustafa, 2011, has White+LDA under the same short name: that is
+       (K. T. Abou-Moustafa, 2011, uses the same abbreviation for White+LDA, which is
        ``LDA(solver="whiten")``.)
 
     Examples
@@ -95,7 +97,7 @@ class WeightedLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Leading eigenvectors of the weighted scatter of whitened class means."""
+        """Return the leading eigenvectors of the weighted scatter of whitened class means."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
             "WeightedLDA",

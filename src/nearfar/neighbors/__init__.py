@@ -1,1 +1,1 @@
-"""Putting a metric to work: the vote of the nearest, and the nearest class."""
+"""Classifiers and regressors that use a learned distance: neighbors, class means, pairs."""

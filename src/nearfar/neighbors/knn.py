@@ -1,4 +1,4 @@
-"""Nearest-neighbour classification after any learner."""
+"""k-nearest-neighbor classification in the space of a fitted learner."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ from nearfar.state import State, none_or, optional, table
 
 
 class KNNClassifier(ThroughLearner, NeighborVoter):
-    r"""Majority vote of the k nearest training points, after a learner's map.
+    r"""k-nearest-neighbor classifier in the space of a learner.
 
     .. math:: \hat y(x) = \arg\max_c |\{i \in N_k(x) : y_i = c\}|
 
-    for the k training points :math:`N_k(x)` nearest to x. The search is exact and works in blocks.
-    Ties between classes shrink k: the vote is repeated with k-1, k-2, … nearest points until one
-    class leads.
+    where :math:`N_k(x)` are the k training points nearest to x. The search is exact and processes
+    the queries in blocks.
 
-    Use it alone, as the last step of a Pipeline, or around a learner. The learner is cloned and
-    fitted on the same rows and labels. Which features and which neighbours made a label,
-    :meth:`explain` tells, without a learner or behind a linear one.
+    Use the classifier alone, as the last step of a Pipeline, or around a learner, which is cloned
+    and fitted on the same rows and labels. :meth:`explain` reports the neighbors and features
+    behind each predicted label. It needs ``estimator=None`` or a linear learner.
 
-    Cost: the learner's fit; then O(n q) for each query in q dimensions. Keeps the mapped points,
-    and behind a linear learner the training rows too. Without a learner float16, float32 and
-    memory-mapped rows stay as they are, and no copy is made of them.
+    Cost: the learner's fit, then O(n q) per query in q dimensions. The classifier stores the
+    transformed training points and, if the learner may be linear, the training rows. Without a
+    learner, float16, float32 and memory-mapped rows are stored in their own type without a copy.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner or transformer that is fitted first. Neighbors are searched in its output. None
+        searches X itself.
     n_neighbors : int, default=3
-        How many points vote.
+        Number of neighbors that vote.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How to break a tied vote: "shrink" repeats the vote with k-1, k-2, … neighbors until one
+        class leads, "first" takes the smallest label, as scikit-learn does.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner.
 
     See Also
     --------
@@ -84,7 +85,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     }
     half = True
 
-    #: Training rows before a map that may be linear, for explanations.
+    #: Training rows before the transform, which `explain` needs. None if the learner is not linear.
     _rows: Floats | None
 
     def __init__(
@@ -99,21 +100,21 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         self.ties = ties
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
-        """Fit the learner and keep the mapped training points.
+        """Fit the learner and store the transformed training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels, for the vote and for the learner.
+            Labels, used by the vote and by the learner.
         supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
-            Handed to the learner.
+            Supervision passed to the learner's ``fit``.
 
         Returns
         -------
         KNNClassifier
-            Itself.
+            The fitted classifier.
         """
         learner, points, classes, codes = self._fit_learner(X, y, supervision)
         self._check_neighbors(len(points))
@@ -123,11 +124,12 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         return self
 
     def explain(self, X: ArrayLike) -> LocalExplanation:
-        r"""Which training rows voted for each label, and what the features did to their distances.
+        r"""Return the neighbors behind each prediction and each feature's part in their distances.
 
-        The metric is one for all rows, :math:`M = L^T L` in the units of X, for a linear learner L
-        or the identity. The relevance of a feature is its share of the diagonal of S M S, with S
-        the deviations of the training rows.
+        All rows have the same metric :math:`M = L^T L` in the units of X, where L is the matrix of
+        the linear learner, or the identity without a learner. The relevance of a feature is its
+        fraction of the diagonal of S M S, where S is the diagonal matrix of the standard
+        deviations of the training rows.
 
         Parameters
         ----------
@@ -153,18 +155,18 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         )
 
     def _why_not(self, rows: Floats | None) -> str:
-        """Why labels cannot be explained, and what would do."""
+        """Return the error message of `explain`: why it fails and what to do."""
         name = type(self.estimator_).__name__
         if rows is None and may_be_linear(self.estimator_):
             return (
-                "explain needs the training rows as numbers, and this classifier has not kept "
-                "them: X was a table with other cells, sparse, or the model file is older. Fit it "
-                "to numbers."
+                "explain needs numeric training rows, but this classifier did not store them: X "
+                "was sparse or had non-numeric cells, or the model file was written by an older "
+                "version. Fit the classifier again with a dense numeric X."
             )
         return (
-            f"explain needs a linear map, and {name} is none: no feature has a share of its "
-            "distances. A linear learner such as LMNN or LDA would do, estimator=None, or a "
-            "classifier with a metric for each query."
+            f"explain needs a linear learner, but {name} is not linear, so its distances cannot be "
+            "split into features. Use a linear learner such as LMNN or LDA, estimator=None, or a "
+            "classifier with one metric per query, such as DANNClassifier."
         )
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:

@@ -1,4 +1,4 @@
-"""Nearest-neighbour regression after any learner."""
+"""k-nearest-neighbor regression in the space of a fitted learner."""
 
 from __future__ import annotations
 
@@ -17,30 +17,34 @@ from nearfar.state import State, floats, table
 
 
 class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
-    r"""The mean value of the k nearest training points, after a learner's map.
+    r"""k-nearest-neighbor regressor in the space of a learner.
 
     .. math:: \hat y(x) = \tfrac1k \sum_{i \in N_k(x)} y_i
 
-    for the k training points :math:`N_k(x)` nearest to x. The search is exact and works in blocks;
-    of points equally far those that come first are taken.
+    where :math:`N_k(x)` are the k training points nearest to x. The search is exact and processes
+    the queries in blocks. Among equally distant points, those with the smallest row number are
+    taken.
 
-    Use it alone, as the last step of a Pipeline, or around a learner, which is cloned and fitted
-    on the same rows and values: one that learns from values, from nothing, or from supervision.
+    Use the regressor alone, as the last step of a Pipeline, or around a learner, which is cloned
+    and fitted on the same rows and target values. The learner may use the values, use pairs or
+    other supervision, or be unsupervised.
 
-    Cost: the learner's fit; then O(n q) for each query in q dimensions. Keeps the mapped points;
-    without a learner float16, float32 and memory-mapped rows as they are.
+    Cost: the learner's fit, then O(n q) per query in q dimensions. The regressor stores the
+    transformed training points. Without a learner, float16, float32 and memory-mapped rows are
+    stored in their own type.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner or transformer that is fitted first. Neighbors are searched in its output. None
+        searches X itself.
     n_neighbors : int, default=5
-        How many points are averaged.
+        Number of neighbors whose values are averaged.
 
     Attributes
     ----------
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner.
 
     See Also
     --------
@@ -70,21 +74,21 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
         self.n_neighbors = n_neighbors
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
-        """Fit the learner and keep the mapped training points.
+        """Fit the learner and store the transformed training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Values, for the mean and for the learner.
+            Target values, used by the mean and by the learner.
         supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
-            Handed to the learner.
+            Supervision passed to the learner's ``fit``.
 
         Returns
         -------
         KNNRegressor
-            Itself.
+            The fitted regressor.
         """
         learner, points = self._fit_map(X, y, supervision)
         values = self._check_values(y, len(points), constant=True)
@@ -93,7 +97,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
         return self
 
     def predict(self, X: ArrayLike) -> Vector:
-        """The mean value of the nearest training points.
+        """Return the mean target value of the nearest training points.
 
         Parameters
         ----------

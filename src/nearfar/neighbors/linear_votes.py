@@ -1,4 +1,4 @@
-"""Votes after a linear map, explained: one metric for all rows, in the units of the features."""
+"""Explanations of neighbor votes after a linear transformation, in the units of the features."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
 from nearfar.base.relevance import relevance_of
 
-# Training rows on which a map is held against a matrix, and how far it may be off.
+# `linear_map_of` compares a transformation with its matrix on at most this many training rows.
 _TRIED = 500
+# Largest deviation that still counts as linear, relative to the largest transformed value, by the
+# item size of the transformed points in bytes.
 _OFF = {4: 1e-3, 8: 1e-6}
 
 
@@ -28,20 +30,20 @@ def explain_linear(
     linear: Matrix | None,
     feature_names: Sequence[str],
 ) -> LocalExplanation:
-    """Which rows voted, and what the features did to their distances.
+    """Return the neighbors that voted and each feature's part in their distances.
 
     Parameters
     ----------
     voter : NeighborVoter
-        Fitted to mapped rows.
+        Classifier fitted to transformed rows.
     mapped : array-like
-        The rows to explain, as the voter takes them.
+        Rows to explain, in the form that the voter accepts.
     queries, rows : ndarray of shape (n_queries, n_features) and (n_samples, n_features)
-        The rows to explain and the training rows before the map.
+        Rows to explain and training rows, both before the transformation.
     linear : ndarray of shape (q, n_features) or None
-        The map; None is the identity.
+        Matrix of the transformation. None means the identity.
     feature_names : sequence of str
-        What the features are called.
+        Names of the features.
 
     Returns
     -------
@@ -71,14 +73,17 @@ def explain_linear(
 
 
 def may_be_linear(learner: Any) -> bool:
-    """Whether a map may be a matrix: not if it is known to be something else."""
+    """Return False only if the learner is known not to be linear.
+
+    Transformers from outside nearfar may be linear; `linear_map_of` finds out.
+    """
     if isinstance(learner, Pipeline):
         return all(may_be_linear(step) for _, step in learner.steps)
     return isinstance(learner, LinearLearner) or not isinstance(learner, Estimator)
 
 
 def kept_rows(X: Any) -> Floats | None:
-    """Rows as flat finite numbers, to be kept for an explanation; None if they are no such."""
+    """Return X as a 2-D array of finite numbers, or None if X is sparse or not numeric."""
     if sparse.issparse(X):
         return None
     try:
@@ -92,7 +97,10 @@ def kept_rows(X: Any) -> Floats | None:
 
 
 def linear_map(learner: Any, rows: Matrix, points: Floats) -> Matrix | None:
-    """The matrix of a fitted learner that made ``points`` of ``rows``; None if it has none."""
+    """Return the matrix with which a fitted learner maps ``rows`` to ``points``.
+
+    Returns None if the learner is not linear.
+    """
     if isinstance(learner, LinearLearner):
         return np.asarray(learner.components_, dtype=np.float64)
     return linear_map_of(learner.transform, rows, points)
@@ -101,15 +109,18 @@ def linear_map(learner: Any, rows: Matrix, points: Floats) -> Matrix | None:
 def linear_map_of(
     transform: Callable[[Matrix], NDArray[Any]], rows: Matrix, points: Floats
 ) -> Matrix | None:
-    """The matrix L of a map x -> Lx + b, by steps of one deviation from the mean.
+    """Estimate the matrix L of a transformation x -> Lx + b.
 
-    None if the map is none: if differences of the points are not those of the rows, mapped.
+    Each column is a finite difference: a step of one standard deviation from the mean. Returns
+    None if L does not reproduce ``points`` from ``rows``, since the transformation is then not
+    linear.
     """
     center, steps = rows.mean(axis=0), rows.std(axis=0)
     steps = np.where(steps > 0, steps, 1.0)
     ends = np.vstack([center, center + np.diag(steps)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that these rows have no names
+        # A transformer fitted on a DataFrame warns that these rows have no feature names.
+        warnings.simplefilter("ignore", UserWarning)
         made = np.asarray(transform(ends), dtype=np.float64)
     if made.ndim != 2:
         return None

@@ -1,4 +1,4 @@
-"""The nearest class by the Mahalanobis distance to its mean, and the Gaussian scores beside it."""
+"""Classification by the Mahalanobis distance to class means, or by Gaussian class scores."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from nearfar.summaries.whitening import (
 
 
 class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
-    r"""The class whose mean is nearest in the Mahalanobis distance of its own covariance.
+    r"""Classifier by the smallest Mahalanobis distance to a class mean, one covariance per class.
 
     With the means :math:`m_i` and covariances :math:`\Sigma_i` of the classes after the learner's
-    map, a point y gets the label of the least
+    transformation, a point y is assigned to the class with the smallest score:
 
     ===========  =================================================================================
     mahalanobis  :math:`\sqrt{(y - m_i)^T \Sigma_i^{-1} (y - m_i)}`
@@ -39,50 +39,60 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     posterior    the same :math:`{} - 2 \log(n_i/n)`
     ===========  =================================================================================
 
-    "mahalanobis" is the rule that judges the projections of [1], "gaussian" the one of [2] (which
-    calls it linear, though it is quadratic). Neither has priors. "posterior" is the Bayes rule for
-    Gaussian classes; with ``pooling`` :math:`\lambda` and ``shrinkage`` :math:`\gamma` it is
-    regularised discriminant analysis (RDA), with
+    [1]_ evaluates its projections with "mahalanobis". [2]_ uses "gaussian" and calls it linear,
+    although it is quadratic. Both ignore class priors. "posterior" is the Bayes classifier for
+    Gaussian classes. With ``pooling`` :math:`\lambda` and ``shrinkage`` :math:`\gamma`, it is
+    regularized discriminant analysis (RDA), with
 
     .. math::
         C_i = \frac{(1-\lambda) W_i + \lambda W}{(1-\lambda) n_i + \lambda n}, \qquad
         \Sigma_i = (1-\gamma) C_i + \gamma \frac{\mathrm{tr}\, C_i}{q} I
 
-    for the scatter sums :math:`W_i` of the classes and W of all.
+    where :math:`W_i` is the scatter sum of class i and W the sum over all classes.
 
-    Use "mahalanobis" to reproduce published numbers, since nothing outweighs it on classes of
-    unequal volume: a wide class swallows points of narrow ones, as all its distances are small.
-    That is its failure; "gaussian" corrects it. Any of them looks at the span of the map only, not
-    at its scale: a linear change of the space alters nothing while all covariances are regular.
+    Use "mahalanobis" to reproduce published results. It misclassifies points when classes differ
+    in volume: the distances to a wide class are all small, so it takes points of narrow classes.
+    "gaussian" corrects this. All three scores depend only on the span of the learner's output, not
+    on its scale: an invertible linear transformation changes no prediction while all covariances
+    are regular.
 
-    Cost: the learner's fit; O(n q²) to fit and O(c q²) for each query in q dimensions, c being the
+    Cost: the learner's fit, O(n q²) to fit, and O(c q²) per query in q dimensions, where c is the
     number of classes.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Cloned and fitted first; moments are those after its ``transform``. None takes X itself.
+        Learner that transforms the points before means and covariances are computed. It is cloned
+        and fitted first. None uses X itself.
     rule : {"mahalanobis", "gaussian", "posterior"}, default="mahalanobis"
-        What is to be least.
+        Score to minimize, see the table above.
     pooling : float in [0, 1], default=0
-        The share :math:`\lambda` of all classes in the covariance of each.
+        Weight :math:`\lambda` of the pooled covariance in the covariance of each class.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances: the number :math:`\gamma`. "auto" changes nothing but
-        covariances that are singular: a class of one row has the pooled one, 0.1 % of which is
-        mixed into other singular ones.
+        Shrinkage of the covariances: the number :math:`\gamma` above. "auto" regularizes singular
+        covariances only, see Notes.
     ddof : float, default=1
-        Taken off the count of each class in the divisors: 1 as in [1], 0 as in [2].
+        Number subtracted from each class count in the divisors: 1 as in [1]_, 0 as in [2]_.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner.
     means_ : ndarray of shape (n_classes, q)
-        Class means after the map.
+        Class means of the transformed points.
     precisions_ : ndarray of shape (n_classes, q, q)
-        Inverse covariances. Where the training points do not vary they are zero.
+        Inverse covariances. They are zero along directions in which the training points do not
+        vary.
+
+    Notes
+    -----
+    ``shrinkage="auto"`` treats each class separately:
+
+    - A regular covariance is used unchanged.
+    - A class with a single row gets the pooled covariance (if ``pooling=0``).
+    - Any other singular covariance is mixed with 0.1% of the pooled covariance.
 
     See Also
     --------
@@ -143,52 +153,53 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         return hasattr(self, "means_")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
-        """Fit the learner, then the moments of the mapped classes.
+        """Fit the learner, then compute the class means and covariances of the transformed points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels, for the rule and for the learner.
+            Labels, used by the classifier and by the learner.
         supervision : Pairs, Triplets, Chunklets or array-like, optional
-            Handed to the learner.
+            Supervision passed to the learner's ``fit``.
 
         Returns
         -------
         MinimumMahalanobisClassifier
-            Itself.
+            The fitted classifier.
         """
         self.__dict__.pop("means_", None)
         learner, points, classes, codes = self._fit_learner(X, y, supervision)
         if len(points) < 2:
             raise ValueError(
-                f"X has {len(points)} sample(s), while {type(self).__name__} needs at least 2."
+                f"X has {len(points)} sample(s), but {type(self).__name__} needs at least 2."
             )
-        # Dense: a covariance for each class is wanted anyway.
+        # Dense storage costs nothing extra, since every class needs its full covariance anyway.
         statistics = ClassStatistics(storage="dense", exact=True).add(points, classes, codes)
         self.estimator_ = learner
         return self._learn(statistics)
 
     @classmethod
     def from_statistics(cls, statistics: ClassStatistics, **parameters: Any) -> Self:
-        """The rule for points as they are, from the statistics of their classes alone.
+        """Return a classifier fitted from class statistics, without training rows.
 
-        With a statistics learner no row is needed: those of the mapped classes are
-        ``learner.statistics_.project(learner.components_.T)``, for points that are mapped without
-        the learner's mean.
+        The classifier has no learner: it uses points in the space of the statistics. For the
+        space of a statistics learner, pass
+        ``learner.statistics_.project(learner.components_.T)``, and transform new points with
+        ``X @ learner.components_.T``, without subtracting the learner's mean.
 
         Parameters
         ----------
         statistics : ClassStatistics
-            By class, not pooled.
+            Statistics per class, not pooled.
         **parameters
-            Of the classifier, but for the estimator.
+            Parameters of the classifier, except ``estimator``.
 
         Returns
         -------
         MinimumMahalanobisClassifier
-            Fitted.
+            The fitted classifier.
         """
         rule = cls(None, **parameters)
         rule._check_parameters()
@@ -205,12 +216,13 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         return self
 
     def _covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-        """Coordinates T (q, r), and the covariances (c, r, r) in them."""
+        """Return coordinates T (q, r) and the class covariances (c, r, r) in them."""
         if self.shrinkage == "auto":
             B, image, _, W = regularized_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
             C = pooled_covariances(image, self.pooling, self.ddof)
-            # The pooled covariance is the identity here; to mix it in depends on no units.
+            # In these coordinates, the pooled covariance is the identity. Mixing it in does not
+            # depend on the units of the features.
             single = (image.counts == 1) & (self.pooling == 0)
             C[single] = np.eye(T.shape[1])
             tolerance = rank_tolerance(statistics)
@@ -220,7 +232,8 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
             return T, C
         T, image = total_range(statistics, standardize=True)
         C = pooled_covariances(image, self.pooling, self.ddof)
-        # Features of unit variance: the identity of the mapped space is TT here.
+        # total_range scaled the features to unit variance, so the identity of the transformed
+        # space has the diagonal of T'T in these coordinates.
         units = np.asarray(np.sum(T**2, axis=0))
         for k in range(len(C)):
             level = np.sum(C[k].diagonal() / units) / statistics.n_features
@@ -229,12 +242,12 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
 
     @property
     def precisions_(self) -> Matrix:
-        """Inverse covariances, (n_classes, q, q)."""
+        """Inverse covariances of the classes, of shape (n_classes, q, q)."""
         check_is_fitted(self)
         return np.asarray(self._factors @ self._factors.transpose(0, 2, 1))
 
     def decision_function(self, X: ArrayLike) -> Matrix:
-        """Negative scores: the largest wins.
+        """Return the negative class scores. The largest value belongs to the predicted class.
 
         Parameters
         ----------
@@ -244,9 +257,9 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         Returns
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
-            With two classes one number for each point, as in scikit-learn: the score of the first
-            label minus that of the second. "gaussian" and "posterior" are known up to a constant
-            that all classes share.
+            With two classes, one number per point, as in scikit-learn: the score of the first
+            class minus the score of the second, which is positive if the second class is
+            predicted. "gaussian" and "posterior" omit a constant that is equal for all classes.
         """
         scores = self._scores(X)
         if scores.shape[1] == 2:
@@ -254,7 +267,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         return -scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label of the least score; of equal ones the smaller label.
+        """Return the class with the smallest score. Ties go to the smaller label.
 
         Parameters
         ----------
@@ -283,11 +296,12 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
 
 
 def pooled_covariances(statistics: ClassStatistics, pooling: float, ddof: float = 0) -> Matrix:
-    r"""Covariances (c, p, p) between those of the classes and the pooled one.
+    r"""Return covariances (c, p, p), each a mixture of the class covariance and the pooled one.
 
     .. math:: \frac{(1-\lambda) W_i + \lambda W}{(1-\lambda)(n_i - d) + \lambda (n - c d)}
 
-    They are zero for a class whose divisor is. From weights of less than one a row no d is taken.
+    A class whose divisor is zero gets a zero matrix. If the weights are below one per row, d is
+    not subtracted.
     """
     total = statistics.within_scatter()
     mass = divisors(statistics.weights, statistics.counts, ddof)
@@ -300,7 +314,7 @@ def pooled_covariances(statistics: ClassStatistics, pooling: float, ddof: float 
 
 
 def _inverse_roots(covariances: Matrix, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """R with RR' = inv(Σ) for each, and log |Σ|."""
+    """Return R with RR' = inv(Σ) for each covariance Σ, and log |Σ|."""
     roots = np.empty_like(covariances)
     log_dets = np.empty(len(covariances))
     for k, covariance in enumerate(covariances):
@@ -310,7 +324,7 @@ def _inverse_roots(covariances: Matrix, statistics: ClassStatistics) -> tuple[Ma
             raise ValueError(
                 f"The covariance of class {label!r} is singular: it has "
                 f"{int(statistics.counts[k])} rows in {len(covariance)} dimensions. Use "
-                "shrinkage='auto' or a number above 0, or pooling."
+                "shrinkage='auto', shrinkage above 0, or pooling above 0."
             )
         roots[k] = R
         log_dets[k] = -2 * np.linalg.slogdet(R)[1]

@@ -1,4 +1,4 @@
-"""Alike or different: pairs of points told apart by a learned distance."""
+"""Classification of pairs as similar or dissimilar by a learned distance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
 
 
 def _measures(learner: Any, sizes: Sizes) -> bool:
-    """Whether it can tell the distance of points of so many features."""
+    """Return True if the learner accepts points with ``sizes["p"]`` features."""
     if learner is None:
         return True
     taken = check_state(learner).get("p")
@@ -35,54 +35,69 @@ def _measures(learner: Any, sizes: Sizes) -> bool:
 
 
 class PairClassifier(ClassifierMixin, Estimator):
-    r"""Pairs of points called alike up to a distance, learned from pairs.
+    r"""Classifier of pairs as similar or dissimilar by a threshold on a learned distance.
 
     .. math:: \hat y(x, z) = +1 \text{ if } d(x, z) \le \theta, \text{ else } -1
 
-    The learner is cloned and fitted on the distinct points of the pairs, and the threshold
-    :math:`\theta` is then the best of all that tell the training pairs apart differently. A
-    learner of pairs gets them as they are; one of chunklets gets groups of points that similar
-    pairs connect, one of triplets or quadruplets gets similar pairs compared with dissimilar
-    ones; what needs no supervision gets the points. Learners of labels or values alone have
-    nothing to learn from here: fit them first and give them with ``prefit=True``.
+    ``fit`` clones the learner, fits it on the distinct points of the pairs, and then searches all
+    distinct thresholds :math:`\theta` for the one that is best on the training pairs.
 
-    Use it to decide whether two things are the same, and to choose a learner of pairs by
-    ``cross_val_score`` or ``GridSearchCV``. With points that are in several pairs, fold by points
-    (:class:`nearfar.evaluation.PairKFold`). The threshold of ``fit`` is that of the training
-    pairs; `calibrate_threshold` takes one from others.
+    Use it to decide whether two objects are the same, and to select a learner of pairs with
+    ``cross_val_score`` or ``GridSearchCV``. If points occur in several pairs, split the folds by
+    point with :class:`nearfar.evaluation.PairKFold`. `calibrate_threshold` chooses the threshold
+    on pairs that the learner was not fitted on.
 
-    Cost: the learner's fit; then O(n log n) for n pairs, and what its distances cost.
+    Cost: the learner's fit, then O(n log n) for n pairs plus the cost of their distances.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; distances are those of its ``pair_distance``, or after its ``transform``. None
-        is the Euclidean distance. A Pipeline that ends with a learner will do.
+        Learner or transformer that is fitted first. Its ``pair_distance`` or else its
+        ``transform`` defines the distance. It may be a Pipeline that ends with a learner. None
+        uses the Euclidean distance.
     strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
-        What the threshold makes as large as can be: the share of pairs told rightly; the F measure
-        of pairs alike; the share of pairs alike that are found, while at least ``min_rate`` of the
-        different ones are; or the share of different ones, while at least ``min_rate`` of those
-        alike are.
+        Quantity that the threshold maximizes, see Notes.
     beta : float, default=1.0
-        Weight of finding pairs alike beside being right about them, for "f_beta".
+        Weight of recall relative to precision, for "f_beta".
     min_rate : float in [0, 1] or None, default=None
-        The rate to keep, which "max_tpr" and "max_tnr" need.
+        Lower limit of the other rate, required by "max_tpr" and "max_tnr".
     prefit : bool, default=False
-        Whether ``estimator`` was fitted before and is used as it is; ``fit`` then looks for the
-        threshold alone. A copy by ``clone``, and so a fold of ``cross_val_score``, is not fitted.
+        If True, ``estimator`` is already fitted and ``fit`` only chooses the threshold. ``clone``
+        and thus ``cross_val_score`` return unfitted copies, which raise an error.
 
     Attributes
     ----------
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner.
     threshold_ : float
-        The largest distance of pairs called alike; below zero when none is.
+        Largest distance at which a pair is predicted similar. Negative if no pair is.
     classes_ : ndarray of shape (2,)
-        -1 for different and +1 for alike.
+        -1 (dissimilar) and +1 (similar).
 
     See Also
     --------
     Pairs, KNNClassifier
+
+    Notes
+    -----
+    The strategies maximize the following quantities, where similar pairs are the positive class.
+
+    ========  ===================================================================================
+    accuracy  fraction of pairs predicted correctly
+    f_beta    F measure of the similar pairs
+    max_tpr   true positive rate, with a true negative rate of at least ``min_rate``
+    max_tnr   true negative rate, with a true positive rate of at least ``min_rate``
+    ========  ===================================================================================
+
+    The learner receives the pairs in the form of supervision that it accepts:
+
+    - pairs, unchanged;
+    - quadruplets or triplets that compare similar pairs with dissimilar ones;
+    - chunklets: groups of points connected by similar pairs;
+    - only the points, if it is unsupervised.
+
+    A learner that accepts only labels or target values cannot be fitted from pairs. Fit it first
+    and pass it with ``prefit=True``.
 
     References
     ----------
@@ -142,23 +157,23 @@ class PairClassifier(ClassifierMixin, Estimator):
 
     @property
     def classes_(self) -> Indices:
-        """-1 for different and +1 for alike."""
+        """Class labels: -1 (dissimilar) and +1 (similar)."""
         return np.array([-1, 1])
 
     def fit(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit the learner, and find the threshold.
+        """Fit the learner and choose the threshold.
 
         Parameters
         ----------
         pairs : array-like of shape (n_pairs, 2, n_features)
             The two points of each pair.
         y : array-like of shape (n_pairs,)
-            +1 for a pair alike, -1 for a pair different; some of either.
+            +1 for a similar pair, -1 for a dissimilar pair. Both must occur.
 
         Returns
         -------
         PairClassifier
-            Itself.
+            The fitted classifier.
         """
         self._forget()
         self._check_parameters()
@@ -187,21 +202,23 @@ class PairClassifier(ClassifierMixin, Estimator):
         beta: float | None = None,
         min_rate: float | None = None,
     ) -> Self:
-        """Find the threshold anew, exactly over all cuts, on pairs that were not learned from.
+        """Choose the threshold again on other pairs, without fitting the learner.
+
+        The search over all distinct thresholds is exact.
 
         Parameters
         ----------
         pairs : array-like of shape (n_pairs, 2, n_features)
             The two points of each pair.
         y : array-like of shape (n_pairs,)
-            +1 for a pair alike, -1 for a pair different; some of either.
+            +1 for a similar pair, -1 for a dissimilar pair. Both must occur.
         strategy, beta, min_rate : optional
-            As the parameters of the class, which hold where None is given.
+            Override the parameters of the same name. None keeps the classifier's value.
 
         Returns
         -------
         PairClassifier
-            Itself.
+            The classifier with the new threshold.
         """
         check_is_fitted(self)
         given = {"strategy": strategy, "beta": beta, "min_rate": min_rate}
@@ -219,17 +236,18 @@ class PairClassifier(ClassifierMixin, Estimator):
         return self
 
     def set_threshold(self, threshold: float) -> Self:
-        """Call pairs alike up to a distance of one's own choice.
+        """Set the threshold to a given distance.
 
         Parameters
         ----------
         threshold : float
-            A distance; below zero no pair is called alike.
+            Largest distance at which a pair is predicted similar. With a negative threshold, no
+            pair is.
 
         Returns
         -------
         PairClassifier
-            Itself.
+            The classifier with the new threshold.
         """
         check_is_fitted(self)
         check_parameter("PairClassifier.set_threshold", "threshold", threshold, [real()])
@@ -237,7 +255,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         return self
 
     def pair_distance(self, pairs: ArrayLike) -> Vector:
-        """Learned distance between the two points of each pair.
+        """Return the learned distance between the two points of each pair.
 
         Parameters
         ----------
@@ -252,9 +270,9 @@ class PairClassifier(ClassifierMixin, Estimator):
         return _finite_distances(self.estimator_, self._check_pairs(pairs))
 
     def decision_function(self, pairs: ArrayLike) -> Vector:
-        """How alike the points of each pair are: minus their distance.
+        """Return the similarity of each pair: the negative distance of its points.
 
-        It is compared with ``-threshold_``, not with zero.
+        The decision boundary is ``-threshold_``, not zero.
 
         Parameters
         ----------
@@ -268,7 +286,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         return -self.pair_distance(pairs)
 
     def predict(self, pairs: ArrayLike) -> Indices:
-        """Whether the points of each pair are alike, +1, or different, -1.
+        """Return +1 for each pair predicted similar and -1 for each pair predicted dissimilar.
 
         Parameters
         ----------
@@ -282,26 +300,31 @@ class PairClassifier(ClassifierMixin, Estimator):
         return np.where(self.pair_distance(pairs) <= self.threshold_, 1, -1)
 
     def score(self, pairs: ArrayLike, y: ArrayLike) -> float:
-        """Area under the ROC curve: how often a pair alike is nearer than a different one.
+        """Return the area under the ROC curve.
+
+        It is the probability that a similar pair has a smaller distance than a dissimilar pair.
 
         Parameters
         ----------
         pairs : array-like of shape (n_pairs, 2, n_features)
             Pairs of points.
         y : array-like of shape (n_pairs,)
-            +1 for a pair alike, -1 for a pair different; some of either.
+            +1 for a similar pair, -1 for a dissimilar pair. Both must occur.
 
         Returns
         -------
         float
-            From 0 to 1; 0.5 is chance. It does not depend on the threshold.
+            Area from 0 to 1, where 0.5 is chance level. It does not depend on the threshold.
         """
         scores = self.decision_function(pairs)
         return float(roc_auc_score(self._check_signs(y, len(scores)), scores))
 
     def _check_pairs(self, pairs: Any) -> Matrix:
         if sparse.issparse(pairs):
-            raise TypeError("PairClassifier takes dense data, but pairs is a sparse matrix.")
+            raise TypeError(
+                "PairClassifier needs dense data, but pairs is a sparse matrix. Pass an array of "
+                "shape (n_pairs, 2, n_features)."
+            )
         try:
             points = finite_points(pairs, "pairs", 2)
         except ValueError as error:
@@ -316,22 +339,22 @@ class PairClassifier(ClassifierMixin, Estimator):
         known = getattr(self, "n_features_in_", points.shape[2])
         if points.shape[2] != known:
             raise ValueError(
-                f"pairs has points of {points.shape[2]} features, but PairClassifier is expecting "
-                f"{known} features as input."
+                f"pairs has points with {points.shape[2]} features, but PairClassifier is "
+                f"expecting {known} features as input."
             )
         return points.astype(np.float64, copy=False)
 
     def _check_signs(self, y: ArrayLike | None, n_pairs: int) -> NDArray[np.bool_]:
         if y is None:
             raise ValueError(
-                "PairClassifier requires y to be passed, but the target y is None: +1 for each "
-                "pair alike, -1 for each pair different."
+                "PairClassifier requires y to be passed, but the target y is None. Pass +1 for "
+                "each similar pair and -1 for each dissimilar pair."
             )
         alike = check_signs(y, n_pairs, "y")
         if alike.all() or not alike.any():
             raise ValueError(
-                f"y has only one class ({1 if alike.any() else -1}); PairClassifier needs pairs "
-                "alike, +1, and pairs different, -1."
+                f"y has only one class ({1 if alike.any() else -1}), but PairClassifier needs "
+                "similar pairs (+1) and dissimilar pairs (-1)."
             )
         return alike
 
@@ -339,9 +362,9 @@ class PairClassifier(ClassifierMixin, Estimator):
     def _check_rate(strategy: Strategy, min_rate: float | None) -> None:
         if strategy in ("max_tpr", "max_tnr") and min_rate is None:
             raise ValueError(
-                f"PairClassifier: strategy={strategy!r} needs min_rate, the share of pairs "
-                f"{'different' if strategy == 'max_tpr' else 'alike'} that must be found, from 0 "
-                "to 1; got None."
+                f"PairClassifier: strategy={strategy!r} needs min_rate, but got None. Pass the "
+                f"fraction of {'dissimilar' if strategy == 'max_tpr' else 'similar'} pairs that "
+                "must be predicted correctly, from 0 to 1."
             )
 
 
@@ -356,7 +379,7 @@ def best_threshold(
     beta: float = 1.0,
     min_rate: float | None = None,
 ) -> float:
-    """The distance that tells pairs apart best; the smallest of several.
+    """Return the threshold that maximizes the strategy's criterion, the smallest of equal ones.
 
     >>> import numpy as np
     >>> alike = np.array([True, True, False, True, False])
@@ -373,7 +396,7 @@ def best_threshold(
         rates = cuts.hit_rates, 1 - cuts.alarm_rates
         sought, kept = rates if strategy == "max_tpr" else rates[::-1]
         worth = np.where(kept >= (min_rate or 0.0), sought, -1.0)
-        # Of those equally good, the one that finds most of the other kind.
+        # Among thresholds with the best rate, prefer the one with the highest other rate.
         worth = np.where(worth == worth.max(), kept, -1.0)
     return float(cuts.thresholds[np.argmax(worth)])
 
@@ -386,16 +409,17 @@ def _finite_distances(learner: Any, points: Matrix) -> Vector:
     if not np.isfinite(distances).all():
         row = int(np.argmin(np.isfinite(distances)))
         raise ValueError(
-            f"The distance of pairs row {row} is {distances[row]}: its points are too far apart, "
-            f"or {type(learner).__name__} has learned no distance."
+            f"The distance of pairs row {row} is {distances[row]} (estimator: "
+            f"{type(learner).__name__}). Its points are too far apart, or the estimator's fit "
+            "failed. Scale the features of pairs."
         )
     return distances
 
 
 def _fitted_on_pairs(learner: Any, points: Matrix, signs: Indices) -> Any:
-    """The learner, fitted on the points and what it can read of the pairs."""
+    """Fit the learner on the points of the pairs, with supervision in the form it accepts."""
     last = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
-    if not _is_guided(last):  # what was said of the pairs is nothing to it
+    if not _is_guided(last):  # It ignores the signs, so contradictory pairs do not matter.
         return learner.fit(Pairs.from_arrays(points, signs, conflicts="keep")[0])
     X, pairs = Pairs.from_arrays(points, signs)
     guide = guide_of(last, pairs)
@@ -406,12 +430,12 @@ def _fitted_on_pairs(learner: Any, points: Matrix, signs: Indices) -> Any:
 
 
 def _is_guided(learner: Any) -> bool:
-    """Whether a learner needs to be told something of the points."""
+    """Return True if a learner needs supervision."""
     return hasattr(learner, "learner_tags") and bool(learner.learner_tags.supervised)
 
 
 def guide_of(learner: Any, pairs: Pairs) -> Supervision | None:
-    """Pairs in the form that a learner reads; None if it needs none.
+    """Convert pairs to the supervision that a learner accepts, or None if it needs none.
 
     >>> from nearfar import RCA, Pairs
     >>> guide_of(RCA(), Pairs([[0, 1], [1, 2]], [[3, 4]], n_samples=6))
@@ -429,7 +453,7 @@ def guide_of(learner: Any, pairs: Pairs) -> Supervision | None:
     if "chunklets" in tags.learns_from:
         return Chunklets.from_pairs(pairs)
     raise ValueError(
-        f"{type(learner).__name__} learns from {' or '.join(tags.learns_from)}, which pairs do not "
-        "give. Take a learner of pairs, comparisons or chunklets, or fit it first and give it with "
-        "prefit=True."
+        f"{type(learner).__name__} needs {' or '.join(tags.learns_from)}, which cannot be derived "
+        "from pairs. Use a learner of pairs, triplets, quadruplets or chunklets, or fit this one "
+        "first and pass it with prefit=True."
     )

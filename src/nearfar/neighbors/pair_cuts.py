@@ -1,4 +1,4 @@
-"""Where to cut distances into those of pairs alike and of pairs different."""
+"""Thresholds that separate the distances of similar pairs from those of dissimilar pairs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from nearfar.arrays import Vector
 
 
 class Cuts(NamedTuple):
-    """Every cut that tells the pairs apart differently, from "none is alike" to "all are".
+    """All distinct thresholds and their counts, from "no pair is similar" to "all pairs are".
 
-    Distances up to the threshold are called alike. ``hits`` counts the pairs alike that are called
-    so, ``alarms`` the pairs different that are.
+    A pair is predicted similar if its distance is at most the threshold. ``hits`` counts the
+    similar pairs that are predicted similar (true positives), ``alarms`` the dissimilar pairs that
+    are predicted similar (false positives).
     """
 
     thresholds: Vector
@@ -23,24 +24,24 @@ class Cuts(NamedTuple):
 
     @property
     def hit_rates(self) -> Vector:
-        """The share of pairs alike that are called so."""
+        """True positive rate: the fraction of similar pairs that are predicted similar."""
         return self.hits / self.hits[-1]
 
     @property
     def alarm_rates(self) -> Vector:
-        """The share of pairs different that are called alike."""
+        """False positive rate: the fraction of dissimilar pairs that are predicted similar."""
         return self.alarms / self.alarms[-1]
 
     @property
     def accuracies(self) -> Vector:
-        """The share of pairs that are called what they are."""
+        """Fraction of pairs that are predicted correctly."""
         return (self.hits + self.alarms[-1] - self.alarms) / (self.hits[-1] + self.alarms[-1])
 
     @property
     def equal_error_rate(self) -> float:
-        """The rate at which pairs alike are missed as often as different ones are called alike.
+        """Rate at which the false positive rate equals the false negative rate.
 
-        Between two cuts both rates are taken for linear.
+        Both rates are interpolated linearly between neighboring thresholds.
         """
         alarms, misses = self.alarm_rates, 1 - self.hit_rates
         k = int(np.argmax(alarms >= misses))
@@ -50,7 +51,7 @@ class Cuts(NamedTuple):
 
 
 def all_cuts(distances: Vector, alike: NDArray[np.bool_]) -> Cuts:
-    """All cuts, by rising threshold; a threshold lies midway between two distances.
+    """Return all distinct thresholds in ascending order, each midway between two distances.
 
     >>> import numpy as np
     >>> cuts = all_cuts(np.array([1.0, 3.0, 2.0, 2.0]), np.array([True, False, True, False]))
@@ -59,10 +60,12 @@ def all_cuts(distances: Vector, alike: NDArray[np.bool_]) -> Cuts:
     """
     order = np.argsort(distances, kind="stable")
     ranked, alike = distances[order], alike[order]
-    last = np.flatnonzero(np.append(ranked[1:] > ranked[:-1], True))  # of those equally far
+    # Pairs at the same distance cannot be separated: only the last of them can be a cut.
+    last = np.flatnonzero(np.append(ranked[1:] > ranked[:-1], True))
     levels = ranked[last]
     middle = levels[:-1] + (levels[1:] - levels[:-1]) / 2
-    middle = np.where(middle < levels[1:], middle, levels[:-1])  # next to each other, it may round
+    # The midpoint of two adjacent floating-point numbers may round up to the larger one.
+    middle = np.where(middle < levels[1:], middle, levels[:-1])
     lowest = levels[0] / 2 if levels[0] > 0 else -1.0
     return Cuts(
         np.concatenate([[lowest], middle, levels[-1:]]),

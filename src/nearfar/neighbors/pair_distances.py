@@ -1,4 +1,4 @@
-"""Distances of pairs of points under whatever was learned."""
+"""Distances between the points of pairs under a learned metric."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from nearfar.blocks import row_blocks
 
 
 def distances_of_pairs(learner: Any, pairs: NDArray[Any]) -> Vector:
-    """The learned distance of the two points of each pair, of shape (n_pairs, 2, n_features).
+    """Return the learned distance between the two points of each pair.
 
-    That of the learner's own ``pair_distance``, or the Euclidean one after its ``transform``; of a
-    Pipeline that of its last step. None is the Euclidean distance.
+    ``pairs`` has shape (n_pairs, 2, n_features). The distance is the learner's own
+    ``pair_distance`` if it has one, else the Euclidean distance after its ``transform``. In a
+    Pipeline, the last step decides. If the learner is None, the distance is Euclidean.
 
     >>> import numpy as np
     >>> distances_of_pairs(None, np.array([[[0.0, 0.0], [3.0, 4.0]]])).tolist()
