@@ -526,7 +526,9 @@ def test_hessian_lle_lays_a_sheet_with_a_hole_flat():
 
 
 def test_hessian_lle_needs_enough_neighbours():
-    with pytest.raises(ValueError, match=r"n_neighbors=5 is too few: .* more than q\(q\+3\)/2 = 5"):
+    with pytest.raises(
+        ValueError, match=r"n_neighbors=5 is too small: .* more than q\(q\+3\)/2 = 5"
+    ):
         HessianLLE(2, n_neighbors=5).fit(roll(100)[0])
 
 
@@ -627,7 +629,7 @@ def test_eigenmaps_place_new_points_by_the_formula():
 def test_eigenmaps_refuse_new_points_for_eigenvalues_that_cannot_be_inverted():
     learner = LaplacianEigenmaps(2, n_neighbors=5, width=2).fit(T6)
     np.testing.assert_array_equal(learner.transform(T6), learner.embedding_)
-    with pytest.raises(ValueError, match="component 1 is 1.003,.*n_components=1 at most"):
+    with pytest.raises(ValueError, match="component 1 is 1.003,.*n_components=1 or less"):
         learner.transform(T6 + 0.1)
 
 
@@ -881,7 +883,9 @@ def test_random_projections_are_as_long_as_the_bound_says():
     assert (np.abs(ratios - 1) < 0.5).all()
     exact = RandomProjection().fit(X[:, :30])
     np.testing.assert_allclose(pdist(exact.transform(X[:, :30])), pdist(X[:, :30]))
-    with pytest.raises(ValueError, match="n_components=31 is more than the 30 feature"):
+    with pytest.raises(
+        ValueError, match="n_components=31 must not exceed the number of features of X, 30"
+    ):
         RandomProjection(31).fit(X[:, :30])
 
 

@@ -499,7 +499,7 @@ def test_more_landmarks_never_lower_the_optimum():
 
 
 def test_landmarks_must_outnumber_components():
-    with pytest.raises(ValueError, match="n_landmarks=2 must be more than"):
+    with pytest.raises(ValueError, match="n_landmarks=2 must be greater than"):
         LandmarkMVU(n_landmarks=2).fit(np.random.default_rng(0).normal(size=(50, 3)))
 
 
