@@ -467,7 +467,7 @@ def test_n_neighbors_of_queries_may_be_all_rows_and_no_more():
 
 
 def test_one_row_has_no_neighbors():
-    with pytest.raises(ValueError, match=r"n_neighbors=1, but X has 1 row.* at least 2 rows"):
+    with pytest.raises(ValueError, match=r"n_neighbors=1 needs at least 2 rows.* X has 1 row"):
         kneighbors(TOY[:1], n_neighbors=1)
     indptr, indices, distances = radius_neighbors(TOY[:1], radius=1)
     assert (indptr.tolist(), indices.size, distances.size) == ([0, 0], 0, 0)
@@ -475,7 +475,7 @@ def test_one_row_has_no_neighbors():
 
 @pytest.mark.parametrize("radius", [-0.1, np.nan, None, "1", True])
 def test_radius_out_of_range(radius):
-    with pytest.raises(ValueError, match="radius must be a number that is at least 0; got"):
+    with pytest.raises(ValueError, match="radius must be a nonnegative number; got"):
         radius_neighbors(TOY, radius=radius)
 
 
