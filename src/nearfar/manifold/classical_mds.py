@@ -37,13 +37,13 @@ class ClassicalMDS(Embedding):
     distances, B has negative eigenvalues. The embedding ignores these, and ``negative_share_``
     measures the loss. In contrast, :class:`MDS` fits the distances themselves.
 
-    Cost, Euclidean: at most O(n² p + n³) if n < p, O(n p² + p³) otherwise, without an n×n array.
-    Cost, precomputed: O(n²) for each of about twenty matrix products.
+    Cost: for Euclidean distances at most O(n² p + n³) if n < p, and O(n p² + p³) otherwise, without
+    an n×n array. For precomputed distances O(n²) for each of about twenty matrix products.
 
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     dissimilarity : {"euclidean", "precomputed"}, default="euclidean"
         Content of X: "euclidean" for points, "precomputed" for an (n, n) array of distances (not
         squared). ``transform`` then expects distances of new points (rows) to training points.

@@ -76,7 +76,7 @@ class EigenEmbedding(_GraphEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     method : str, default="laplacian_eigenmaps"
         Method name from the table.
     solution : {1, 2} or "auto", default="auto"
@@ -88,7 +88,7 @@ class EigenEmbedding(_GraphEmbedding):
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
         does not remove an edge; "uniform" uses 1. The diagonal is zero.
     width : float or None, default=None
-        Kernel width :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     reg : float, default=1e-3
         Regularization of the LLE weights.
     on_disconnected : {"link", "raise"}, default="link"

@@ -39,12 +39,12 @@ class HessianLLE(_LocalEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension q of the embedding and of the tangent spaces.
+        Dimension of the output: q, which is also that of the tangent spaces.
     n_neighbors : int or None, default=None
         Number of neighbors per row. None uses :math:`q(q+3)/2 + 5`, which is 10 for two components,
         or fewer if there are not enough rows.
     reg : float, default=1e-3
-        Regularization of the LLE weights that place new points.
+        Regularization of the LLE weights: ``transform`` uses these to place new points.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.

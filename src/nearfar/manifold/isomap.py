@@ -127,7 +127,7 @@ class Isomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row. An edge joins two rows if either is a neighbor of the other.
     on_disconnected : {"link", "raise"}, default="link"

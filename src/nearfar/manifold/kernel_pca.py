@@ -42,10 +42,10 @@ class KernelPCA(KernelCoordinates, Embedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     kernel : str, learner of kernels or callable, default="rbf"
-        Kernel name ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" as in scikit-learn,
-        or "precomputed"), kernel learner such as ``AlignmentKernelLearner()``, or function of two
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine",
+        "precomputed", a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
         points. See Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None uses 1 over the sum of

@@ -43,7 +43,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row. An edge joins two rows if either is a neighbor of the other.
     n_landmarks : int, default=1000
@@ -52,7 +52,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.
     random_state : int, RandomState or None, default=0
-        Seed for drawing the landmarks.
+        Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------

@@ -49,36 +49,38 @@ class LandmarkMVU(_BasisUnfolding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row.
     n_landmarks : int, default=20
         Number m of landmarks, greater than ``n_components``. The first is drawn at random. Each
         further landmark is the row farthest, along the graph, from the landmarks before it.
     constraints : {"inequality", "squared"}, default="inequality"
-        "inequality" forbids edges to become longer. "squared" allows deviations at a price.
+        Constraint on the squared length of each edge: "inequality" forbids edges to become longer,
+        "squared" allows deviations at a price.
     omega : float or "auto", default="auto"
-        Price of slack, as in :class:`VariationalMVU`.
+        Price of slack: see :class:`VariationalMVU`.
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
     refine : bool, default=False
-        Whether to refine the solution by descent, as :class:`VariationalMVU` does.
+        Whether to refine the solution by descent. See :class:`VariationalMVU`.
     max_iter : int, default=100
-        Maximum number of steps in each of the two stages of the refinement.
+        Maximum number of iterations. It applies to each of the two stages of the refinement.
     bound_iter : int, default=200
         Number of further steps for the bound, which do not change the embedding. 0 means none.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularization of the LLE weights, which reconstruct rows from their neighbors.
+        Regularization of the LLE weights: these reconstruct rows from their neighbors.
     on_disconnected : {"link", "raise", "components"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
         the origin. Distances between components then have no meaning.
     random_state : int, RandomState or None, default=0
-        Seed for drawing the first landmark, and for the noise before the steps for the bound.
+        Seed of the random number generator. It draws the first landmark, and the noise before the
+        steps for the bound.
     verbose : int, default=0
-        If nonzero, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
+        If positive, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
         far on the estimator, and raises.
 
     Attributes

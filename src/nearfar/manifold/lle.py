@@ -37,12 +37,13 @@ class LLE(_LocalEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row.
     reg : float, default=1e-3
-        Regularization of the weights: this fraction of the trace is added to the diagonal of each
-        local Gram matrix. It makes the weights unique if there are more neighbors than dimensions.
+        Regularization of the LLE weights: this fraction of the trace is added to the diagonal of
+        each local Gram matrix. It makes the weights unique if there are more neighbors than
+        dimensions.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.

@@ -34,14 +34,14 @@ class LPP(_LinearEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row.
     weights : {"heat", "uniform"}, default="heat"
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
         does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Kernel width :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     pca : float, "auto" or None, default="auto"
         Fraction of the variance that the initial PCA keeps. None keeps every direction in which X
         varies. See Notes for "auto".

@@ -42,12 +42,12 @@ class MDS(_Embedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension q of the embedding.
+        Dimension of the output: q.
     metric : bool, default=True
         Whether to fit the distances. False fits only their order (scikit-learn before 1.7 then
         stops too early).
     max_iter : int, default=300
-        Maximum number of steps.
+        Maximum number of iterations.
     tol : float, default=1e-6
         Stop if a step reduces the stress by less than this fraction of the sum of squared
         distances.

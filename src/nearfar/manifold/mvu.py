@@ -100,15 +100,15 @@ class MVU(_Unfolding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row. Fewer than 3 leave most graphs underconstrained.
     constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
-        Constraint on the squared length of each edge; see above. For equalities on rows with few
-        features, see Notes.
+        Constraint on the squared length of each edge. See the list above, and Notes for
+        equalities on rows with few features.
     omega : float or "auto", default="auto"
-        Price of slack, for "l1" and "squared" only. It applies to squared lengths in units of
-        their mean. See Notes for "auto" and for the lower limit with "l1".
+        Price of slack: used for "l1" and "squared" only, with squared lengths in units of their
+        mean. See Notes for "auto" and for the lower limit with "l1".
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
     objective : {"max", "min"}, default="max"
@@ -120,7 +120,7 @@ class MVU(_Unfolding):
     tol : float, default=1e-6
         Relative duality gap at which to stop. Equalities must also hold to 1e-6.
     max_iter : int, default=300
-        Maximum number of steps.
+        Maximum number of iterations.
     on_disconnected : {"link", "raise", "components"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
@@ -134,12 +134,12 @@ class MVU(_Unfolding):
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularization of the LLE weights that place new points if ``out_of_sample="lle"``.
+        Regularization of the LLE weights: these place new points if ``out_of_sample="lle"``.
     warm_start : bool, default=False
-        Whether to start at ``factor_`` of the last fit, if that had the same number of distinct
-        rows. Only "low_rank" uses it.
+        If True, start from the previous fit: from ``factor_``, if the number of distinct rows is
+        the same. Only "low_rank" uses it.
     verbose : int, default=0
-        If nonzero, print one line per iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class MVU(_Unfolding):
         Whether ``trace_`` exceeds ``gram_trace_`` by at most 0.1%, so that no row could move. This
         is expected if the data are already flat.
     omega_ : float
-        ω used by the fit, 1 without slack.
+        ω used by the fit, 1 without slack. With several components, that of the last one.
     n_iter_ : int
         Number of steps.
     history_ : dict of lists

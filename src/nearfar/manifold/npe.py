@@ -33,7 +33,7 @@ class NPE(_LinearEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row.
     reg : float, default=1e-3

@@ -35,15 +35,15 @@ class RandomProjection(StatisticsLearner):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension q of the output. "auto" uses the bound above, or the number of features if that is
-        smaller. In the latter case the distances stay exactly the same.
+        Dimension of the output: q. "auto" uses the bound above, or the number of features if that
+        is smaller. In the latter case the distances stay exactly the same.
     eps : float in (0, 1), default=0.1
         :math:`\epsilon` of the bound.
     kind : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"
         "orthogonal" draws P as above. "gaussian" and "sparse" draw independent entries, normal or
         mostly zero, by scikit-learn's ``GaussianRandomProjection`` or ``SparseRandomProjection``.
     random_state : int, RandomState or None, default=0
-        Seed for drawing the projection.
+        Seed of the random number generator. It draws the projection.
 
     Attributes
     ----------

@@ -63,13 +63,13 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
         does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Kernel width :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     on_disconnected : {"link", "raise"}, default="link"
-        Action if the graph has more components than there are clusters: "link" adds the shortest
-        edges that connect it and warns, "raise" raises an error. Up to ``n_clusters`` components
-        need no action.
+        Action if the graph is not connected. Up to ``n_clusters`` components are accepted. With
+        more, "link" adds the shortest edges that connect the graph and warns, "raise" raises an
+        error.
     random_state : int, RandomState or None, default=0
-        Seed for the ten starts of k-means.
+        Seed of the random number generator. It draws the ten starts of k-means.
 
     Attributes
     ----------

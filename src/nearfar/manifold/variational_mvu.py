@@ -48,7 +48,7 @@ class VariationalMVU(_BasisUnfolding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the embedding.
+        Dimension of the output.
     n_neighbors : int, default=5
         Number of neighbors per row.
     n_basis : int, default=10
@@ -57,32 +57,33 @@ class VariationalMVU(_BasisUnfolding):
     basis : {"laplacian", "lle"}, default="laplacian"
         Lowest eigenvectors of the graph Laplacian, or of the matrix of locally linear embedding.
     constraints : {"squared", "inequality"}, default="squared"
-        "squared" allows deviations of edge lengths at a price. "inequality" forbids edges to become
-        longer; see Notes.
+        Constraint on the squared length of each edge: "squared" allows deviations at a price,
+        "inequality" forbids edges to become longer. See Notes.
     omega : float or "auto", default="auto"
         Price of slack: ω between 0 and 1, for squared lengths of mean 1. See Notes for "auto".
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
     refine : bool, default=True
-        Whether to refine the solution of the program by descent.
+        Whether to refine the solution by descent.
     max_iter : int, default=100
-        Maximum number of steps in each of the two stages of the refinement. Far more steps in the
-        first stage crumple the sheet.
+        Maximum number of iterations. It applies to each of the two stages of the refinement. Far
+        more iterations in the first stage crumple the sheet.
     bound_iter : int, default=200
-        Number of further steps for the bound, in m dimensions, which do not change the embedding.
-        0 means none.
+        Number of further steps for the bound, which do not change the embedding. They are in m
+        dimensions. 0 means none.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularization of the LLE weights, which reconstruct rows from their neighbors.
+        Regularization of the LLE weights: these reconstruct rows from their neighbors.
     on_disconnected : {"link", "raise", "components"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
         the origin. Distances between components then have no meaning.
     random_state : int, RandomState or None, default=0
-        Seed for the noise that moves the factor off a saddle point before the steps for the bound.
+        Seed of the random number generator. It draws the noise that moves the factor off a saddle
+        point before the steps for the bound.
     verbose : int, default=0
-        If nonzero, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
+        If positive, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
         far on the estimator, and raises.
 
     Attributes
