@@ -74,6 +74,7 @@ class KernelPCA(KernelCoordinates, Embedding):
     See Also
     --------
     PCA, KernelDA
+
     Notes
     -----
     - ``kernel="precomputed"``: X contains kernel values, (n, n) for ``fit`` and (n_queries, n) for

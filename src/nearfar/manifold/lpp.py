@@ -63,11 +63,11 @@ class LPP(_LinearEmbedding):
     See Also
     --------
     LaplacianEigenmaps, NPE
+
     Notes
     -----
     ``pca="auto"`` is None if there are at least five rows per direction in which X varies, and 0.99
     otherwise. With fewer rows, directions of little variance fit noise.
-
 
     References
     ----------

@@ -60,7 +60,7 @@ class MDS(_Embedding):
         Kruskal's stress 1 of the distinct rows: the square root of the sum above divided by
         :math:`\sum_{i<j} \|y_i - y_j\|^2`.
     n_iter_ : int
-        Number of steps.
+        Number of iterations.
 
     See Also
     --------

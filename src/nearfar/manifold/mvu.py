@@ -157,7 +157,8 @@ class MVU(_Unfolding):
         Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
         Negative for "min".
     dual_bound_ : float
-        Certified bound on the objective: upper for "max", lower for "min".
+        Certified bound: upper bound on ``objective_`` for "max", lower bound on ``-objective_``
+        for "min".
     duality_gap_ : float
         (bound - p) / bound, where p is the objective of a feasible point; see Notes.
     primal_residual_ : float
@@ -179,7 +180,7 @@ class MVU(_Unfolding):
     omega_ : float
         ω used by the fit, 1 without slack. With several components, that of the last one.
     n_iter_ : int
-        Number of steps.
+        Number of iterations.
     history_ : dict of lists
         "trace", "gap", "residual", "step", "active" (number of edges with a weight) and "seconds"
         of each step. Squared lengths are scaled to mean 1.
@@ -187,6 +188,7 @@ class MVU(_Unfolding):
     See Also
     --------
     VariationalMVU, LandmarkMVU, Isomap
+
     Notes
     -----
     ``omega="auto"``:

@@ -57,6 +57,7 @@ class NPE(_LinearEmbedding):
     See Also
     --------
     LLE, LPP
+
     Notes
     -----
     ``pca="auto"`` is None if there are at least five rows per direction in which X varies, and 0.99

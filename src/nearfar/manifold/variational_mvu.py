@@ -117,13 +117,14 @@ class VariationalMVU(_BasisUnfolding):
     omega_ : float
         ω used by the fit. With several components, the largest.
     n_iter_ : int
-        Number of steps.
+        Number of iterations.
     history_ : dict
         "objective" (which the descent minimizes), "step" and "seconds" of each step of all stages.
 
     See Also
     --------
     MVU, LandmarkMVU
+
     Notes
     -----
     ``omega="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph Laplacian,
