@@ -1,4 +1,4 @@
-"""Places of sensors from noisy distances."""
+"""Localization of sensors from noisy distances."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def rms(true, found):
 
 @pytest.fixture(scope="module")
 def noisy():
-    """The network of the reference check: 2000 in the unit square, radius 0.12, 10 % noise."""
+    """Return the reference network: 2000 sensors in the unit square, radius 0.12, 10% noise."""
     return make_sensor_network(2000, radius=0.12, noise=0.1, random_state=0)
 
 
@@ -25,20 +25,20 @@ def test_distances_without_noise_give_the_places_themselves():
     found = sensor_localization(edges, distances)
     assert rms(true, found.positions) < 1e-9
     assert found.stress < 1e-9
-    assert 0.03 < rms(true, found.start) < 0.25  # what the program alone reaches
+    assert 0.03 < rms(true, found.start) < 0.25  # accuracy of the program alone
 
 
 @pytest.mark.slow
 def test_noise_of_ten_percent_averages_out(noisy):
     true, edges, distances = noisy
     found = sensor_localization(edges, distances)
-    # 0.0021 in the specification's one draw; at most 0.005 is asked for.
+    # The specification reports 0.0021 for one draw and requires at most 0.005.
     assert 0.0015 < rms(true, found.positions) < 0.003
 
 
 @pytest.mark.slow
 def test_omega_matters_little_here(noisy):
-    """A plain gradient method stays folded with ω = 0.9999."""
+    """Gradient descent stays folded with ω = 0.9999."""
     true, edges, distances = noisy
     assert rms(true, sensor_localization(edges, distances, omega=0.9999).positions) < 0.003
 
@@ -65,7 +65,7 @@ def test_three_dimensions():
 def test_a_country_with_bays_is_mapped():
     true, edges, distances = make_sensor_network(1097, noise=0.1, shape="country", random_state=0)
     found = sensor_localization(edges, distances)
-    assert rms(true, found.positions) < 0.05  # it is 2.4 wide
+    assert rms(true, found.positions) < 0.05  # The network is 2.4 wide.
 
 
 def test_anchors_give_the_frame_and_stay():
@@ -77,7 +77,7 @@ def test_anchors_give_the_frame_and_stay():
         np.testing.assert_allclose(found.positions[sensor], place, atol=1e-9)
     error = np.linalg.norm(found.positions - true, axis=1)
     assert np.sqrt(np.mean(error**2)) < 0.02
-    # Without anchors the frame is another.
+    # Without anchors the frame differs.
     assert np.linalg.norm(sensor_localization(edges, distances).positions - true, axis=1).min() > 10
 
 
@@ -193,7 +193,7 @@ def test_ctrl_c_is_not_swallowed(monkeypatch):
         sensor_localization(edges, distances)
 
 
-# ---------------------------------------------------------------------- the picture
+# ---------------------------------------------------------------------- plot_sensors
 
 
 def test_picture_lies_over_the_true_places():
