@@ -81,7 +81,7 @@ def test_a_ring_becomes_a_regular_polygon(solve, constraints, n):
 
 
 def test_a_driver_of_eigenvalues_that_gives_up_is_replaced(monkeypatch):
-    # As it does in the ring of 25 above with the kernels of Sandybridge: eigenvalues come in pairs.
+    # With Sandybridge BLAS kernels the driver fails on this ring, whose eigenvalues are paired.
     n = 25
     here = np.arange(n)
     edges = Edges.from_pairs(np.column_stack([here, (here + 1) % n]), np.ones(n), n)
@@ -245,7 +245,7 @@ def test_a_bound_never_lies_below_a_feasible_value(constraints, objective):
     pairs, D, unit = mvu_oracle.edges(X, True)
     edges = Edges.from_pairs(pairs, D, 60)
     problem = Problem(edges, constraints, objective, 5 * least_price(edges))
-    value = problem.value(edges.centered(X / np.sqrt(unit)))  # all edges as they should be
+    value = problem.value(edges.centered(X / np.sqrt(unit)))  # All edges have their exact lengths.
     random = np.random.RandomState(0)
     for weights in (random.uniform(size=len(D)), random.standard_normal(len(D))):
         for size in (1e-3, 1.0, 1e3):
@@ -276,7 +276,7 @@ def test_low_rank_leaves_saddle_points():
     pairs = MVU(n_neighbors=5)._pairs(X)[0]
     D = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     problem = Problem(Edges(500, pairs[:, 0], pairs[:, 1], D / D.mean()))
-    found = low_rank(problem, n_columns=1)  # on a line every other direction is a way out
+    found = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
     assert certify(problem, found.factor, found.weights).gap < 1e-5
     assert found.factor.shape[1] > 1
 
@@ -296,7 +296,7 @@ def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
 
 
 def least_eigenvalue(n, pairs, weights):
-    """On centred vectors, of the Laplacian of edge weights: dense, and from its definition."""
+    """Return the smallest eigenvalue of the weights' Laplacian on centered vectors, densely."""
     L = np.zeros((n, n))
     for (i, j), w in zip(pairs, weights, strict=True):
         L[[i, j], [i, j]] += w
@@ -333,7 +333,7 @@ PROGRAMS = [
     ("squared", "max"),
     ("squared", "min"),
 ]
-# All data and all programs with both solvers, but not each with each; the others are slow.
+# Covers all data, all programs and both solvers, but not every combination: the rest is slow.
 CERTIFIED = [
     pytest.param(name, solver, *program, marks=[pytest.mark.slow] if (a + b + c) % 4 else [])
     for a, name in enumerate(AWKWARD)
@@ -361,7 +361,7 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
         cost = {"l1": price * np.abs(slack).sum(), "squared": price * slack @ slack}
         return sign * (Y**2).sum() - cost.get(constraints, 0.0)
 
-    # The weights are feasible for the dual, and the bound is what they give.
+    # The weights are feasible for the dual, and the bound follows from them.
     assert least_eigenvalue(len(X), mvu.edges_, w) >= sign - 1e-7 * max(1, 1e-6 * np.abs(w).max())
     if constraints == "inequality":
         assert (w >= 0).all()
@@ -369,7 +369,7 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
         assert np.abs(w).max() <= price * (1 + 1e-9)
     bound = w @ D + (w @ w / (4 * price) if constraints == "squared" else 0.0)
     assert sign * mvu.dual_bound_ / unit == pytest.approx(bound, rel=1e-8)
-    # The gap is that of a point which is feasible.
+    # The gap belongs to a feasible point.
     Y, data = mvu.factor_ / np.sqrt(unit), (X - X.mean(axis=0)) / np.sqrt(unit)
     lengths = ((Y[i] - Y[j]) ** 2).sum(axis=1)
     best = value(Y)
@@ -385,7 +385,7 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
     expected = (bound - best) / abs(bound) if bound else np.inf
     assert mvu.duality_gap_ == pytest.approx(expected, rel=1e-5, abs=1e-7)
     assert np.isfinite(mvu.dual_bound_)
-    # No feasible point is beyond the bound.
+    # No feasible point exceeds the bound.
     random = np.random.RandomState(0)
     points = [] if constraints == "equality" else [random.standard_normal((len(X), 4))]
     points += [s * data for s in ([1.0] if constraints == "equality" else [0.3, 1.0, 1.4])]
@@ -619,7 +619,8 @@ def test_pruning_leaves_no_part_alone():
     with pytest.warns(UserWarning, match="2 parts"):
         linked = linked_graph(graph, X)
     cut = pruned_graph(linked)
-    assert cut.connected_components()[0] == 1  # though a walk hardly takes the bridge
+    # Connected, although a walk rarely crosses the bridge.
+    assert cut.connected_components()[0] == 1
     link = linked.symmetrized()[:40][:, 40:]
     assert (cut.symmetrized()[:40][:, 40:] != link).nnz == 0
     scores = hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
@@ -656,7 +657,7 @@ def test_points_at_no_distance_are_one_of_more_weight():
         Y = proof.factor[groups]
         assert proof.gap < 1e-6 and merged.trace(proof.factor) == pytest.approx((Y**2).sum())
         assert (whole.squared_lengths(Y) <= whole.squared + 1e-9).all()
-        # The weights prove it for all 43 points, copies held by edges that cost nothing.
+        # The weights certify all 43 points: edges between copies can have any weight at no cost.
         held = dict(zip(map(tuple, merged.pairs), proof.bound.weights, strict=True))
         weights = np.array(
             [held.get((min(a, b), max(a, b)), 1e7) for a, b in groups[whole.pairs].tolist()]
@@ -666,10 +667,11 @@ def test_points_at_no_distance_are_one_of_more_weight():
 
 
 def hinged_bodies():
-    """Two rigid bodies of five points that share a sixth, and the largest trace of both.
+    """Return two rigid bodies of five points that share a sixth, and their largest joint trace.
 
-    Distances within bodies are given. Those between sum up to 2 |sum a| |sum b| more than squares
-    at most, a and b being seen from the hinge: when both sums point away from each other.
+    Distances within each body are fixed. With vectors a and b relative to the hinge, the squared
+    distances between the bodies sum to at most 2 |sum a| |sum b| more than the sums of squares,
+    which is reached if both sums point away from each other.
     """
     A, B = np.random.default_rng(3).normal(size=(2, 5, 3))
     n, own = 11, [np.r_[0, 1:6], np.r_[0, 6:11]]
@@ -689,19 +691,19 @@ def test_bodies_on_a_hinge_swing_apart():
     X, edges, N, largest = hinged_bodies()
     problem = Problem(edges, "equality")
     found = unfold_on_face(problem, N, tol=1e-9)
-    assert found.face.basis.shape == (11, 6)  # three directions of each body
+    assert found.face.basis.shape == (11, 6)  # three directions per body
     proof = certify(problem, found.factor, found.weights, -np.inf, found.face)
     assert proof.met and 0 <= proof.gap < 1e-7
     assert proof.value == pytest.approx(largest, rel=1e-6)
     assert proof.bound.value >= largest * (1 - 1e-12)
-    # The proof by itself: on the face the weights hold everything.
+    # Check the certificate independently: the weights are valid on the face.
     B, w = found.face.basis, proof.bound.weights
     np.testing.assert_allclose(B.T @ B, np.eye(6), atol=1e-12)
     assert np.abs(N.T @ B).max() < 1e-12 and np.abs(B.sum(axis=0)).max() < 1e-12
     moment = B.T @ edges.laplacian(w).toarray() @ B
     assert np.linalg.eigvalsh(moment)[0] > 1 - 1e-9
     assert w @ edges.squared == pytest.approx(proof.bound.value)
-    centred = X - X.mean(axis=0)  # is feasible, and so on the face
+    centred = X - X.mean(axis=0)  # feasible, and thus on the face
     np.testing.assert_allclose(B @ (B.T @ centred), centred, atol=1e-12)
 
 
@@ -715,7 +717,7 @@ def test_any_weights_bound_what_is_on_a_face():
 
 
 def test_doubt_about_the_face_goes_into_the_bound():
-    """A basis moved to where the weights hold more would prove too much, if it were not known."""
+    """A basis moved to where the weights are larger must not improve the bound."""
     _, edges, N, largest = hinged_bodies()
     problem = Problem(edges, "equality")
     found = unfold_on_face(problem, N, tol=1e-10)
@@ -734,17 +736,17 @@ def test_dependencies_of_cliques_are_all_there_are():
     flat = random.normal(size=(40, 2)) @ random.normal(size=(2, 5))
     graph = NeighborGraph.from_points(flat, n_neighbors=5)
     N = clique_dependencies(flat, graph, np.full(40, 5))
-    assert N.shape == (40, 40 * 3)  # six points, two dimensions
+    assert N.shape == (40, 40 * 3)  # six points in two dimensions
     assert np.abs(N.T @ np.column_stack([flat, np.ones(40)])).max() < 1e-12
     wide = random.normal(size=(40, 5))
     graph = NeighborGraph.from_points(wide, n_neighbors=5)
     assert clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
 
 
-@pytest.mark.parametrize(("k", "word"), [(5, "all but lock"), (6, "lock")])
+@pytest.mark.parametrize(("k", "word"), [(5, "almost lock"), (6, "lock")])
 def test_equalities_on_large_rolls_are_solved_with_a_proof(k, word):
     X, _ = roll(800)
-    with pytest.warns(UserWarning, match=f"The edges {word} the rows"):
+    with pytest.warns(UserWarning, match=f"The edge constraints {word} the rows"):
         mvu = MVU(n_neighbors=k, constraints="equality").fit(X)
     assert 0 <= mvu.duality_gap_ < 1e-6 and mvu.primal_residual_ < 1e-6
     assert mvu.locked_up_ == (word == "lock")
@@ -779,7 +781,7 @@ def test_intrinsic_dimension_is_where_eigenvalues_drop(values, dimension):
     assert intrinsic_dimension(np.array(values, float)) == dimension
 
 
-# ---------------------------------------------------------------------- the learner
+# ---------------------------------------------------------------------- the estimator
 
 
 @pytest.fixture(scope="module")
@@ -791,7 +793,7 @@ def unrolled():
 @pytest.mark.parametrize("out_of_sample", ["lle", "sdp", "sdp_refined"])
 def test_new_points_lie_where_they_would_have_been(unrolled, out_of_sample):
     mvu, X, arc = unrolled
-    mvu.set_params(out_of_sample=out_of_sample)  # read when points are mapped
+    mvu.set_params(out_of_sample=out_of_sample)  # Only transform uses it.
     np.testing.assert_allclose(mvu.transform(X[:800]), mvu.embedding_)
     placed = mvu.transform(X[800:])
     scale = np.polyfit(arc[:800], mvu.embedding_[:, 0], 1)
@@ -846,7 +848,7 @@ def test_an_interrupt_leaves_the_best_so_far(solver):
 
 def test_stopping_early_is_said_with_the_gap():
     X, _ = roll(200, noise=0.1)
-    with pytest.warns(ConvergenceWarning, match="after 5 steps with a gap of"):
+    with pytest.warns(ConvergenceWarning, match="after 5 steps with a duality gap of"):
         mvu = MVU(n_neighbors=5, max_iter=5).fit(X)
     assert mvu.duality_gap_ > 1e-6 and mvu.n_iter_ == 5
 
@@ -854,10 +856,10 @@ def test_stopping_early_is_said_with_the_gap():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"objective": "min"}, "has the solution zero"),
+        ({"objective": "min"}, "has the trivial solution zero"),
         ({"n_neighbors": 30}, "n_neighbors=30 must be less"),
         ({"n_components": 30}, "n_components=30 must be less"),
-        ({"constraints": "squared", "omega": 1.0}, "omega=1 leaves nothing"),
+        ({"constraints": "squared", "omega": 1.0}, "omega=1 gives the variance no weight"),
         ({"constraints": "soft"}, "constraints must be"),
         ({"omega": 0.0}, "omega must be"),
         ({"on_disconnected": "ignore"}, "on_disconnected must be"),
@@ -889,7 +891,7 @@ def test_awkward_data_give_finite_coordinates(X, constraints):
     assert mvu.duality_gap_ < 0.2
 
 
-# ---------------------------------------------------------------------- the mathematics
+# ---------------------------------------------------------------------- mathematics
 
 
 def test_laplacian_spectra_agree_with_dense_ones():

@@ -1,4 +1,4 @@
-"""Places of sensors from noisy distances."""
+"""Localization of sensors from noisy distances."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def rms(true, found):
 
 @pytest.fixture(scope="module")
 def noisy():
-    """The network of the reference check: 2000 in the unit square, radius 0.12, 10 % noise."""
+    """Return the reference network: 2000 sensors in the unit square, radius 0.12, 10% noise."""
     return make_sensor_network(2000, radius=0.12, noise=0.1, random_state=0)
 
 
@@ -25,20 +25,20 @@ def test_distances_without_noise_give_the_places_themselves():
     found = sensor_localization(edges, distances)
     assert rms(true, found.positions) < 1e-9
     assert found.stress < 1e-9
-    assert 0.03 < rms(true, found.start) < 0.25  # what the program alone reaches
+    assert 0.03 < rms(true, found.start) < 0.25  # accuracy of the program alone
 
 
 @pytest.mark.slow
 def test_noise_of_ten_percent_averages_out(noisy):
     true, edges, distances = noisy
     found = sensor_localization(edges, distances)
-    # 0.0021 in the specification's one draw; at most 0.005 is asked for.
+    # The specification reports 0.0021 for one draw and requires at most 0.005.
     assert 0.0015 < rms(true, found.positions) < 0.003
 
 
 @pytest.mark.slow
 def test_omega_matters_little_here(noisy):
-    """A plain gradient method stays folded with ω = 0.9999."""
+    """Gradient descent stays folded with ω = 0.9999."""
     true, edges, distances = noisy
     assert rms(true, sensor_localization(edges, distances, omega=0.9999).positions) < 0.003
 
@@ -65,7 +65,7 @@ def test_three_dimensions():
 def test_a_country_with_bays_is_mapped():
     true, edges, distances = make_sensor_network(1097, noise=0.1, shape="country", random_state=0)
     found = sensor_localization(edges, distances)
-    assert rms(true, found.positions) < 0.05  # it is 2.4 wide
+    assert rms(true, found.positions) < 0.05  # The network is 2.4 wide.
 
 
 def test_anchors_give_the_frame_and_stay():
@@ -77,7 +77,7 @@ def test_anchors_give_the_frame_and_stay():
         np.testing.assert_allclose(found.positions[sensor], place, atol=1e-9)
     error = np.linalg.norm(found.positions - true, axis=1)
     assert np.sqrt(np.mean(error**2)) < 0.02
-    # Without anchors the frame is another.
+    # Without anchors the frame differs.
     assert np.linalg.norm(sensor_localization(edges, distances).positions - true, axis=1).min() > 10
 
 
@@ -106,18 +106,18 @@ def test_equal_input_gives_equal_bits():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"edges": [[0, 1], [2, 3]], "distances": [1.0, 1.0]}, "2 parts"),
-        ({"n_sensors": 500}, "fall into"),
-        ({"n_sensors": 3}, "sensors from 0 to 2"),
-        ({"distances": [1.0]}, "one an edge"),
-        ({"edges": [[0.5, 1.0]]}, "pairs of integers"),
-        ({"edges": [[0, 0], [1, 1]], "distances": [1.0, 1.0]}, "themselves only"),
+        ({"edges": [[0, 1], [2, 3]], "distances": [1.0, 1.0]}, "2 components"),
+        ({"n_sensors": 500}, "there are .* components"),
+        ({"n_sensors": 3}, "indices from 0 to 2"),
+        ({"distances": [1.0]}, "one per edge"),
+        ({"edges": [[0.5, 1.0]]}, "integer array of shape"),
+        ({"edges": [[0, 0], [1, 1]], "distances": [1.0, 1.0]}, "must join different sensors"),
         ({"n_components": 0}, "n_components must be"),
         ({"n_basis": 1}, "n_basis must be"),
         ({"omega": 1.0}, "omega must be"),
-        ({"anchors": {1000: [0, 0]}}, "anchors must be sensors"),
-        ({"anchors": {1: [0, 0, 0]}}, "places of 2 finite"),
-        ({"anchors": {1: [0, np.nan]}}, "places of 2 finite"),
+        ({"anchors": {1000: [0, 0]}}, "anchors must have keys"),
+        ({"anchors": {1: [0, 0, 0]}}, "positions of 2 finite"),
+        ({"anchors": {1: [0, np.nan]}}, "positions of 2 finite"),
     ],
 )
 def test_misuse_is_named(change, message):
@@ -130,7 +130,7 @@ def test_misuse_is_named(change, message):
 def test_bad_distances_are_named(bad):
     _, edges, distances = make_sensor_network(100, random_state=0)
     distances[3] = bad
-    with pytest.raises(ValueError, match="distances must be finite and above 0"):
+    with pytest.raises(ValueError, match="distances must be finite and positive"):
         sensor_localization(edges, distances)
 
 
@@ -155,11 +155,11 @@ def test_networks_measure_near_sensors_only():
 @pytest.mark.parametrize(
     ("anchors", "message"),
     [
-        ({"a": [0, 0], 1: [0, 0]}, "anchors must be sensors from 0 to 49"),
-        ({50: [0, 0]}, "anchors must be sensors from 0 to 49"),
-        ({0: [0, 0], 1: [0]}, "anchors must have places of 2 finite numbers"),
-        ({0: [0, np.nan]}, "anchors must have places of 2 finite numbers"),
-        (np.zeros((4, 2)), "anchors must be a dict of places"),
+        ({"a": [0, 0], 1: [0, 0]}, "anchors must have keys from 0 to 49"),
+        ({50: [0, 0]}, "anchors must have keys from 0 to 49"),
+        ({0: [0, 0], 1: [0]}, "anchors must have positions of 2 finite numbers"),
+        ({0: [0, np.nan]}, "anchors must have positions of 2 finite numbers"),
+        (np.zeros((4, 2)), "anchors must be a dict from sensor index"),
     ],
 )
 def test_anchors_that_are_none_are_told(anchors, message):
@@ -193,7 +193,7 @@ def test_ctrl_c_is_not_swallowed(monkeypatch):
         sensor_localization(edges, distances)
 
 
-# ---------------------------------------------------------------------- the picture
+# ---------------------------------------------------------------------- plot_sensors
 
 
 def test_picture_lies_over_the_true_places():

@@ -1,4 +1,4 @@
-"""The spectral step and the embeddings built on it, against oracles that share no code."""
+"""Spectral step and embeddings, compared with reference implementations that share no code."""
 
 import re
 import warnings
@@ -72,7 +72,7 @@ def same_up_to_signs(A, B, atol=1e-6):
 
 
 def cosines(A, B):
-    """Cosines of the angles between two column spans; all 1 if they are the same."""
+    """Return cosines of the angles between two column spans, all 1 if the spans are equal."""
     return linalg.svdvals(linalg.orth(A).T @ linalg.orth(B))
 
 
@@ -108,7 +108,7 @@ def test_lanczos_finds_what_the_dense_solver_finds(monkeypatch):
     found = leading_spectrum(B, 3)
     np.testing.assert_allclose(found.values, exact.values)
     np.testing.assert_allclose(found.vectors, exact.vectors, atol=1e-8)
-    # Distances of another norm are not Euclidean; the estimate is good to a fifth.
+    # Distances of another norm are not Euclidean. The estimate is accurate to 20%.
     assert exact.negative_share > 0.1
     assert found.negative_share == pytest.approx(exact.negative_share, rel=0.2)
 
@@ -118,7 +118,7 @@ def test_smallest_eigenpairs_of_a_sparse_matrix(broken, monkeypatch):
     X, _ = roll(400)
     W = NeighborGraph.from_points(X, n_neighbors=8).symmetrized()
     L = sparse.csr_array(csgraph.laplacian(W))
-    if broken:  # the dense solver helps out
+    if broken:  # The dense solver takes over.
 
         def fails(*arguments, **options):
             raise RuntimeError("Factor is exactly singular")
@@ -146,7 +146,7 @@ def test_smallest_eigenpairs_that_cannot_be_found_raise_in_words(monkeypatch):
 
 
 def dense_paths(lengths):
-    """Floyd and Warshall, zeros being edges."""
+    """Floyd-Warshall, where zeros are edges."""
     paths = np.full(lengths.shape, np.inf)
     entries = lengths.tocoo()
     paths[entries.row, entries.col] = entries.data
@@ -190,7 +190,7 @@ def test_links_are_those_of_the_shortest_tree():
     assert linked.connected_components()[0] == 1
     added = len(linked.indices) - len(graph.indices)
     assert added == 2 * (n_parts - 1)
-    # Kruskal's algorithm on the least distances between parts.
+    # Kruskal's algorithm on the smallest distances between components.
     D = cdist(X, X)
     between = np.array(
         [
@@ -258,7 +258,7 @@ def test_scaling_of_the_toy_set_has_the_known_eigenvalues():
         ClassicalMDS(5).fit(T6),
         ClassicalMDS(5, dissimilarity="precomputed").fit(cdist(T6, T6)),
     ):
-        # Distances that were not squared would give others.
+        # Distances that were not squared would give other eigenvalues.
         wanted = [10.88600094, 6.61399906, 0, 0, 0]
         np.testing.assert_allclose(learner.eigenvalues_, wanted, atol=1e-7)
         assert learner.negative_share_ == pytest.approx(0, abs=1e-12)
@@ -296,8 +296,8 @@ def test_the_negative_eigenvalue_of_a_star_is_reported(rays):
     star[0] = star[:, 0] = 1
     np.fill_diagonal(star, 0)
     learner = ClassicalMDS(rays - 1, dissimilarity="precomputed").fit(star)
-    # Rays at right angles, and a centre that cannot be at 1 from all of them: with n = rays + 1
-    # the trace is (2 rays + 4 rays (rays - 1)) / 2n, of which the rays have 2 (rays - 1).
+    # The rays are at right angles, and no center has distance 1 to all of them. With n = rays + 1
+    # the trace is (2 rays + 4 rays (rays - 1)) / 2n, and the rays contribute 2 (rays - 1).
     n = rays + 1
     negative = 2 * (rays - 1) - (2 * rays + 4 * rays * (rays - 1)) / (2 * n)
     assert negative > 0.1
@@ -409,7 +409,8 @@ def test_landmarks_come_near_isomap_and_get_their_own_place():
     few.fit(X)
     assert procrustes(exact.embedding_, few.embedding_)[2] < 1e-3
     assert len(few.landmarks_) == 150 and (np.diff(few.landmarks_) > 0).all()
-    for some in (X[few.landmarks_[:9]], X[few.landmarks_]):  # by either way to find the paths
+    # Covers both ways to compute the paths.
+    for some in (X[few.landmarks_[:9]], X[few.landmarks_]):
         mapped = few.transform(some)
         np.testing.assert_allclose(mapped, few.embedding_[few.landmarks_[: len(some)]], atol=1e-9)
     np.testing.assert_allclose(few.transform(X), few.embedding_, atol=1e-9)
@@ -481,12 +482,12 @@ def test_lle_is_that_of_scikit_learn(n):
 
 @pytest.mark.parametrize("n", [250, 600])
 def test_hessian_lle_is_that_of_scikit_learn_for_six_neighbours(n):
-    # With more, scikit-learn counts all that is not linear as curvature, not only t², so that its
-    # matrix is another one.
+    # With more neighbors, scikit-learn counts everything nonlinear as curvature, not only t², which
+    # gives another matrix.
     X, _ = roll(n)
     ours = HessianLLE(n_neighbors=6).fit(X)
     theirs = sk.LocallyLinearEmbedding(n_neighbors=6, method="hessian", eigen_solver="dense")
-    constant = np.ones((n, 1))  # which they mix into coordinates of eigenvalues near its zero
+    constant = np.ones((n, 1))  # scikit-learn mixes it into coordinates with small eigenvalues.
     theirs = np.hstack([constant, theirs.fit_transform(X)])
     assert cosines(np.hstack([constant, ours.embedding_]), theirs).min() > 1 - 1e-6
     np.testing.assert_allclose(ours.embedding_.mean(axis=0), 0, atol=1e-8)
@@ -500,7 +501,7 @@ def test_hessian_lle_is_that_of_its_authors():
         U = linalg.svd(X[near] - X[near].mean(axis=0), full_matrices=False)[0]
         u, v = U[:, 0], U[:, 1]
         basis = []
-        for column in (np.ones(9), u, v, u * u, u * v, v * v):  # Gram and Schmidt
+        for column in (np.ones(9), u, v, u * u, u * v, v * v):  # Gram-Schmidt
             for before in basis:
                 column = column - (before @ column) * before
             basis.append(column / np.linalg.norm(column))
@@ -526,13 +527,15 @@ def test_hessian_lle_lays_a_sheet_with_a_hole_flat():
 
 
 def test_hessian_lle_needs_enough_neighbours():
-    with pytest.raises(ValueError, match=r"n_neighbors=5 is too few: .* more than q\(q\+3\)/2 = 5"):
+    with pytest.raises(
+        ValueError, match=r"n_neighbors=5 is too small: .* more than q\(q\+3\)/2 = 5"
+    ):
         HessianLLE(2, n_neighbors=5).fit(roll(100)[0])
 
 
 def test_an_embedding_that_is_not_unique_is_said_to_be_none():
-    # Three groups whose rows list one another only, though ways lead to them from the middle: any
-    # coordinate that is constant on each costs nothing.
+    # In three groups, rows list only each other as neighbors, though paths from the middle lead to
+    # them. Any coordinate that is constant on each group costs nothing.
     rng = np.random.default_rng(0)
     corners = [[np.cos(a), np.sin(a)] for a in (0, 2, 4)]
     groups = np.vstack([10 * np.array(c) + 0.1 * rng.normal(size=(8, 2)) for c in corners])
@@ -555,7 +558,7 @@ def test_new_points_of_local_methods_are_rebuilt_from_their_neighbours(method):
     np.testing.assert_allclose(learner.transform(X[:900]), learner.embedding_, atol=1e-10)
     near = learner.transform(X[:900] + 1e-7)
     np.testing.assert_allclose(near, learner.embedding_, atol=1e-4)
-    # Along the sheet they lie where the embedding, smooth there, says they should.
+    # Along the sheet, where the embedding is smooth, the points are at the expected coordinates.
     nearest = np.argsort(cdist(flat[900:], flat[:900]), axis=1)[:, :6]
     off = learner.transform(X[900:]) - learner.embedding_[nearest].mean(axis=1)
     assert np.median(np.linalg.norm(off, axis=1)) < 0.1
@@ -565,7 +568,7 @@ def test_new_points_of_local_methods_are_rebuilt_from_their_neighbours(method):
 
 
 def heat(X, k, tau=None):
-    """Weights of the graph, row by row."""
+    """Return the weights of the graph, row by row."""
     D = cdist(X, X)
     lists = np.argsort(D, axis=1, kind="stable")[:, 1 : k + 1]
     joined = np.zeros(D.shape, bool)
@@ -615,7 +618,7 @@ def test_eigenmaps_place_new_points_by_the_formula():
     D = cdist(new, X)
     kth = np.sort(D, axis=1)[:, [5]]
     K = np.where((kth >= D) | (reach >= D), np.exp(-(D**2) / learner.width_), 0)
-    # The kernel of the formula, with its means and eigenvectors of the symmetric problem.
+    # The kernel of the formula, with its means and the eigenvectors of the symmetric problem.
     sums = heat(X, 6).sum(axis=1)
     kernel = K / 300 / np.sqrt(np.outer(K.mean(axis=1), sums / 300))
     v = learner.embedding_ * np.sqrt(sums)[:, None]
@@ -627,7 +630,7 @@ def test_eigenmaps_place_new_points_by_the_formula():
 def test_eigenmaps_refuse_new_points_for_eigenvalues_that_cannot_be_inverted():
     learner = LaplacianEigenmaps(2, n_neighbors=5, width=2).fit(T6)
     np.testing.assert_array_equal(learner.transform(T6), learner.embedding_)
-    with pytest.raises(ValueError, match="component 1 is 1.003,.*n_components=1 at most"):
+    with pytest.raises(ValueError, match="component 1 is 1.003,.*n_components=1 or less"):
         learner.transform(T6 + 0.1)
 
 
@@ -639,7 +642,7 @@ def test_as_many_eigenvalues_are_zero_as_there_are_parts():
     assert (linalg.eigvalsh(D - W, D) < 1e-10).sum() == 3
     with pytest.warns(UserWarning, match="3 parts"):
         learner = LaplacianEigenmaps(3, n_neighbors=4).fit(X)
-    # The links have the least weight there is, so that two eigenvalues stay small, but not zero.
+    # The links have the smallest possible weight, so two eigenvalues are small but not zero.
     assert (learner.eigenvalues_[:2] > 1e-10).all()
     assert (learner.eigenvalues_[:2] < 1e-4).all()
     assert learner.eigenvalues_[2] > 1e-2
@@ -699,7 +702,7 @@ def test_linear_maps_solve_their_generalised_problem(method):
         R = np.eye(n) - weight_matrix(X, graph.indptr, graph.indices).toarray()
         A, B = Z.T @ R.T @ R @ Z / n, Z.T @ Z / n
     values, vectors = linalg.eigh(A, B)
-    # The first is no constant, and is not left out.
+    # The first one is not constant, so it is kept.
     np.testing.assert_allclose(learner.eigenvalues_, values[:4])
     same_up_to_signs(learner.components_.T, vectors[:, :4])
     np.testing.assert_allclose(
@@ -708,7 +711,7 @@ def test_linear_maps_solve_their_generalised_problem(method):
 
 
 def test_linear_maps_lie_above_what_any_map_could_reach():
-    # The linear problem is the other one under a constraint: Poincaré's inequalities.
+    # The linear problem is the nonlinear one with a constraint: Poincaré's inequalities hold.
     X, _ = roll(300)
     assert (LPP(2).fit(X).eigenvalues_ >= LaplacianEigenmaps(2).fit(X).eigenvalues_).all()
     assert (NPE(2).fit(X).eigenvalues_ >= LLE(2).fit(X).eigenvalues_ - 1e-12).all()
@@ -814,7 +817,7 @@ def test_stress_is_no_worse_than_that_of_scikit_learn():
     _, best = sk.smacof(squareform(D), n_init=4, random_state=0, eps=1e-9, normalized_stress=False)
     assert raw < 1.02 * best
     assert mds.stress_ == pytest.approx(np.sqrt(raw / (pdist(mds.embedding_) ** 2).sum()), rel=1e-6)
-    # A training row, moved a little, stays: its place is stationary given those of the others.
+    # A training row that is moved a little returns: it is stationary given the others.
     moved = mds.transform(X + 1e-6)
     assert np.median(np.linalg.norm(moved - mds.embedding_, axis=1)) < 0.05 * np.median(D)
 
@@ -881,11 +884,13 @@ def test_random_projections_are_as_long_as_the_bound_says():
     assert (np.abs(ratios - 1) < 0.5).all()
     exact = RandomProjection().fit(X[:, :30])
     np.testing.assert_allclose(pdist(exact.transform(X[:, :30])), pdist(X[:, :30]))
-    with pytest.raises(ValueError, match="n_components=31 is more than the 30 feature"):
+    with pytest.raises(
+        ValueError, match="n_components=31 must not exceed the number of features of X, 30"
+    ):
         RandomProjection(31).fit(X[:, :30])
 
 
-# ---------------------------------------------------------------------- the frame
+# ---------------------------------------------------------------------- EigenEmbedding
 
 
 @pytest.mark.parametrize(
@@ -910,7 +915,7 @@ def test_every_row_of_the_frame_is_the_learner_of_its_name(method, learner):
 @pytest.mark.parametrize("solution", [1, 2])
 @pytest.mark.parametrize("method", ["mds", "isomap", "laplacian_eigenmaps", "spectral_clustering"])
 def test_the_formula_gives_training_rows_their_own_place(method, solution):
-    # A grid, where many neighbours tie.
+    # A grid, where many neighbors tie.
     grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(9.0)), axis=-1).reshape(-1, 2)
     for X in (roll(150)[0], grid):
         frame = EigenEmbedding(method=method, solution=solution, n_neighbors=6).fit(X)
@@ -926,7 +931,7 @@ def test_the_first_solution_is_the_best_approximation():
     normalized = W / np.outer(roots, roots)
     error = np.linalg.norm(frame.embedding_ @ frame.embedding_.T - normalized) ** 2
     values = np.sort(np.abs(linalg.eigvalsh(normalized)))
-    # Of all matrices of rank 2 that are positive semi-definite.
+    # Compare with all positive semidefinite matrices of rank 2.
     assert error == pytest.approx((normalized**2).sum() - (frame.eigenvalues_**2).sum())
     assert frame.eigenvalues_[0] == pytest.approx(values[-1])
     second = EigenEmbedding(2, method="laplacian_eigenmaps", solution=2).fit(X)
@@ -951,7 +956,7 @@ def test_lle_and_eigenmaps_agree_on_a_closed_curve():
     assert cosines(a.embedding_, b.embedding_).min() > 0.99
 
 
-# ---------------------------------------------------------------------- what all have in common
+# ---------------------------------------------------------------------- all embeddings
 
 
 @pytest.mark.parametrize("method", EMBEDDINGS)
@@ -1013,7 +1018,7 @@ def test_kernel_pca_does_not_mind_where_the_origin_is():
 
 
 def test_no_reference_begins_as_a_list_would():
-    """Sphinx reads "A. Author" at the beginning of a reference as an item of a list."""
+    """Sphinx would render "A. Author" at the beginning of a reference as a list item."""
     root = Path(nearfar.__file__).parent
     files = [*root.glob("manifold/*.py"), root / "evaluation/quality.py"]
     files += [root / "datasets/sensor_networks.py", root / "manifold/bad_edges.py"]

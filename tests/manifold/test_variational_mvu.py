@@ -1,4 +1,4 @@
-"""Unfolding within a basis: the small programs, the descent, the bound, the two learners."""
+"""Unfolding within a basis: small programs, descent, bound, and both estimators."""
 
 import warnings
 
@@ -23,7 +23,7 @@ from nearfar.solvers.variational_program import unfold_with_inequalities, unfold
 
 
 def network(n=40, k=4, p=3, seed=0):
-    """A graph of near points with squared lengths of mean one."""
+    """Return a graph of close points with squared lengths of mean 1."""
     X = np.random.default_rng(seed).normal(size=(n, p))
     pairs = clique_pairs(NeighborGraph.from_points(X, n_neighbors=k))
     squared = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
@@ -45,7 +45,7 @@ def roll(n, **options):
 
 
 def curve(n):
-    """A sheet bent like an S, whose layers no few neighbours join."""
+    """Return an S-shaped sheet whose layers are not joined if neighbors are few."""
     X, t = make_s_curve(n, noise=0.01, random_state=1)
     return X, t
 
@@ -103,7 +103,7 @@ def test_inequality_program_is_solved_as_by_a_conic_solver():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         oracle.solve(solver="CLARABEL")
-    # The conic solver may call it inaccurate; the optimum lies in our bracket, proven below.
+    # The conic solver may report an inaccurate result. The optimum is in our bracket, shown below.
     assert oracle.status in ("optimal", "optimal_inaccurate")
     assert oracle.value == pytest.approx(found.value, rel=1e-4)
     assert found.value <= found.bound <= found.value * (1 + 1e-5)
@@ -115,7 +115,7 @@ def test_inequality_program_is_solved_as_by_a_conic_solver():
 
 
 def test_many_functions_are_proven_optimal_from_any_start():
-    """Weights whose moment exceeds C bound every Z; a feasible Z comes to within 2e-6 of them."""
+    """Weights whose moment exceeds C bound every Z, and a feasible Z is within 2e-6 of them."""
     X, _ = curve(100)
     graph = NeighborGraph.from_points(X, n_neighbors=8)
     pairs = clique_pairs(graph)
@@ -169,7 +169,7 @@ def test_full_basis_reaches_the_optimum_of_all_gram_matrices():
     edges = network(n, k=3)
     problem = Problem(edges, "squared", price=price)
     values = [unfold_in(problem, laplacian_basis(edges, m)[1]).value for m in (2, 5, 10, n - 1)]
-    assert (np.diff(values) >= -1e-7).all()  # more functions never lower it
+    assert (np.diff(values) >= -1e-7).all()  # More functions never decrease it.
     K = cp.Variable((n, n), PSD=True)
     i, j = edges.first, edges.second
     slack = cp.hstack(
@@ -248,7 +248,7 @@ def test_pivots_prove_eigenvalues():
     for _ in range(20):
         w = random.normal(0.7, 0.6, size=len(edges))
         value = np.sort(np.linalg.eigvalsh(edges.laplacian(w).toarray()))
-        # Without the constant vector's zero.
+        # Skip the constant vector's zero.
         second = np.delete(value, np.abs(value).argmin())[0]
         for s in (0.05, 0.3, 1.0):
             assert exceeds(edges, w, s) == (second > s)
@@ -299,7 +299,7 @@ def test_the_certificate_is_of_the_factor(unrolled):
     assert mvu.primal_residual_ == pytest.approx(np.abs(slack / D).max())
     assert 0 < mvu.duality_gap_ < 0.06 and mvu.basis_gap_ < 1e-8
     assert mvu.duality_gap_ == pytest.approx(1 - mvu.objective_ / mvu.dual_bound_)
-    # The weights prove the bound: w'D + |w|²/4c, with all eigenvalues but the first above 1.
+    # The weights certify the bound w'D + |w|²/4c: all eigenvalues except the first exceed 1.
     w = mvu.edge_weights_
     assert mvu.dual_bound_ == pytest.approx(w @ D + w @ w / (4 * price))
     W = sparse.coo_array((w, (i, j)), shape=(1000, 1000)).toarray()
@@ -326,7 +326,7 @@ def test_refinement_is_what_makes_it_faithful():
     assert rough.stress_ > 5 * fine.stress_
     assert procrustes_error(flat, rough.embedding_) > 2 * procrustes_error(flat, fine.embedding_)
     assert fine.objective_ > rough.objective_
-    # Without it the embedding is the factor's leading part.
+    # Without refinement, the embedding is the leading part of the factor.
     np.testing.assert_allclose(np.abs(rough.factor_[:, :2]), np.abs(rough.embedding_), rtol=1e-6)
 
 
@@ -380,7 +380,7 @@ def test_new_points_come_between_their_neighbours(unrolled, method):
     queries, t = make_swiss_roll(200, noise=0.05, random_state=7)
     length = (t * np.sqrt(1 + t**2) + np.arcsinh(t)) / 2
     placed = mvu.transform(queries)
-    # The same similarity that takes the training rows to the sheet takes these there.
+    # The similarity that maps the training rows to the sheet also maps the new points to it.
     flat = np.c_[arc, X[:, 1]]
     A, *_ = np.linalg.lstsq(np.c_[mvu.embedding_, np.ones(1000)], flat, rcond=None)
     error = np.linalg.norm(np.c_[placed, np.ones(200)] @ A - np.c_[length, queries[:, 1]], axis=1)
@@ -433,7 +433,7 @@ def test_rows_that_nearly_coincide_do_no_harm(cls, constraints):
 
 
 def test_landmarks_hold_the_other_rows_by_least_error():
-    """Q Y_l has the least error of LLE among all placings with the landmarks where they are."""
+    """Q Y_l has the smallest LLE error among all placements with these landmark positions."""
     X, _ = roll(150)
     graph = NeighborGraph.from_points(X, n_neighbors=6)
     Phi = reconstruction_matrix(weight_matrix(X, graph.indptr, graph.indices))
@@ -470,7 +470,7 @@ def test_landmarks_unroll_and_no_edge_is_too_long():
     assert mvu.trace_ <= mvu.dual_bound_ and mvu.duality_gap_ < 0.2
     assert mvu.primal_residual_ < 1e-9 and mvu.basis_gap_ < 1e-5
     assert mvu.trace_ == pytest.approx(mvu.objective_)
-    # What proves the bound: weights of at least 0, all eigenvalues but the first above 1.
+    # These certify the bound: nonnegative weights, and all eigenvalues except the first above 1.
     w = mvu.edge_weights_
     assert (w >= 0).all() and mvu.dual_bound_ == pytest.approx(w @ D)
     W = sparse.coo_array((w, (i, j)), shape=(600, 600)).toarray()
@@ -499,7 +499,7 @@ def test_more_landmarks_never_lower_the_optimum():
 
 
 def test_landmarks_must_outnumber_components():
-    with pytest.raises(ValueError, match="n_landmarks=2 must be more than"):
+    with pytest.raises(ValueError, match="n_landmarks=2 must be greater than"):
         LandmarkMVU(n_landmarks=2).fit(np.random.default_rng(0).normal(size=(50, 3)))
 
 
@@ -523,7 +523,7 @@ def test_a_program_that_does_not_end_says_so(monkeypatch):
 
 
 def test_bounds_of_converged_weights_are_tight():
-    """A ring: the weights of all edges are equal, and the bound is the optimum."""
+    """On a ring, the weights of all edges are equal, and the bound equals the optimum."""
     edges = ring(12)
     problem = Problem(edges, "inequality")
     weights = np.full(12, 1 / (4 * np.sin(np.pi / 12) ** 2))

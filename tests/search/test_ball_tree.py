@@ -68,7 +68,7 @@ def test_points_within_a_radius_equal_brute_force(kind):
     Q = queries_for(X)
     tree = MeanSplitBallTree(X, leaf_size=3)
     for q, distances, order in zip(Q, *brute(X, Q), strict=True):
-        # Radii that are distances themselves: the point at the rim belongs.
+        # The radii are distances themselves: a point exactly at the radius is included.
         for r in (0.0, *distances[:: max(1, len(X) // 5)], 2 * distances[-1]):
             np.testing.assert_array_equal(tree.query_radius(q, r), np.sort(order[distances <= r]))
     assert tree.query_radius(X[0], -1.0).size == 0
@@ -113,7 +113,7 @@ def test_the_tree_leaves_most_points_unseen(monkeypatch):
 
 
 def test_bounds_in_squares_would_lose_neighbours(monkeypatch):
-    # |q - c|^2 - R^2 is no bound of |q - x|^2: q = 2, c = 0, x = R = 1 gives 3 against 1.
+    # |q - c|^2 - R^2 does not bound |q - x|^2: q = 2, c = 0, x = R = 1 gives 3 instead of 1.
     X = rows("normal")
     Q = queries_for(X)
     tree = MeanSplitBallTree(X, leaf_size=3)
@@ -130,7 +130,7 @@ def test_bounds_in_squares_would_lose_neighbours(monkeypatch):
 
 
 def test_leaving_nodes_at_the_kth_distance_would_lose_ties(monkeypatch):
-    # A grid: each point has four at the same distance. Balls of one point bound it exactly.
+    # A grid: each point has four at the same distance. Balls of one point have exact bounds.
     grid = np.stack(np.meshgrid(np.arange(8.0), np.arange(8.0)), axis=-1).reshape(-1, 2)
     X = np.random.default_rng(0).permutation(grid)
     tree = MeanSplitBallTree(X, leaf_size=1)

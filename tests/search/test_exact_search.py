@@ -17,7 +17,7 @@ TOY = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], dtype=float)
 
 
 def all_distances(X, queries=None):
-    """Every distance by differences in float64; a row is infinitely far from itself."""
+    """Compute all distances by differences in float64, with an infinite distance to itself."""
     X = X.astype(np.float64)
     Q = X if queries is None else queries.astype(np.float64)
     distances = np.array([np.linalg.norm(X - q, axis=1) for q in Q])
@@ -53,7 +53,7 @@ def random_rows(kind, n=400, seed=0):
         return rng.normal(size=(n, 40)) + 1e6
     if kind == "integers":
         return rng.integers(0, 3, size=(n, 4)).astype(float)
-    if kind == "tenths":  # ties in the mathematics that rounding breaks
+    if kind == "tenths":  # exact ties that rounding breaks
         return rng.integers(0, 4, size=(n, 5)) * 0.1 + 1000
     if kind == "bits":
         return rng.integers(0, 2, size=(n, 12)).astype(float)
@@ -67,7 +67,7 @@ def random_rows(kind, n=400, seed=0):
         return (rng.normal(size=(n, 20)) * 10).astype(np.float16)
     if kind == "far offset":
         return rng.normal(size=(n, 12)) + 1e8
-    if kind == "ever nearer":  # to the last rows
+    if kind == "ever nearer":  # Each row is closer to the last rows than the one before.
         return np.linspace(9, 0, n)[:, None] ** 2 * rng.uniform(1, 1.001, size=(n, 6))
     if kind == "tiny":
         return rng.normal(size=(n, 3)) * 1e-161
@@ -117,8 +117,7 @@ def assert_same(found, expected):
     ]
 )
 def blocks(request, monkeypatch):
-    """Few rows are measured at once, where few may be nearest. More of them are one block, or meet
-    the running threshold in small ones. Or faiss proposes."""
+    """Select the search: all rows at once, one block, small blocks with a threshold, or faiss."""
     if request.param == "some queries at once":
         monkeypatch.setattr(exact_search, "_CROWD", 12)
         monkeypatch.setattr(exact_search, "_CROWD_PER_NEIGHBOR", 1)
@@ -145,9 +144,9 @@ def test_kneighbors_equal_a_stable_sort_of_all_distances(kind, n_neighbors, bloc
     assert_same(kneighbors(X, n_neighbors=n_neighbors), expected)
 
 
-@cache  # the same for all blocks and numbers
+@cache  # The result is the same for all blocks and numbers of neighbors.
 def all_neighbors(kind):
-    # C order, since NumPy adds the squares in another order in Fortran order.
+    # C order, because NumPy adds the squares in another order for Fortran order.
     return brute_kneighbors(np.ascontiguousarray(random_rows(kind)), n_neighbors=400)
 
 
@@ -163,7 +162,7 @@ def test_kneighbors_of_queries_equal_a_stable_sort_of_all_distances(kind, blocks
 def test_radius_neighbors_equal_a_stable_sort_of_all_distances(kind):
     X = np.ascontiguousarray(random_rows(kind))
     distances = all_distances(X)
-    # One of the distances, so that it matters that the radius is inclusive.
+    # A radius that equals one of the distances tests that it is inclusive.
     radius = np.partition(distances[np.isfinite(distances)], 4000)[4000]
     assert_same(radius_neighbors(X, radius=radius), brute_radius_neighbors(X, radius=radius))
 
@@ -221,12 +220,12 @@ def test_a_row_is_left_out_by_its_index_and_its_duplicates_are_not():
     distances, indices = kneighbors(X, n_neighbors=1)
     assert indices[[0, 2], 0].tolist() == [2, 0]
     assert distances[[0, 2], 0].tolist() == [0.0, 0.0]
-    # As queries the same rows are their own nearest, or the duplicate with the smaller index is.
+    # As queries, rows are their own nearest neighbors, or the duplicate with the smaller index is.
     assert kneighbors(X, X, n_neighbors=1)[1][:, 0].tolist() == [0, 1, 0]
 
 
 def test_distances_far_from_the_origin_keep_their_digits():
-    # On such a grid a power of two is added without rounding.
+    # On this grid, adding a power of two is exact.
     grid = np.round(random_rows("normal") * 2**10) / 2**10
     near, far = kneighbors(grid, n_neighbors=5), kneighbors(grid + 2.0**20, n_neighbors=5)
     assert_same(near, far)
@@ -254,7 +253,7 @@ def test_identical_rows_and_queries_are_searched_again_only_once(monkeypatch):
 
     monkeypatch.setattr(exact_search, "pair_distances", counting)
     kneighbors(X, n_neighbors=5, search="blocks")
-    # For one query of each kind, the first 6 rows of its kind.
+    # For one query of each distinct row, the first 6 identical rows.
     assert sum(measured) == 6 * len(np.unique(X, axis=0))
 
 
@@ -278,7 +277,7 @@ def test_ordinary_data_are_searched_once(monkeypatch):
     monkeypatch.setattr(exact_search, "_nearest_within", fail)
     for kind in ["normal", "offset", "far row", "float32"]:
         X = random_rows(kind)
-        queries = X[:-1]  # the far row itself is a case for the second search
+        queries = X[:-1]  # The far row itself needs the second search.
         kneighbors(X, queries, n_neighbors=5)
 
 
@@ -342,7 +341,7 @@ def test_without_faiss_the_error_names_the_install_line(monkeypatch):
 
 
 def test_more_ties_than_candidates_come_by_index(blocks):
-    # 300 rows as far from the query as each other, in as many directions.
+    # 300 rows at the same distance from the query, in different directions.
     X = np.vstack([np.eye(300), 2 * np.eye(300)])[np.random.default_rng(0).permutation(600)]
     distances, indices = kneighbors(X, np.zeros((3, 300)), n_neighbors=20)
     assert (distances == 1).all()
@@ -360,7 +359,7 @@ def test_a_query_is_searched_again_only_if_rounding_leaves_a_doubt(monkeypatch):
     monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
     rng = np.random.default_rng(0)
     kneighbors(rng.normal(size=(3000, 200)), n_neighbors=10)
-    # Clusters that float32 cannot resolve are left to float64 products.
+    # Clusters that float32 cannot resolve need only float64 products.
     X = random_rows("tight clusters")
     assert_same(kneighbors(X, n_neighbors=5), brute_kneighbors(X, n_neighbors=5))
     assert again == []
@@ -399,7 +398,7 @@ def test_memory_mapped_rows_are_not_copied(tmp_path, dtype):
         finally:
             tracemalloc.stop()
     assert indices[:, 0].tolist() == list(range(40))
-    # In float32 alone they are 9.6 MB.
+    # A float32 copy alone would take 9.6 MB.
     assert peak < 5 * 2**20
 
 
@@ -430,7 +429,7 @@ def test_memory_stays_within_blocks(kind):
     n = 20_000
     X = np.random.default_rng(0).normal(size=(n, 30))
     if kind == "duplicates":
-        X = X[:, :4].round(1)  # ties and duplicates, and a second search
+        X = X[:, :4].round(1)  # Ties and duplicates cause a second search.
     with config_context(working_memory=32):
         tracemalloc.start()
         try:
@@ -438,7 +437,7 @@ def test_memory_stays_within_blocks(kind):
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    # 20,000 x 20,000 booleans alone are 400 MB.
+    # 20,000 x 20,000 booleans alone would take 400 MB.
     assert peak < 60 * 2**20
 
 
@@ -467,7 +466,7 @@ def test_n_neighbors_of_queries_may_be_all_rows_and_no_more():
 
 
 def test_one_row_has_no_neighbors():
-    with pytest.raises(ValueError, match=r"n_neighbors=1, but X has 1 row.* at least 2 rows"):
+    with pytest.raises(ValueError, match=r"n_neighbors=1 needs at least 2 rows.* X has 1 row"):
         kneighbors(TOY[:1], n_neighbors=1)
     indptr, indices, distances = radius_neighbors(TOY[:1], radius=1)
     assert (indptr.tolist(), indices.size, distances.size) == ([0, 0], 0, 0)
@@ -475,7 +474,7 @@ def test_one_row_has_no_neighbors():
 
 @pytest.mark.parametrize("radius", [-0.1, np.nan, None, "1", True])
 def test_radius_out_of_range(radius):
-    with pytest.raises(ValueError, match="radius must be a number that is at least 0; got"):
+    with pytest.raises(ValueError, match="radius must be a nonnegative number; got"):
         radius_neighbors(TOY, radius=radius)
 
 
@@ -502,5 +501,5 @@ def test_squared_distances_that_overflow_raise(X):
 
 @pytest.mark.parametrize("X", [TOY * 2.0**500, (TOY * 1e20).astype(np.float32)])
 def test_large_values_that_do_not_overflow_are_fine(X):
-    # Squares of the second do not fit float32, in which products are made.
+    # The squares of the second do not fit into float32, which the products use.
     assert_same(kneighbors(X, n_neighbors=2), brute_kneighbors(X, n_neighbors=2))

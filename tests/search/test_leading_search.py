@@ -1,4 +1,4 @@
-"""Neighbours in leading coordinates, against a search for each number of them."""
+"""Neighbors in leading coordinates, compared with one search per number of coordinates."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def far_away(random):
 
 def outlier(random):
     X = random.normal(size=(300, 9))
-    X[7] = 1e5  # single precision tells the others hardly apart
+    X[7] = 1e5  # Single precision can hardly distinguish the others.
     return X
 
 

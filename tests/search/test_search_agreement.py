@@ -1,4 +1,4 @@
-"""Trees, early abandon and blocks must find the same, to the bit."""
+"""Trees, early abandoning and blocks must give results that are equal bit by bit."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_early_abandon_measures_few_pairs_fully(monkeypatch):
     early_abandon_kneighbors(X, n_neighbors=3)
     whole = sum(pairs for width, pairs in parts if width == 60)
     assert whole < 6 * len(X)
-    # The leading axes leave most pairs, and each further part of the sum leaves more.
+    # The leading axes remove most pairs, and each further part of the sum removes more.
     entered, *later = [pairs for width, pairs in parts[:5] if width < 60]
     assert entered < 0.05 * len(X) ** 2
     assert later and later[-1] < entered
@@ -107,7 +107,7 @@ def test_a_bound_without_room_for_rounding_would_lose_neighbours(monkeypatch):
     monkeypatch.setattr(early_abandon, "reach_of", lambda norms, radius, p, dtype: radius**2)
     try:
         found = early_abandon_kneighbors(X, n_neighbors=6)[1]
-    except IndexError:  # not even k survivors
+    except IndexError:  # fewer than k survivors
         return
     assert (found != brute_kneighbors(X, n_neighbors=6)[1]).any()
 
@@ -139,7 +139,7 @@ def test_impostors_by_trees_equal_those_by_blocks_and_brute_force(n_classes, off
     exact = Z.astype(np.float64)
     squared = ((exact[:, None] - exact) ** 2).sum(axis=2)
     wanted = (squared < reach[:, None]) & (codes[:, None] != codes)
-    # No distance so close to its reach that float32 could decide otherwise.
+    # No distance is so close to its reach that float32 could change the comparison.
     assert np.abs(squared / np.where(reach == 0, 1, reach)[:, None] - 1).min() > 1e-6
     np.testing.assert_array_equal(np.argwhere(wanted), np.c_[found.centers, found.indices])
     blocks = find_impostors(Z, codes, reach, max_pairs=10**6, method="blocks")
@@ -153,17 +153,17 @@ def test_impostors_at_the_reach_itself_do_not_count_by_either_method():
     codes = np.array([0, 1, 2, 0])
     for method in ("tree", "blocks"):
         found = find_impostors(Z, codes, np.full(4, 4.0), max_pairs=20, method=method)
-        # Rows 0 and 1, 2 are exactly 2 apart, and the reach is 4.
+        # Row 0 is exactly 2 away from rows 1 and 2, and the reach is 4.
         pairs = set(zip(found.centers.tolist(), found.indices.tolist(), strict=True))
         assert pairs == {(1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)}
 
 
 def test_trees_of_squared_reach_would_find_other_impostors():
-    # Lengths, not squares: with reach 4 a point 3 away is none, one 1.5 away is.
+    # Reaches are squared lengths: with reach 4, a point 3 away is not within it, one 1.5 away is.
     Z = np.array([[0.0], [3.0], [-1.5]])
     found = find_impostors_tree(Z, np.array([0, 1, 1]), np.array([4.0, -1, -1]), max_pairs=9)
     assert found.indices.tolist() == [2]
-    # And below 1 the square would be the shorter one.
+    # Below 1 the square would be smaller than the length.
     found = find_impostors_tree(Z / 10, np.array([0, 1, 1]), np.array([0.04, -1, -1]), max_pairs=9)
     assert found.indices.tolist() == [2]
 
@@ -195,7 +195,7 @@ def test_the_automatic_choice_takes_trees_for_few_features_and_many_rows():
     assert choose_search(6_000, 3) == "tree"
     assert choose_search(6_000, 5) == choose_search(500, 2) == "blocks"
     assert {choose_search(n, p) for n in (100, 10**6) for p in (10, 50, 784)} == {"blocks"}
-    # The tree of a few queries costs more than the queries.
+    # Building the tree costs more than a few queries.
     assert choose_search(60_000, 2, n_queries=1) == "blocks"
 
 

@@ -1,4 +1,4 @@
-"""Embeddings of a neighbour graph."""
+"""Embeddings of a neighbor graph."""
 
 from nearfar.manifold.sensors import SensorPlaces, plot_sensors, sensor_localization
 

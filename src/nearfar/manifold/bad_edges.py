@@ -1,4 +1,4 @@
-"""Edges of a neighbour graph that lead where a random walk hardly comes: likely short cuts."""
+"""Removal of edges that random walks rarely cross, which are likely shortcuts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
-    r"""The graph without the edges that a random walk along the others hardly takes.
+    r"""Return the graph without the edges that a random walk along the others rarely crosses.
 
-    An edge is cut, from both lists, when the logarithm of :func:`hitting_scores` is a low outlier,
-    below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` of its quartiles. Edges without which the graph would fall
-    into more parts stay. See Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007,
-    section 3.1.12.
+    An edge is removed, from both lists, if the logarithm of its :func:`hitting_scores` is a low
+    outlier, below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` of the quartiles of all edges. Edges whose removal
+    would split the graph into more components are kept. See Weinberger, K. Q., "Metric Learning
+    with Convex Optimization", 2007, section 3.1.12.
 
     Examples
     --------
-    A bridge between two blocks of a ladder, which walks within the blocks do not need:
+    Walks within two blocks of points do not need the bridge between the blocks:
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -53,18 +53,18 @@ def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) 
 def hitting_scores(
     graph: NeighborGraph, ends: NDArray[np.integer], n_steps: int = 7, scale: float = 1.0
 ) -> Vector:
-    r"""How likely walks hit each end of an edge from the other within some steps, both added.
+    r"""Return the probability that a walk from one end of each edge hits the other end.
 
-    Steps go along the edges of the union, with probabilities :math:`p_{ij} \propto
-    e^{-d_{ij}/\sigma}`, rows summing to one, σ being ``scale`` times the median length. The
-    probability of a first visit of j after s steps obeys :math:`F_1 = P, \; F_{s+1} = P F_s^0`, the
-    diagonal of :math:`F_s^0` being zero. Columns are independent, so that a block of targets is
-    walked to at once.
+    The walk has ``n_steps`` steps, and the probabilities of both directions are added. Steps follow
+    the edges of the symmetrized graph with probabilities :math:`p_{ij} \propto e^{-d_{ij}/\sigma}`,
+    where rows sum to one and σ is ``scale`` times the median length. The probability of a first
+    visit of j after s steps satisfies :math:`F_1 = P, \; F_{s+1} = P F_s^0`, where :math:`F_s^0` is
+    :math:`F_s` with a zero diagonal. Columns are independent, so targets are processed in blocks.
     """
     n = graph.n_samples
     P = graph.symmetrized()
     sigma = max(scale * float(np.median(P.data)), np.finfo(float).tiny)
-    P.data = np.exp(-P.data / sigma) + 1e-300  # a row of nothing but long edges has steps, too
+    P.data = np.exp(-P.data / sigma) + 1e-300  # Keeps steps possible from a row of long edges.
     sums = np.asarray(P.sum(axis=1)).ravel()
     P = sparse.csr_array(sparse.diags_array(1 / np.maximum(sums, 1e-300)) @ P)
     scores = np.zeros(len(ends))
@@ -87,7 +87,7 @@ def hitting_scores(
 def _needed(
     ends: NDArray[np.integer], cut: NDArray[np.bool_], scores: Vector, n: int
 ) -> NDArray[np.intp]:
-    """Which of the cut edges hold parts together that the others leave apart, best first."""
+    """Return the cut edges needed to keep the components connected, in order of score."""
     kept = ends[~cut]
     graph = sparse.coo_array((np.ones(len(kept)), kept.T), shape=(n, n)).tocsr()
     _, labels = csgraph.connected_components(graph, directed=False)

@@ -1,4 +1,4 @@
-"""What VariationalMVU and LandmarkMVU share: a Gram matrix within a basis, refined, certified."""
+"""Base class of VariationalMVU and LandmarkMVU: solve within a basis, refine, certify."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     "random_state": [random_state],
     "verbose": [integer(0)],
 }
-# ω / (1 - ω) times λ_2 of the graph: a slack of some percent of the edges' lengths.
+# Default ω / (1 - ω) times λ_2 of the graph: gives a slack of a few percent of the edge lengths.
 _AUTOMATIC_PRICE = 20.0
-# Squared lengths, of the mean one, up to which two rows are one point.
+# Rows are merged if their squared distance is at most this multiple of the mean squared edge.
 _ONE_POINT = 1e-12
-# Gaps of the small program that are worth a warning.
+# Relative gap of the program within the basis above which to warn.
 _LARGE_GAP = 1e-3
-# Of the typical edge: what moves a factor off a saddle before the bound is sought.
+# Noise that moves a factor off a saddle point before the steps for the bound. Unit: mean edge.
 _NOISE = 0.1
 
 
 class _BasisUnfolding(_Unfolding):
-    """A learner that unfolds within the span of a few functions on the graph.
+    """Base class of estimators that unfold within the span of a few functions on the graph.
 
-    Subclasses write ``_basis``.
+    Subclasses implement ``_basis``.
     """
 
     n_neighbors: int
@@ -84,9 +84,9 @@ class _BasisUnfolding(_Unfolding):
 
     @abstractmethod
     def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
-        """Functions (n, m) on the points of the edges that span the embedding.
+        """Return basis functions (n, m) on the points of the edges.
 
-        Rows next to no distance apart are one point there; ``first`` has a row for each.
+        Almost identical rows are merged to one point. ``first`` has one row index per point.
         """
 
     def _embed(self, points: Floats) -> Matrix:
@@ -104,23 +104,23 @@ class _BasisUnfolding(_Unfolding):
             rows = np.flatnonzero(self._labels == code)
             parts.append(self._unfold(points[rows], part_of_graph(graph, rows), rows))
             if self._interrupt is not None:
-                break  # further parts stay at the origin
+                break  # The remaining components stay at the origin.
         return self._gather(points, parts)
 
     def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Part:
-        """One connected part, in the units of the data."""
+        """Unfold one connected component, in the units of the data."""
         given, unit = unit_edges(points, clique_pairs(graph, angles=self.angles))
         edges, groups = given.merged(_ONE_POINT)
-        first = np.unique(groups, return_index=True)[1]  # a row for each point
+        first = np.unique(groups, return_index=True)[1]  # one row per merged point
         basis = edges.centered(self._basis(points, graph, edges, first))
         omega, price = self._price(edges)
         problem = Problem(edges, self.constraints, price=price)
         found = unfold_in(problem, basis)
         if not found.gap < _LARGE_GAP:
             warn(
-                f"{type(self).__name__}: the program within the basis stopped at a gap of "
-                f"{found.gap:.1e} after {found.n_iter} steps; lengths from tiny to huge are the "
-                'likely cause. Take constraints="squared", or look for outliers.',
+                f"{type(self).__name__}: the program within the basis stopped with a gap of "
+                f"{found.gap:.1e} after {found.n_iter} steps. A likely cause are edge lengths of "
+                'very different size. Use constraints="squared", or remove outliers.',
                 ConvergenceWarning,
             )
         factor, steps = self._descents(problem, basis, root(found.Z))
@@ -132,7 +132,7 @@ class _BasisUnfolding(_Unfolding):
         slack = edges.squared_lengths(places) - edges.squared
         return _Part(
             rows=rows,
-            factor=proof.factor[groups] * np.sqrt(unit),  # in terms of rows again
+            factor=proof.factor[groups] * np.sqrt(unit),  # back from merged points to rows
             values=proof.values * unit,
             places=places[groups] * np.sqrt(unit),
             objective=proof.value * unit,
@@ -149,7 +149,10 @@ class _BasisUnfolding(_Unfolding):
     def _descents(
         self, problem: Problem, basis: Matrix, start: Matrix
     ) -> tuple[Matrix, list[StressDescent]]:
-        """The factor within the basis; and in all dimensions, in few, and for the bound."""
+        """Return the factor within the basis and the descents that refine it.
+
+        The descents run in all dimensions, then in n_components, then for the bound.
+        """
         edges, factor, steps = problem.edges, basis @ start, list[StressDescent]()
 
         def go_on(Y: Matrix, max_iter: int, stage: str) -> bool:
@@ -164,7 +167,7 @@ class _BasisUnfolding(_Unfolding):
         ):
             return factor, steps
         if self.bound_iter:
-            # Off the saddle, in all dimensions: for the bound, not for the embedding.
+            # Leave the saddle point. This improves the bound and does not change the embedding.
             wide = steps[0].factor if steps else factor
             noise = check_random_state(self.random_state).standard_normal(basis.shape)
             start = _columns(edges, wide, basis.shape[1]) + _NOISE * noise
@@ -172,13 +175,15 @@ class _BasisUnfolding(_Unfolding):
         return factor, steps
 
     def _price(self, edges: Edges) -> tuple[float, float]:
-        """ω and the price of slack, ω / (1 - ω)."""
+        """Return ω and the price of slack, ω / (1 - ω)."""
         if self.omega == "auto":
             values, _ = laplacian_basis(edges, 1)
             price = _AUTOMATIC_PRICE / float(values[0])
             return price / (1 + price), price
         if self.omega == 1:
-            raise ValueError("omega=1 leaves no reward for variance; give less, such as 0.99.")
+            raise ValueError(
+                "omega=1 gives the variance no weight. Set omega to less than 1, such as 0.99."
+            )
         return float(self.omega), float(self.omega) / (1 - float(self.omega))
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> StressDescent:
@@ -203,7 +208,7 @@ class _BasisUnfolding(_Unfolding):
         return found
 
     def _gather(self, points: Floats, parts: list[_Part]) -> Matrix:
-        """All parts put together: K has a block for each."""
+        """Combine the components into one block-diagonal K and set the fitted attributes."""
         self.factor_, self.eigenvalues_ = gathered(
             len(points), [(part.rows, part.factor, part.values) for part in parts]
         )
@@ -228,7 +233,7 @@ class _BasisUnfolding(_Unfolding):
 
 
 class _Part(NamedTuple):
-    """A connected part of the rows, unfolded; in the units of the data."""
+    """Unfolding of one connected component, in the units of the data."""
 
     rows: Indices
     factor: Matrix
@@ -246,7 +251,7 @@ class _Part(NamedTuple):
 
 
 class _Proof(NamedTuple):
-    """The best of some factors, repaired, and a bound."""
+    """The best of several repaired factors, and a bound on the objective."""
 
     factor: Matrix
     values: Vector
@@ -264,7 +269,7 @@ class _Proof(NamedTuple):
 
 
 def gathered(n: int, parts: list[tuple[Indices, Matrix, Vector]]) -> tuple[Matrix, Vector]:
-    """A factor with a block for each part (rows, factor, eigenvalues); columns by eigenvalue."""
+    """Return a block-diagonal factor of all components, with columns sorted by eigenvalue."""
     widths = [len(values) for _, _, values in parts]
     factor = np.zeros((n, sum(widths)))
     for (rows, block, _), end in zip(parts, np.cumsum(widths), strict=True):
@@ -275,14 +280,14 @@ def gathered(n: int, parts: list[tuple[Indices, Matrix, Vector]]) -> tuple[Matri
 
 
 class UnitEdges(NamedTuple):
-    """Edges with squared lengths of mean 1, and what they are to be multiplied by."""
+    """Edges scaled to squared lengths of mean 1, and the factor that restores their unit."""
 
     edges: Edges
     unit: float
 
 
 def unit_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
-    """Edges between rows of X; scaled before squares are taken, so that none is lost."""
+    """Return the scaled edges between rows. Scaling before squaring prevents underflow."""
     spread = np.ptp(points.astype(np.float64), axis=0)
     size = float(np.linalg.norm(spread / spread.max()) * spread.max())
     squared = squared_lengths(points.astype(np.float64) / size, pairs)
@@ -292,7 +297,7 @@ def unit_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
 
 
 def unfold_in(problem: Problem, basis: Matrix) -> Unfolded:
-    """The best Gram matrix within the span of centred functions."""
+    """Return the best Gram matrix within the span of centered basis functions."""
     edges = problem.edges
     rows = edges.differences(basis)
     C = basis.T @ (edges.masses[:, None] * basis)
@@ -304,13 +309,13 @@ def unfold_in(problem: Problem, basis: Matrix) -> Unfolded:
 
 
 def root(Z: Matrix) -> Matrix:
-    """R with R R' = Z for a positive semi-definite Z."""
+    """Return R with R R' = Z for a positive semidefinite Z."""
     values, vectors = linalg.eigh(Z)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _columns(edges: Edges, Y: Matrix, count: int) -> Matrix:
-    """So many principal axes of Y; zeros where there are fewer."""
+    """Return the first ``count`` principal axes of Y, padded with zero columns."""
     _, axes = turned_to_axes(edges, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))

@@ -24,40 +24,40 @@ from nearfar.state import State, floats
 
 
 class ClassicalMDS(Embedding):
-    r"""Classical multidimensional scaling: coordinates from distances.
+    r"""Classical multidimensional scaling: an embedding computed from distances.
 
     .. math:: \min_Y \|Y Y^T - B\|_F^2, \qquad B = -\tfrac12 H D^{(2)} H ,
 
-    with squared distances :math:`D^{(2)}` and :math:`H = I - \frac1n 1 1^T`; solved by
+    with squared distances :math:`D^{(2)}` and :math:`H = I - \frac1n 1 1^T`. The solution is
     :math:`Y = V_q \Lambda_q^{1/2}` with the largest eigenvalues of B. The loss is the sum of the
-    squares of the others.
+    squares of the other eigenvalues.
 
-    Use it on distances that were measured or computed in some way, with
-    ``dissimilarity="precomputed"``. Of Euclidean distances it gives the scores of PCA. Not all
-    distances are those of points in space: B then has negative eigenvalues, which no coordinates
-    can show. They are left out, and ``negative_share_`` says how much is lost. This is not
-    :class:`MDS`, which fits the distances themselves.
+    Use it on measured or computed distances, with ``dissimilarity="precomputed"``. On Euclidean
+    distances it returns the scores of PCA. If no set of points in a Euclidean space has the given
+    distances, B has negative eigenvalues. The embedding ignores these, and ``negative_share_``
+    measures the loss. In contrast, :class:`MDS` fits the distances themselves.
 
-    Cost: O(n² p + n³) at most for Euclidean distances of n < p rows, O(n p² + p³) else, without
-    any n×n array; O(n²) for each of some twenty products with given distances.
+    Cost: for Euclidean distances at most O(n² p + n³) if n < p, and O(n p² + p³) otherwise, without
+    an n×n array. For precomputed distances O(n²) for each of about twenty matrix products.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     dissimilarity : {"euclidean", "precomputed"}, default="euclidean"
-        What X is: points, or an (n, n) array of distances, not squared. For ``transform`` the
-        latter are those of new points (rows) to the training points.
+        Content of X: "euclidean" for points, "precomputed" for an (n, n) array of distances (not
+        squared). ``transform`` then expects distances of new points (rows) to training points.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training points.
+        Coordinates of the training points.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of B, the largest first. Where one is not positive the coordinate is zero.
+        Largest eigenvalues of B, in descending order. The coordinate of an eigenvalue that is not
+        positive is zero.
     negative_share_ : float
-        The share of the negative eigenvalues of B in the sum of the absolute values of all.
-        Estimated beyond 1000 rows.
+        Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
+        eigenvalues. Estimated if there are more than 1000 rows.
 
     See Also
     --------
@@ -71,7 +71,7 @@ class ClassicalMDS(Embedding):
 
     Examples
     --------
-    The lengths of ways in a star with three rays of length 1 are no distances in space:
+    Path lengths in a star with three rays of length 1 are not Euclidean distances:
 
     >>> import numpy as np
     >>> from nearfar import ClassicalMDS
@@ -103,19 +103,19 @@ class ClassicalMDS(Embedding):
         return pairwise_tags(super().__sklearn_tags__(), self.dissimilarity == "precomputed")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Embed points, or what has the given distances.
+        """Embed points, or objects with the given distances.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of distances
-            Training points.
+            Training points, or their distances if ``dissimilarity="precomputed"``.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         ClassicalMDS
-            Itself.
+            Fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -132,39 +132,39 @@ class ClassicalMDS(Embedding):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points, or their distances to the training points, by Nyström's formula,
+        r"""Map points, or their distances to the training points, by Nyström's formula.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
             \tilde K(x, x_i) = -\tfrac12 \left( d^2(x, x_i) - \overline{d^2(\cdot, x_i)} -
             \overline{d^2(x, \cdot)} + \overline{d^2} \right) .
 
-        Of Euclidean distances that is the projection on the principal axes. Training points get
-        their own coordinates.
+        For Euclidean distances this is the projection onto the principal axes. A training point
+        gets its own coordinates.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or (n_queries, n_samples) of distances
-            Points.
+            Points, or their distances to the training points.
 
         Returns
         -------
         ndarray of shape (n_queries, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         exact = np.ascontiguousarray(rows, np.float64)
         if self.dissimilarity == "precomputed":
             if (exact < 0).any():
-                raise ValueError("X must hold distances, but some are negative.")
+                raise ValueError("X must contain distances, but some entries are negative.")
             placed = -0.5 * (exact**2 @ self._axes - self._means @ self._axes)
         else:
             placed = (exact - self._means) @ self._axes
         return np.asarray(placed, dtype=rows.dtype)
 
     def _project(self, rows: Floats) -> Matrix:
-        """Principal axes: B is the Gram matrix of the centred rows."""
+        """Project rows onto their principal axes: B is the Gram matrix of the centered rows."""
         q = self.n_components
         exact = np.ascontiguousarray(rows, np.float64)
         self._means = exact.mean(axis=0)
@@ -188,18 +188,19 @@ class ClassicalMDS(Embedding):
 
 
 def checked_distances(X: Floats) -> Matrix:
-    """A symmetric matrix of distances in float64; raises if it is none."""
+    """Return a symmetric float64 distance matrix. Raises if X is not a distance matrix."""
     D = X.astype(np.float64)
     if D.shape[0] != D.shape[1]:
-        raise ValueError(f"X must be a square array of distances; got shape {D.shape}.")
+        raise ValueError(f"X must be a square array of distances. Got shape {D.shape}.")
     size = float(np.abs(D).max())
     if (D < 0).any():
-        raise ValueError("X must hold distances, but some are negative.")
+        raise ValueError("X must contain distances, but some entries are negative.")
     rounding = 1e-5 if X.dtype == np.float32 else 1e-8
     if np.abs(D.diagonal()).max() > rounding * size:
-        raise ValueError("X must hold distances, but those on the diagonal are not zero.")
+        raise ValueError("X must contain distances, but its diagonal is not zero.")
     if np.abs(D - D.T).max() > rounding * size:
-        raise ValueError("X must hold distances, but the array is not symmetric.")
+        raise ValueError("X must contain distances, but it is not symmetric.")
+
     D = (D + D.T) / 2
     np.fill_diagonal(D, 0)
     return D

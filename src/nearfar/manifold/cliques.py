@@ -1,4 +1,4 @@
-"""Pairs of rows whose distance is kept when lengths and angles around every row are."""
+"""Pairs of rows whose distances fix the lengths and angles around each row."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scipy import sparse
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-# Of the size of a clique: an extent that is none.
+# Singular values below this, relative to the size of a clique, count as zero.
 _DEPENDENT = 1e-10
 
 
 def clique_pairs(
     graph: NeighborGraph, *, angles: bool = True, listed: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """All pairs within a row and its neighbours, or only those of a row and a neighbour.
+    """Return all pairs among each row and its neighbors, or only pairs of a row and a neighbor.
 
-    Lengths within each such set fix the ``angles`` too. Each pair is there once, the smaller number
-    first, in order. ``listed`` says how many entries of each list are neighbours, by default as
-    many as the shortest list has; those after, which linking adds, count as single edges.
+    The distances among a row and its neighbors also fix the ``angles``. Each pair appears once, the
+    smaller index first, in sorted order. ``listed`` is the number of neighbors of each row (by
+    default the length of the shortest list). Later entries, which linking adds, are single edges.
 
     Examples
     --------
@@ -50,14 +50,14 @@ def clique_pairs(
 def clique_dependencies(
     points: NDArray[Any], graph: NeighborGraph, listed: NDArray[np.intp]
 ) -> sparse.csr_array:
-    """Weights of the rows of each clique that sum to 0, and with which its points sum to 0.
+    """Return weights, as columns, with which a clique's points sum to 0 and that sum to 0.
 
-    Columns are all of these, orthonormal within each row and its neighbours: none where neighbours
-    are fewer than dimensions and in general position.
+    A clique is a row and its neighbors. The columns are orthonormal within each clique. There are
+    none if neighbors are fewer than dimensions and in general position.
 
     Examples
     --------
-    Four points on a line, each with two neighbours: one weight for each three.
+    Four points on a line, each with two neighbors, have one column per clique of three:
 
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> graph = NeighborGraph.from_points(X, n_neighbors=2)
@@ -76,7 +76,7 @@ def clique_dependencies(
             P -= P.mean(axis=1, keepdims=True)
             size = np.linalg.norm(P, axis=(1, 2), keepdims=True)
             size[size == 0] = 1.0
-            # The constant column keeps what is left orthogonal to 1.
+            # The constant column makes the remaining singular vectors orthogonal to 1.
             P = np.concatenate([P / size, np.ones((len(P), k + 1, 1))], axis=2)
             U, s, _ = np.linalg.svd(P, full_matrices=True)
             ranks = (s > _DEPENDENT).sum(axis=1)
@@ -88,7 +88,8 @@ def clique_dependencies(
 
 
 def squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Squared distances of pairs of rows, from differences in float64."""
+    """Return squared distances of pairs of rows, from differences in float64."""
+
     lengths = np.empty(len(pairs))
     for block in row_blocks(len(pairs), 24 * X.shape[1]):
         first, second = pairs[block].T

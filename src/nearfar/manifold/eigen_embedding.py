@@ -1,4 +1,4 @@
-"""The frame of the spectral embeddings: one matrix, two solutions, one formula for new points."""
+"""Spectral embeddings in one framework: one matrix, two solutions, one formula for new points."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _OF_DISTANCES = ("mds", "isomap")
 
 
 class EigenEmbedding(_GraphEmbedding):
-    r"""The frame of the spectral embeddings, with both solutions.
+    r"""Common framework of the spectral embeddings, with both solutions.
 
-    A method makes an n×n matrix H of its data, normalises it, and takes eigenpairs
+    Each method computes an n×n matrix H from its data, normalizes it, and computes eigenpairs
     :math:`(\lambda_t, v_t)`:
 
     ===================  ====================  =================================  ============  ==
-    method               H                     normalised                         eigenvectors  \
+    method               H                     normalized                         eigenvectors  \
     ===================  ====================  =================================  ============  ==
     mds                  squared distances     :math:`-\frac12 H_c H H_c`         largest       1
     isomap               squared geodesics     :math:`-\frac12 H_c H H_c`         largest       1
@@ -60,50 +60,52 @@ class EigenEmbedding(_GraphEmbedding):
     lle                  :math:`(I-W)^T(I-W)`  none                               smallest      2
     ===================  ====================  =================================  ============  ==
 
-    :math:`H_c = I - \frac1n 1 1^T`, :math:`S_i = \sum_j H_{ij}`. The last column is the usual
-    solution, 1 for :math:`e_{it} = \sqrt{\lambda_t} v_{it}`, whose inner products are the best
-    approximation of the normalised matrix of that rank, or 2 for :math:`y_{it} = v_{it}`. After
-    that, spectral clustering brings rows to unit length (solution 2), Laplacian eigenmaps divide
-    them by :math:`\sqrt{S_i}`, LLE multiplies by :math:`\sqrt n`.
+    Here :math:`H_c = I - \frac1n 1 1^T` and :math:`S_i = \sum_j H_{ij}`. The last column is the
+    usual solution. Solution 1 is :math:`e_{it} = \sqrt{\lambda_t} v_{it}`, whose inner products are
+    the best approximation of the normalized matrix of that rank. Solution 2 is
+    :math:`y_{it} = v_{it}`. Afterwards, spectral clustering scales rows to unit length (solution 2
+    only), Laplacian eigenmaps divide them by :math:`\sqrt{S_i}`, and LLE multiplies by
+    :math:`\sqrt n`.
 
-    Use it to compare methods and solutions on one page; :class:`ClassicalMDS`, :class:`Isomap`,
-    :class:`SpectralClustering`, :class:`LaplacianEigenmaps` and :class:`LLE` give the same without
-    dense n×n matrices where they are not needed, and faster.
+    Use it to compare methods and solutions. :class:`ClassicalMDS`, :class:`Isomap`,
+    :class:`SpectralClustering`, :class:`LaplacianEigenmaps` and :class:`LLE` return the same
+    results faster, and use dense n×n matrices only where necessary.
 
-    Cost: O(n³) and several n×n arrays, for any method.
+    Cost: O(n³) time and several n×n arrays for every method.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     method : str, default="laplacian_eigenmaps"
-        A row of the table.
+        Method name from the table.
     solution : {1, 2} or "auto", default="auto"
-        Which solution; "auto" is that of the table. LLE has no solution 1, as its eigenvalues are
-        no inner products.
+        Solution to compute. "auto" uses the one in the table. LLE does not support solution 1,
+        because its eigenvalues do not represent inner products.
     n_neighbors : int or None, default=5
-        Neighbours of each row; None is all other rows. MDS has none.
+        Number of neighbors per row. None uses all other rows. MDS ignores it.
     weights : {"heat", "uniform"}, default="heat"
-        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
-        rounding; or 1. Zero on the diagonal.
+        Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
+        does not remove an edge; "uniform" uses 1. The diagonal is zero.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE.
+        Regularization of the LLE weights.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the normalised matrix. (Those of Laplacian eigenmaps proper are 1 minus these.)
+        Eigenvalues of the normalized matrix. (:class:`LaplacianEigenmaps` reports 1 minus these.)
     eigenvectors_ : ndarray of shape (n_distinct_rows, n_components)
-        Unit vectors.
+        Unit eigenvectors of the normalized matrix, as columns.
     negative_share_ : float
-        The share of the negative eigenvalues in the sum of the absolute values of all.
+        Sum of the absolute negative eigenvalues, as a fraction of the sum of all absolute
+        eigenvalues.
 
     See Also
     --------
@@ -180,31 +182,31 @@ class EigenEmbedding(_GraphEmbedding):
         self.on_disconnected = on_disconnected
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula,
+        r"""Map points by Nyström's formula.
 
         .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i v_{it} \tilde K(x, x_i), \qquad
             e_t(x) = \sqrt{\lambda_t} y_t(x) ,
 
-        where :math:`\tilde K(x, x_i)` is what the normalised matrix would hold for x: distances
-        centred by the means of training rows; affinities of the edges that the graph would give to
-        x, over the roots of their sums. LLE takes the limit form, :math:`y(x) = \sum_i w_i y_i`
-        with the weights that rebuild x from its neighbours. Training rows get their own
-        coordinates, by the formula.
+        Here :math:`\tilde K(x, x_i)` is the entry of the normalized matrix for x. Distances are
+        centered by the means of the training rows. Affinities belong to the edges that the graph
+        would give to x, and are divided by the square roots of their sums. LLE uses the limit form
+        :math:`y(x) = \sum_i w_i y_i` with the weights that reconstruct x from its neighbors. By
+        these formulas a training row gets its own coordinates.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
 
         Raises
         ------
         ValueError
-            If an eigenvalue of solution 2 is not positive, so that it cannot be inverted.
+            If an eigenvalue of solution 2 is not positive, since the formula divides by it.
         """
         return self._transform(X)
 
@@ -212,12 +214,15 @@ class EigenEmbedding(_GraphEmbedding):
         super()._check_state(sizes)
         held = vars(self)
         joined = self.method in ("spectral_clustering", "laplacian_eigenmaps")
-        need((self._graph is None) == (self.method == "mds"), "_graph goes with other than mds.")
-        need((self._sums is None) != joined, "_sums go with affinities.")
+        need(
+            (self._graph is None) == (self.method == "mds"),
+            "_graph must be None for method mds and set otherwise.",
+        )
+        need((self._sums is None) != joined, "_sums must be set for affinity methods only.")
         needed = {"_means"} if self.method in _OF_DISTANCES else set()
         needed |= {"_reach", "_width"} if joined else set()
         needed |= set() if self.method == "mds" else {"_listed"}
-        need(needed <= held.keys(), f"{self.method} goes with {', '.join(sorted(needed))}.")
+        need(needed <= held.keys(), f"method {self.method} needs {', '.join(sorted(needed))}.")
         need(held.get("_solution") in (1, 2), "_solution must be 1 or 2.")
 
     def _embed(self, points: Floats) -> Matrix:
@@ -241,16 +246,18 @@ class EigenEmbedding(_GraphEmbedding):
         return self._finished(self._solved(), self._sums)
 
     def _eigenpairs(self, H: Matrix) -> tuple[Matrix, Matrix, float]:
-        """Those of the table, and the share of negative ones among all."""
+        """Return the eigenpairs of the table and the negative fraction of the spectrum."""
         q = self.n_components
         if self.method == "lle":
-            # The constant vector, whose eigenvalue is 0, is sent to the far end. It is not just
-            # the first to leave out: where others are near zero, a solver mixes it with them.
+            # Shift the constant vector, whose eigenvalue is 0, to the other end of the spectrum.
+            # Dropping the first vector is not enough: if other eigenvalues are near zero, the
+            # solver mixes their vectors with the constant one.
             values, vectors = descending_eigh(H + np.trace(H) / len(H))
             return values[::-1][:q], vectors[:, ::-1][:, :q], 0.0
         if self.method == "laplacian_eigenmaps":
             assert self._sums is not None
-            trivial = np.sqrt(self._sums / self._sums.sum())  # of eigenvalue 1; sent to -2
+            # This trivial eigenvector has eigenvalue 1, which the next line shifts to -2.
+            trivial = np.sqrt(self._sums / self._sums.sum())
             values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
             return values[:q], vectors[:, :q], share_of_negative(np.append(values[:-1], 1.0))
         values, vectors = descending_eigh(H)
@@ -260,11 +267,11 @@ class EigenEmbedding(_GraphEmbedding):
         if self.solution == "auto":
             return 1 if self.method in _OF_DISTANCES else 2
         if self.method == "lle" and self.solution == 1:
-            raise ValueError('solution=1 does not exist for method="lle": take solution=2.')
+            raise ValueError('method="lle" does not support solution=1. Use solution=2 or "auto".')
         return int(self.solution)
 
     def _matrix(self, points: Floats) -> Matrix:
-        """H."""
+        """Return the matrix H of the class docstring."""
         if self._graph is None:
             exact = points.astype(np.float64)
             return np.asarray(cdist(exact, exact, "sqeuclidean"))
@@ -284,7 +291,7 @@ class EigenEmbedding(_GraphEmbedding):
         return self.eigenvectors_
 
     def _finished(self, Y: Matrix, sums: Matrix | None) -> Matrix:
-        """What a method does after the solution."""
+        """Apply the method's final scaling to the solution."""
         if self.method == "lle":
             return np.asarray(np.sqrt(len(self._points)) * Y)
         if self.method == "laplacian_eigenmaps":
@@ -301,7 +308,7 @@ class EigenEmbedding(_GraphEmbedding):
         values = self.eigenvalues_
         if self._solution == 2 and not is_positive(values).all():
             raise ValueError(
-                f"New points cannot be mapped: of the eigenvalues {values} some are not positive. "
+                f"Cannot map new points: some of the eigenvalues {values} are not positive. "
                 "Fit with a smaller n_components."
             )
         axes = (first_axes if self._solution == 1 else second_axes)(values, self.eigenvectors_)
@@ -321,7 +328,7 @@ class EigenEmbedding(_GraphEmbedding):
         return placed
 
     def _squared(self, queries: Floats) -> Matrix:
-        """Squared distances of new points to training rows, straight or along the graph."""
+        """Return squared distances of new points to training rows, direct or along the graph."""
         if self._graph is None:
             a, b = queries.astype(np.float64), self._points.astype(np.float64)
             return np.asarray(cdist(a, b, "sqeuclidean"))
@@ -330,7 +337,7 @@ class EigenEmbedding(_GraphEmbedding):
         return np.concatenate(paths) ** 2
 
     def _affinities_of(self, queries: Floats) -> Matrix:
-        """Affinities of new points; those that are training rows have the edges of these."""
+        """Return affinities of new points. A training row keeps the edges it has in the graph."""
         assert self._graph is not None
         lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
         H = affinities(lengths, self.weights, self._width).toarray()

@@ -1,4 +1,4 @@
-"""What the embeddings share: parameters, the graph, and barycentric new points."""
+"""Base classes of the graph embeddings: parameters, the graph, interpolation of new points."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from nearfar.state import State, floats, optional, table, whole
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
 from nearfar.summaries.weighted_graph import distinct, neighbor_graph
 
-#: What the parameters of every graph embedding may be.
+#: Allowed parameter values of every graph embedding.
 GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
     "n_components": [integer(1)],
     "n_neighbors": [integer(1)],
     "on_disconnected": [one_of("link", "raise")],
 }
-#: Those of methods that weigh the edges.
+#: Allowed parameter values of the methods that weight the edges.
 AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
     "weights": [one_of("heat", "uniform")],
     "width": [none, real(0, open_low=True)],
 }
-# Eigenvalues below this, relative to the largest on the diagonal, are zero but for rounding.
+# Eigenvalues below this, relative to the largest diagonal entry, count as zero: they are rounding
+# errors.
 _ZERO = 1e-16
 
 
 class _Embedding(Embedding):
-    """A learner of coordinates for the training rows, with a formula for new ones.
+    """Base class of estimators that compute training coordinates and can map new points.
 
-    Subclasses write ``_embed``, which sees distinct rows, and ``_place``.
+    Subclasses implement ``_embed``, which receives distinct rows, and ``_place``.
     """
 
     state = State({"_points": table("n", "p"), "_places": floats("n", "q")}, rows="_points")
@@ -50,26 +51,26 @@ class _Embedding(Embedding):
 
     @abstractmethod
     def _embed(self, points: Floats) -> Matrix:
-        """Coordinates (n, n_components) of distinct training rows; may set attributes."""
+        """Return coordinates (n, n_components) of distinct training rows. May set attributes."""
 
     @abstractmethod
     def _place(self, queries: Floats) -> Matrix:
-        """Coordinates of new points."""
+        """Return coordinates of new points."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Embed the rows.
+        """Embed the training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training points. Identical rows count as one, and get the same coordinates.
+            Training points. Identical rows are merged and get the same coordinates.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         object
-            The learner itself.
+            Fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -80,19 +81,19 @@ class _Embedding(Embedding):
         return self
 
     def _transform(self, X: ArrayLike) -> Floats:
-        """New points in the dtype they come in."""
+        """Map new points, keeping their dtype."""
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         return self._place(rows).astype(rows.dtype)
 
 
 class _GraphEmbedding(_Embedding):
-    """One that reads the graph of the nearest rows."""
+    """Base class of embeddings that use the graph of nearest neighbors."""
 
     state = State({"_listed": optional(whole(low=1, most="n"))})
 
     on_disconnected: Disconnected
-    _listed: int  # neighbours of each row
+    _listed: int  # number of neighbors per row
 
     def _connected(self, points: Floats, n_neighbors: int) -> NeighborGraph:
         self._listed = n_neighbors
@@ -101,40 +102,40 @@ class _GraphEmbedding(_Embedding):
 
 
 class _LocalEmbedding(_GraphEmbedding):
-    r"""One whose new points are combinations of their neighbours: :math:`y(x) = \sum_i w_i y_i`."""
+    r"""Base class of embeddings that interpolate new points: :math:`y(x) = \sum_i w_i y_i`."""
 
     reg: float
 
     def transform(self, X: ArrayLike) -> Floats:
         r"""Map points: :math:`y(x) = \sum_i w_i y_i`, the limit form of Nyström's formula for LLE.
 
-        The weights w rebuild the point from its nearest training rows and sum to one; they
-        minimise :math:`\|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2`.
-        The penalty grows with the distance, so that a point near a training row comes near its
-        coordinates, and training rows get their own.
+        The weights w reconstruct the point from its nearest training rows and sum to one. They
+        minimize :math:`\|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2`.
+        The penalty grows with the distance. A point close to a training row is therefore mapped
+        close to that row's coordinates, and a training row gets its own coordinates.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         return self._transform(X)
 
     def _bottom(self, S: sparse.csr_array) -> tuple[Matrix, Matrix]:
-        """The smallest eigenvalues and coordinates of unit variance; warns if others do as well."""
+        """Return the smallest eigenvalues and unit-variance coordinates. Warn if not unique."""
         n, q = S.shape[0], self.n_components
         more = min(q + 1, n - 1)
         values, vectors = smallest_eigenpairs(S, more, np.full(n, 1 / np.sqrt(n)))
         if more > q and values[q] <= _ZERO * S.diagonal().max():
             warn(
-                f"{type(self).__name__}: the embedding is not unique, as more than "
-                f"n_components={q} eigenvalues are zero. There are groups of rows with no "
-                "neighbours but one another: raise n_neighbors, or remove outliers.",
+                f"{type(self).__name__}: the embedding is not unique, because more than "
+                f"n_components={q} eigenvalues are zero. Some groups of rows have only each other "
+                "as neighbors. Increase n_neighbors, or remove outliers.",
             )
         return values[:q], np.sqrt(n) * vectors[:, :q]
 
@@ -145,25 +146,25 @@ class _LocalEmbedding(_GraphEmbedding):
 def interpolated(
     points: Floats, places: Matrix, queries: Floats, n_neighbors: int, reg: float
 ) -> Matrix:
-    """Places of new points as combinations of those of their neighbours."""
+    """Return coordinates of new points as weighted sums of their neighbors' coordinates."""
     _, indices = kneighbors(points, queries, n_neighbors=n_neighbors)
     weights = interpolating_weights(points, queries, indices, reg)
     return np.einsum("ij,ijk->ik", weights, places[indices])
 
 
 def reach(graph: NeighborGraph, n_neighbors: int) -> Matrix:
-    """The distance of the last neighbour of each row, links not counted."""
+    """Return each row's distance to its last neighbor, ignoring edges added to link the graph."""
     return graph.distances[graph.indptr[:-1] + n_neighbors - 1]
 
 
 def normalized_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
-    """D^(-1/2) W D^(-1/2), and the square roots of the degrees."""
+    """Return D^(-1/2) W D^(-1/2) and the square roots of the degrees."""
     roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
     scale = sparse.diags_array(1 / roots)
     return sparse.csr_array(scale @ W @ scale), roots
 
 
 def pairwise_tags(tags: Any, given: bool) -> Any:
-    """Tags that say whether X holds pairs of rows."""
+    """Set the tag that says whether X contains pairwise distances, and return the tags."""
     tags.input_tags.pairwise = given
     return tags

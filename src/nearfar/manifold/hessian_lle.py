@@ -18,44 +18,46 @@ from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 
 class HessianLLE(_LocalEmbedding):
-    r"""Hessian eigenmaps: coordinates that are as nearly linear as can be along the surface.
+    r"""Hessian eigenmaps: an embedding whose coordinates curve least along the surface.
 
     .. math:: \min_Y \sum_i \sum_t \|H_i\, y^{(t)}_{N(i)}\|^2, \qquad
         \sum_i y_i = 0, \quad \tfrac1n Y^T Y = I ,
 
     where :math:`H_i` estimates the second derivatives of a function from its values on the
-    neighbours of row i: in tangent coordinates t from local PCA, the part of the quadratic
-    monomials :math:`t_a t_b` that is orthogonal to 1 and t. Functions without curvature on a
-    surface that can be laid flat are its own coordinates, and they are what is found.
+    neighbors of row i. In tangent coordinates t from local PCA, :math:`H_i` is the component of the
+    quadratic monomials :math:`t_a t_b` orthogonal to 1 and t. On a surface that can be flattened,
+    the functions without curvature are its coordinates, which the method recovers.
 
-    Use it instead of :class:`LLE` for surfaces that can be flattened without stretching, with
-    holes or not, densely sampled and with little noise: there it is exact up to a linear map. It
-    needs more than :math:`q(q+3)/2` neighbours for q components, and second derivatives are hard to
-    estimate: noise and few rows hurt it more than others.
+    Use it instead of :class:`LLE` for surfaces that can be flattened without stretching, with or
+    without holes, densely sampled and with little noise. There it is exact up to a linear map. It
+    needs more than :math:`q(q+3)/2` neighbors for q components. Second derivatives are hard to
+    estimate, so noise and few rows harm it more than other methods.
 
-    Cost: O(n² p) for the neighbours, O(n (k² p + k³ + k q⁴)) for the estimators and a sparse
-    factorisation as in LLE. No array of n×n.
+    Cost: O(n² p) for the neighbors, O(n (k² p + k³ + k q⁴)) for the estimators, and a sparse
+    factorization as in LLE. It needs no n×n array.
 
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the output: q, also that of the tangent spaces.
+        Dimension of the output: q, which is also that of the tangent spaces.
     n_neighbors : int or None, default=None
-        Neighbours of each row; None is :math:`q(q+3)/2 + 5`, 10 for two components.
+        Number of neighbors per row. None uses :math:`q(q+3)/2 + 5`, which is 10 for two components,
+        or fewer if there are not enough rows.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE; here they place new points.
+        Regularization of the LLE weights: ``transform`` uses these to place new points.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the sum of :math:`H_i^T H_i`, ascending, without the zero of the constant vector.
+        Smallest eigenvalues of the sum of :math:`H_i^T H_i`, ascending, without the constant
+        vector's zero.
     n_neighbors_ : int
-        Neighbours used.
+        Number of neighbors used.
 
     See Also
     --------
@@ -69,7 +71,7 @@ class HessianLLE(_LocalEmbedding):
 
     Examples
     --------
-    A sheet rolled up is laid flat: a linear map takes the embedding to the true coordinates.
+    HessianLLE flattens a rolled sheet: a linear map takes the embedding to the true coordinates.
 
     >>> import numpy as np
     >>> from nearfar import HessianLLE
@@ -108,8 +110,8 @@ class HessianLLE(_LocalEmbedding):
         k = least + 5 if self.n_neighbors is None else self.n_neighbors
         if k <= least:
             raise ValueError(
-                f"n_neighbors={k} is too few: HessianLLE needs more than q(q+3)/2 = {least} "
-                f"neighbours for n_components={q}."
+                f"n_neighbors={k} is too small: HessianLLE needs more than q(q+3)/2 = {least} "
+                f"neighbors for n_components={q}."
             )
         if self.n_neighbors is None:
             k = max(min(k, n - 1), least + 1)
@@ -120,11 +122,11 @@ class HessianLLE(_LocalEmbedding):
 
 
 def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_array:
-    r"""The sum over all rows of :math:`H_i^T H_i`, sparse and with ``S @ 1 = 0``."""
+    r"""Return the sparse sum over all rows of :math:`H_i^T H_i`, for which ``S @ 1 = 0``."""
     n, n_pairs = len(points), q * (q + 1) // 2
     counts = np.diff(graph.indptr)
     blocks = []
-    for count in np.unique(counts):  # links make some lists longer
+    for count in np.unique(counts):  # Edges added to link the graph make some lists longer.
         rows = np.flatnonzero(counts == count)
         neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
         H = np.empty((len(rows), n_pairs, count))
@@ -141,7 +143,7 @@ def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_a
 
 
 def _local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
-    """Estimators (m, q(q+1)/2, k) of second derivatives, with orthonormal rows."""
+    """Return estimators (m, q(q+1)/2, k) of second derivatives, with orthonormal rows."""
     m, k = neighbors.shape
     centers = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
     G = local_grams(points, centers, neighbors)

@@ -1,4 +1,4 @@
-"""Isomap: classical scaling of distances along the neighbour graph."""
+"""Isomap: classical scaling of distances along the neighbor graph."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from nearfar.solvers.spectral_step import (
 from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
-# The residual variance is that of the distances from so many rows to all.
+# Number of rows whose distances to all rows enter the residual variance.
 _JUDGED = 200
 
 
 class _GeodesicEmbedding(_GraphEmbedding):
-    """Isomap, with or without landmarks: new points by the same formula."""
+    """Base class of the Isomap variants, which map new points by the same formula."""
 
     state = State({"_graph": object_of(NeighborGraph, n="n"), "_shift": floats("q")})
 
@@ -43,33 +43,34 @@ class _GeodesicEmbedding(_GraphEmbedding):
     _graph: NeighborGraph
     _axes: Matrix
     _shift: Matrix
-    # Up to this share of the landmarks, paths from queries are the quicker.
+    # Shortest paths start at the queries if there are fewer of them than this fraction of the
+    # number of landmarks, and at the landmarks otherwise.
     _few: ClassVar[float] = 1.0
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula for squared distances along the graph,
+        r"""Map points by Nyström's formula for squared distances along the graph.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
             \tilde K(x, x_i) = -\tfrac12 \left( d^2(x, x_i) - \overline{d^2(\cdot, x_i)} -
             \overline{d^2(x, \cdot)} + \overline{d^2} \right) ,
 
-        with :math:`d(x, x_i) = \min_{j \in N(x)} \|x - x_j\| + d(x_j, x_i)`, paths leading through
-        training rows only. Training rows get their own coordinates. With landmarks i runs over
-        these.
+        Here :math:`d(x, x_i) = \min_{j \in N(x)} \|x - x_j\| + d(x_j, x_i)`, with paths through
+        training rows only, and i runs over the training rows (over the landmarks in
+        :class:`LandmarkIsomap`). A training row gets its own coordinates.
 
-        The distances along the graph are not kept, but found again: for a few points in the time
-        of the shortest paths from so many rows, for many in that of the fit.
+        The distances along the graph are not stored but computed again. A few points cost one
+        shortest-path search each. Many points cost as much as the fit.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         return self._transform(X)
 
@@ -86,14 +87,14 @@ class _GeodesicEmbedding(_GraphEmbedding):
         return -0.5 * products - self._shift
 
     def _from_queries(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
-        """Squared distances times the axes, by the shortest paths from each query."""
+        """Multiply squared distances by the axes, searching paths from each query."""
         products = np.empty((len(indices), self._axes.shape[1]))
         for block, paths in query_paths(self._graph, distances, indices):
             products[block] = paths[:, landmarks] ** 2 @ self._axes
         return products
 
     def _from_landmarks(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
-        """The same by the shortest paths from each landmark."""
+        """Multiply squared distances by the axes, searching paths from each landmark."""
         m = len(indices)
         lengths = self._graph.symmetrized()
         products = np.zeros((m, self._axes.shape[1]))
@@ -104,47 +105,47 @@ class _GeodesicEmbedding(_GraphEmbedding):
 
 
 class Isomap(_GeodesicEmbedding):
-    r"""Isomap: coordinates whose distances are those along the surface.
+    r"""Isomap embedding, which preserves distances along the neighbor graph.
 
     .. math:: \min_Y \|Y Y^T - B\|_F^2, \qquad B = -\tfrac12 H D_G^{(2)} H ,
 
-    where :math:`D_G^{(2)}` holds the squared lengths of the shortest paths in the neighbour graph,
-    :math:`H = I - \frac1n 1 1^T`; solved by :math:`Y = V \Lambda^{1/2}` with the largest
+    where :math:`D_G^{(2)}` holds the squared lengths of the shortest paths in the neighbor graph
+    and :math:`H = I - \frac1n 1 1^T`. The solution is :math:`Y = V \Lambda^{1/2}` with the largest
     eigenvalues of B (classical scaling).
 
-    Use it to unroll a surface that can be laid flat and whose rows fill a convex region there:
-    lengths are then right, and the number of large eigenvalues is its dimension. It fails on
-    holes, which it stretches, and on short cuts: one wrong edge spoils many paths, so prefer few
-    neighbours and look at ``residual_variance_``. Distances along a graph are in general not those
-    of any points in space: ``negative_share_`` says how far from it they are (a ring has more than
-    two coordinates).
+    Use Isomap to unroll a surface that can be flattened and whose rows then fill a convex region.
+    Lengths are then correct, and the number of large eigenvalues is the dimension of the surface.
+    Isomap stretches holes. It also fails on shortcuts: one wrong edge changes many paths, so
+    prefer few neighbors and check ``residual_variance_``. In general, no set of points in a
+    Euclidean space has exactly the distances along a graph (for a ring, more than two eigenvalues
+    are large). ``negative_share_`` measures this deviation.
 
-    Cost: O(n² p) for the neighbours, O(n² (k + log n)) at most for the paths (on surfaces several
-    times less), O(n²) for each of some twenty products that find the eigenvectors. One array of
-    n×n numbers is needed, and not kept; :class:`LandmarkIsomap` does without.
+    Cost: O(n² p) for the neighbors, at most O(n² (k + log n)) for the paths (several times less on
+    surfaces), and O(n²) for each of about twenty matrix products that find the eigenvectors. The
+    fit needs one n×n array and does not keep it. :class:`LandmarkIsomap` does not need one.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row; rows are joined if either is among the nearest of the other.
+        Number of neighbors per row. An edge joins two rows if either is a neighbor of the other.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of B, the largest first.
+        Largest eigenvalues of B, in descending order.
     negative_share_ : float
-        The share of the negative eigenvalues of B in the sum of the absolute values of all: 0 for
-        distances between points in space. Estimated beyond 1000 rows.
+        Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
+        eigenvalues: 0 for Euclidean distances. Estimated if there are more than 1000 rows.
     residual_variance_ : float
-        1 - r², r being the correlation of distances along the graph with those in the embedding,
-        from 200 rows to all.
+        1 - r², where r is the correlation between distances along the graph and distances in the
+        embedding, computed from 200 rows to all rows.
 
     See Also
     --------
@@ -171,7 +172,7 @@ class Isomap(_GeodesicEmbedding):
     state = State({"_axes": floats("n", "q")})
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
-    _few = 0.2  # from there on all paths are found at once
+    _few = 0.2  # Beyond this, computing all shortest paths at once is faster.
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class Isomap(_GeodesicEmbedding):
         self.on_disconnected = on_disconnected
 
     def _from_landmarks(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
-        """By all shortest paths."""
+        """Multiply squared distances by the axes, computing all shortest paths at once."""
         paths, order = all_shortest_paths(self._graph.symmetrized())
         place = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
@@ -200,7 +201,7 @@ class Isomap(_GeodesicEmbedding):
         paths, order = all_shortest_paths(self._graph.symmetrized())
         judged = np.linspace(0, n - 1, min(n, _JUDGED)).astype(np.intp)
         some = paths[judged]
-        paths *= paths  # one array of this size, from here on another thing each time
+        paths *= paths  # In place: only one array of this size is allocated.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
         B = double_centered(paths, in_place=True)
@@ -211,7 +212,7 @@ class Isomap(_GeodesicEmbedding):
         warn_of_empty("Isomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
-        # Vectors sum to zero: of the means only those of the columns count.
+        # The eigenvectors sum to zero, so only the column means contribute.
         self._shift = -0.5 * means @ self._axes
         places = first_solution(values, vectors)
         self.residual_variance_ = residual_variance(some, places[order], judged)
@@ -219,7 +220,7 @@ class Isomap(_GeodesicEmbedding):
 
 
 def squared_geodesics(graph: NeighborGraph, sources: Indices) -> Matrix:
-    """Squared lengths (n_sources, n) of shortest paths, in one array of that size."""
+    """Return the squared lengths (n_sources, n) of shortest paths, using one array of that size."""
     n = graph.n_samples
     lengths = graph.symmetrized()
     squared = np.empty((len(sources), n))
@@ -232,9 +233,10 @@ def squared_geodesics(graph: NeighborGraph, sources: Indices) -> Matrix:
 def query_paths(
     graph: NeighborGraph, distances: Matrix, indices: Indices
 ) -> Iterator[tuple[slice, Matrix]]:
-    """Lengths of the shortest paths from queries, given their neighbours, to all rows; in blocks.
+    """Yield blocks of queries with the lengths of their shortest paths to all rows.
 
-    Paths lead through rows only, not through other queries.
+    ``distances`` and ``indices`` list each query's neighbors. Paths go through rows only, never
+    through other queries.
     """
     n, k = graph.n_samples, indices.shape[1]
     lengths = graph.symmetrized()
@@ -243,14 +245,14 @@ def query_paths(
         edges = sparse.csr_array(
             (distances[block].ravel(), indices[block].ravel(), k * np.arange(m + 1)), (m, n)
         )
-        # Edges lead from queries to rows, and none back.
+        # Edges go from queries to rows and not back, so that no path crosses another query.
         whole = _stacked(lengths, edges)
         paths = csgraph.dijkstra(whole, directed=True, indices=n + np.arange(m))
         yield block, np.asarray(paths[:, :n])
 
 
 def _through_neighbors(paths: Matrix, distances: Matrix, neighbors: Indices) -> Matrix:
-    """From each query by its nearest way, over one of its neighbours, along the rows of paths."""
+    """Return the length of the shortest path of each query through one of its neighbors."""
     shortest = np.full((len(neighbors), paths.shape[1]), np.inf)
     for j in range(neighbors.shape[1]):
         np.minimum(shortest, paths[neighbors[:, j]] + distances[:, j, None], out=shortest)
@@ -258,7 +260,7 @@ def _through_neighbors(paths: Matrix, distances: Matrix, neighbors: Indices) -> 
 
 
 def residual_variance(paths: Matrix, places: Matrix, rows: Indices) -> float:
-    """1 - r² of the lengths of paths from some rows to all, and the distances of their places."""
+    """Return 1 - r² between path lengths from some rows and distances in the embedding."""
     distances = np.sqrt(((places[rows, None] - places) ** 2).sum(axis=2))
     if not distances.any():
         return 1.0
@@ -267,7 +269,7 @@ def residual_variance(paths: Matrix, places: Matrix, rows: Indices) -> float:
 
 
 def _stacked(lengths: sparse.csr_array, edges: sparse.csr_array) -> sparse.csr_array:
-    """A graph of rows and queries; built from its lists, as other ways would drop zeros."""
+    """Join the rows' graph and the queries' edges, keeping edges of length zero explicit."""
     n, m = lengths.shape[0], edges.shape[0]
     return sparse.csr_array(
         (

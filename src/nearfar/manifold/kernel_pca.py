@@ -20,70 +20,77 @@ from nearfar.solvers.spectral_step import (
     warn_of_empty,
 )
 
-# Kernels without negative eigenvalues, whatever their parameters.
+# Kernels that have no negative eigenvalues for any parameters.
 _POSITIVE = ("linear", "rbf", "laplacian", "cosine")
 
 
 class KernelPCA(KernelCoordinates, Embedding):
-    r"""Kernel principal component analysis: the directions of largest variance in feature space.
+    r"""Kernel PCA: projection onto the directions of largest variance in feature space.
 
-    .. math:: \min_Y \|Y Y^T - H K H\|_F^2, \qquad H = I - \tfrac1n 1 1^T ,
+    .. math:: \min_Y \|Y Y^T - H K H\|_F^2, \qquad H = I - \tfrac1n 1 1^T .
 
-    solved by :math:`Y = V \Lambda^{1/2}` with the largest eigenvalues of the centred kernel. It is
-    classical scaling of the distances :math:`K_{ii} + K_{jj} - 2 K_{ij}`.
+    The solution is :math:`Y = V \Lambda^{1/2}` with the largest eigenvalues of the centered kernel.
+    This equals classical scaling of the squared distances :math:`K_{ii} + K_{jj} - 2 K_{ij}`.
 
-    Use it where a kernel says how alike points are, or as a smooth non-linear PCA. It does not
-    unfold surfaces: a Gaussian kernel sees near points only, and has about as many large
-    eigenvalues as there are neighbourhoods.
+    Use it if a kernel measures the similarity of points, or as a smooth nonlinear PCA. It does not
+    unfold surfaces: a Gaussian kernel is almost zero except between close points, and has about as
+    many large eigenvalues as there are neighborhoods.
 
-    Cost: O(n² p) for the kernel and O(n²) for each of some twenty products; an array of n×n while
-    it fits. O(n p) for each point to map.
+    Cost: O(n² p) for the kernel and O(n²) for each of about twenty matrix products, with an n×n
+    array during the fit. Mapping a point costs O(n p).
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine",
+        "precomputed", a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
+        points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None uses 1 over the sum of
+        the features' variances (standard deviations for "laplacian"), which removes units.
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training points.
+        Coordinates of the training points.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        A point with centred kernel values k is mapped to ``coefficients_ @ k``.
+        Matrix that maps a point with centered kernel values k to ``coefficients_ @ k``.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the centred kernel, the largest first. Where one is not positive the coordinate is zero.
+        Largest eigenvalues of the centered kernel, in descending order. The coordinate of an
+        eigenvalue that is not positive is zero.
     negative_share_ : float
-        The share of the negative eigenvalues in the sum of the absolute values of all: 0 for a
-        kernel that is one ("sigmoid" is not always). Estimated beyond 1000 rows.
-    kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        Sum of the absolute negative eigenvalues, as a fraction of the sum of all absolute
+        eigenvalues: 0 for a positive semidefinite kernel ("sigmoid" is not always). Estimated if
+        there are more than 1000 rows.
+    kernel_ : kernel learner
+        Fitted copy of ``kernel``, if that is a kernel learner.
 
     See Also
     --------
     PCA, KernelDA
 
+    Notes
+    -----
+    - ``kernel="precomputed"``: X contains kernel values, (n, n) for ``fit`` and (n_queries, n) for
+      ``transform``.
+    - A kernel learner is fitted on the same rows and labels. It ignores ``gamma``, ``degree`` and
+      ``coef0``.
+    - A function is called for each pair of points. It cannot be saved in a model file.
+
     References
     ----------
     .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.2. It
-       prints the centred kernel with twice the mean of the columns.
+       prints the centered kernel with twice the mean of the columns.
 
     Examples
     --------
-    Rings that no line parts are parted by the third component:
+    The third component separates rings that no line separates:
 
     >>> from sklearn.datasets import make_circles
     >>> from nearfar import KernelPCA
@@ -116,7 +123,7 @@ class KernelPCA(KernelCoordinates, Embedding):
 
     @property
     def n_directions(self) -> int:  # type: ignore[override]
-        """The number of components, by the name that all kernel methods know."""
+        """Same as ``n_components``, under the name that all kernel methods use."""
         return self.n_components
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -125,14 +132,14 @@ class KernelPCA(KernelCoordinates, Embedding):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
+            Training points, or their kernel values if ``kernel="precomputed"``.
         y : array-like of shape (n_samples,), optional
-            Labels; only a kernel that is learned reads them.
+            Labels. Only a kernel learner uses them.
 
         Returns
         -------
         KernelPCA
-            Itself.
+            Fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -142,7 +149,7 @@ class KernelPCA(KernelCoordinates, Embedding):
             )
         self._learn_kernel(X, y)
         K = self._training_kernel(rows)
-        if np.may_share_memory(K, rows):  # X stays as it is
+        if np.may_share_memory(K, rows):  # Do not modify X in place.
             K = K.copy()
         K -= K.mean(axis=1, keepdims=True)
         K -= self._means - self._mean
@@ -151,7 +158,10 @@ class KernelPCA(KernelCoordinates, Embedding):
         )
         good = is_positive(values)
         if not good.any():
-            raise ValueError("The kernel maps all points to one: there is nothing to learn.")
+            raise ValueError(
+                "The kernel maps all points to the same point, so the embedding would be zero. Use "
+                "another kernel or other kernel parameters."
+            )
         warn_of_empty("KernelPCA", values)
         self.eigenvalues_ = values
         self._basis = first_axes(values, vectors)[:, good]
@@ -161,24 +171,24 @@ class KernelPCA(KernelCoordinates, Embedding):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points, or their kernel values with the training points, by Nyström's formula,
+        r"""Map points, or their kernel values with the training points, by Nyström's formula.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
             \tilde K(x, x_i) = K(x, x_i) - \overline{K(\cdot, x_i)} - \overline{K(x, \cdot)} +
             \overline{K} .
 
-        Training points get their own coordinates.
+        A training point gets its own coordinates.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or (n_queries, n_samples) of a kernel
-            Points.
+            Points, or their kernel values with the training points.
 
         Returns
         -------
         ndarray of shape (n_queries, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         check_is_fitted(self)
         return self._map_by_coefficients(self._check_X(X, reset=False))

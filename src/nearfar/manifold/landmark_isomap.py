@@ -1,4 +1,4 @@
-"""Isomap from the distances to some rows only."""
+"""Isomap computed from the distances to landmarks only."""
 
 from __future__ import annotations
 
@@ -23,50 +23,51 @@ from nearfar.summaries.neighbor_graph import Disconnected
 
 
 class LandmarkIsomap(_GeodesicEmbedding):
-    r"""Isomap for many rows: classical scaling of landmarks, all other rows placed by theirs.
+    r"""Landmark Isomap for many rows: Isomap of landmarks, which then place all other rows.
 
-    With the squared lengths :math:`D^{(2)}` of the shortest paths between m landmarks,
-    :math:`-\frac12 H D^{(2)} H = V \Lambda V^T`; a row whose paths to the landmarks have squared
-    lengths d is put at
+    The squared lengths :math:`D^{(2)}` of the shortest paths between m landmarks give
+    :math:`-\frac12 H D^{(2)} H = V \Lambda V^T`. A row whose shortest paths to the landmarks have
+    squared lengths d is placed at
 
     .. math:: y = -\tfrac12 \Lambda^{-1/2} V^T (d - \bar d) ,
 
-    :math:`\bar d` being the mean of the columns of :math:`D^{(2)}`. That is the formula of Isomap
-    for new points, and gives landmarks their own place.
+    where :math:`\bar d` is the mean of the columns of :math:`D^{(2)}`. This is Isomap's formula for
+    new points. It gives a landmark its own coordinates.
 
-    Use it where :class:`Isomap` would take too long, or its n×n array too much room: some hundred
-    landmarks for a surface give what all rows give. What fails there fails here. The coordinates
-    are centred at the mean of the landmarks, not of all rows.
+    Use it if :class:`Isomap` is too slow or its n×n array too large. A few hundred landmarks give
+    the same result as all rows on a surface. It fails in the same cases as Isomap. Coordinates are
+    centered at the mean of the landmarks, not of all rows.
 
-    Cost: O(n² p) for the neighbours, O(m n (k + log n)) for the paths; an array of m×n numbers.
+    Cost: O(n² p) for the neighbors, O(m n (k + log n)) for the paths, and an m×n array.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row; rows are joined if either is among the nearest of the other.
+        Number of neighbors per row. An edge joins two rows if either is a neighbor of the other.
     n_landmarks : int, default=1000
-        How many rows are landmarks; with all rows, and fewer, this is Isomap.
+        Number of landmarks. If it is at least the number of rows, the result is that of Isomap.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the landmarks.
+        Seed of the random number generator. It draws the landmarks.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     landmarks_ : ndarray of shape (n_landmarks,)
-        Which of the distinct rows are landmarks, ascending.
+        Indices of the landmarks among the distinct rows, ascending.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the landmarks, the largest first.
+        Largest eigenvalues of the landmarks' matrix, in descending order.
     negative_share_ : float
-        The share of the negative eigenvalues among those of the landmarks.
+        Sum of the absolute negative eigenvalues of the landmarks' matrix, as a fraction of the sum
+        of all absolute eigenvalues.
     residual_variance_ : float
-        1 - r², r being the correlation of distances along the graph with those in the embedding,
-        from up to 200 landmarks to all.
+        1 - r², where r is the correlation between distances along the graph and distances in the
+        embedding, computed from up to 200 landmarks to all rows.
 
     See Also
     --------
@@ -117,7 +118,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
         m = min(self.n_landmarks, n)
         if self.n_components >= m:
             raise ValueError(
-                f"n_landmarks={self.n_landmarks} must be more than n_components="
+                f"n_landmarks={self.n_landmarks} must be greater than n_components="
                 f"{self.n_components}."
             )
         self._graph = self._connected(points, self.n_neighbors)

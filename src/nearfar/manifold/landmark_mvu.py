@@ -1,4 +1,4 @@
-"""Maximum variance unfolding of some rows, to which all others are tied."""
+"""Maximum variance unfolding of landmarks, from which all other rows are interpolated."""
 
 from __future__ import annotations
 
@@ -21,73 +21,80 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 class LandmarkMVU(_BasisUnfolding):
-    r"""Maximum variance unfolding of landmarks; the other rows are combinations of these.
+    r"""Maximum variance unfolding of landmarks, which interpolate all other rows.
 
-    With the matrix :math:`\Phi = (I - W)^T (I - W)` of locally linear embedding, parted into
-    landmarks (l) and other rows (u), all rows follow from the landmarks as those of least error do:
+    Let :math:`\Phi = (I - W)^T (I - W)` be the matrix of locally linear embedding, partitioned into
+    landmarks (l) and other rows (u). The landmarks determine all rows, as those with the least
+    reconstruction error:
 
     .. math::
         Y = Q Y_l, \quad Q = \begin{pmatrix} I \\ -\Phi_{uu}^{-1} \Phi_{ul} \end{pmatrix}, \qquad
         \max_{L \succeq 0} \; \mathrm{tr} K , \quad K = Q L Q^T , \quad \|y_i - y_j\|^2 \le D_{ij}
 
-    over all pairs of neighbours, K centred: a semidefinite program of the size of the landmarks,
-    solved for a factor of L with few columns and proven within the basis (``basis_gap_``).
+    over all pairs of neighbors, with K centered. The size of this semidefinite program is the
+    number of landmarks. The fit solves it for a factor of L with few columns and certifies the
+    result within the basis (``basis_gap_``).
 
-    Use it where neighbours rebuild each row well and a few landmarks suffice; it is exact on flat
-    pieces. Inequalities let the sheet shrink wherever one edge of the interpolated rows would be
-    too long, so that more landmarks unfold more: with squared slack, or ``refine``, few do.
+    Use it if neighbors reconstruct each row well and a few landmarks suffice. It is exact on flat
+    pieces. With inequalities, the sheet shrinks wherever one edge between interpolated rows would
+    become too long, so more landmarks unfold the sheet further. With squared slack or ``refine``,
+    few landmarks are enough.
 
-    Cost: O(n² p) for the neighbours, O(m n log n) for the landmarks, a sparse factor of
-    :math:`\Phi_{uu}` with m solves, and for inequalities some 30 steps of O(E m² r²) for E edges
-    and r columns, 3 to 12 of them: 1,000 rows of a Swiss roll with 60 landmarks take some four
-    seconds, half of them for the ``bound_iter`` steps of the bound. Squared slack costs
-    :math:`O(m^6)` for each of some 20 steps: stay below 60 landmarks there.
+    Cost: O(n² p) for the neighbors, O(m n log n) for the landmarks, and a sparse factorization of
+    :math:`\Phi_{uu}` with m solves. Inequalities need about 30 steps of O(E m² r²) for E edges and
+    r columns, with r from 3 to 12: a Swiss roll of 1,000 rows with 60 landmarks takes about four
+    seconds, half of them for the ``bound_iter`` steps. Squared slack costs :math:`O(m^6)` for each
+    of about 20 steps: use fewer than 60 landmarks there.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row.
+        Number of neighbors per row.
     n_landmarks : int, default=20
-        m, more than ``n_components``. The first is drawn, each further one is that farthest from
-        the others along the graph.
+        Number m of landmarks, greater than ``n_components``. The first is drawn at random. Each
+        further landmark is the row farthest, along the graph, from the landmarks before it.
     constraints : {"inequality", "squared"}, default="inequality"
-        What edges must do: lengths may only shrink; or they may deviate, at a price.
+        Constraint on the squared length of each edge: "inequality" forbids edges to become longer,
+        "squared" allows deviations at a price.
     omega : float or "auto", default="auto"
-        The price of slack; as in :class:`VariationalMVU`.
+        Price of slack: see :class:`VariationalMVU`.
     angles : bool, default=True
-        Whether neighbours of one row also keep their distance from each other.
+        Whether to constrain the distances between neighbors of the same row too.
     refine : bool, default=False
-        Whether to descend after the program; as :class:`VariationalMVU` does.
+        Whether to refine the solution by descent. See :class:`VariationalMVU`.
     max_iter : int, default=100
-        Steps at most: in each of the two stages.
+        Maximum number of iterations. It applies to each of the two stages of the refinement.
     bound_iter : int, default=200
-        Further steps for the bound, which do not change the embedding; 0 for none.
+        Number of further steps for the bound, which do not change the embedding. 0 means none.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
-        How ``transform`` places new points.
+        Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE; they rebuild rows from their neighbours.
+        Regularization of the LLE weights: these reconstruct rows from their neighbors.
     on_disconnected : {"link", "raise", "components"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning; raise; or unfold each part by itself, about the origin. K then has a block for each
-        part, and distances between parts mean nothing.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error, "components" unfolds each component on its own, centered at
+        the origin. Distances between components then have no meaning.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the first landmark.
+        Seed of the random number generator. It draws the first landmark, and the noise before the
+        steps for the bound.
     verbose : int, default=0
-        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far
-        on the learner, and raises.
+        If positive, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
+        far on the estimator, and raises.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     landmarks_ : ndarray of shape (n_landmarks,)
-        Which of the distinct rows are landmarks, ascending; so many of each part.
+        Indices of the landmarks among the distinct rows, ascending: up to ``n_landmarks`` per
+        component.
     factor_, eigenvalues_, trace_, objective_, primal_residual_, stress_ : ndarrays and floats
         As in :class:`VariationalMVU`.
     dual_bound_, duality_gap_, basis_gap_, edges_, edge_weights_ : ndarrays and floats
-        As in :class:`VariationalMVU`. The bound is on any K, tied to landmarks or not.
+        As in :class:`VariationalMVU`. The bound holds for any K, not only for those of the form
+        Q L Q'.
     omega_, n_iter_, history_ : float, int, dict
         As in :class:`VariationalMVU`.
 
@@ -151,7 +158,7 @@ class LandmarkMVU(_BasisUnfolding):
         self.verbose = verbose
 
     def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Part:
-        before = vars(self).get("landmarks_", np.zeros(0, np.intp))  # of earlier parts
+        before = vars(self).get("landmarks_", np.zeros(0, np.intp))  # of earlier components
         part = super()._unfold(points, graph, rows)
         self.landmarks_ = np.sort(np.append(before, rows[self.landmarks_]))
         return part
@@ -160,7 +167,7 @@ class LandmarkMVU(_BasisUnfolding):
         n = len(points)
         if self.n_landmarks <= self.n_components:
             raise ValueError(
-                f"n_landmarks={self.n_landmarks} must be more than n_components="
+                f"n_landmarks={self.n_landmarks} must be greater than n_components="
                 f"{self.n_components}."
             )
         begin = int(check_random_state(self.random_state).randint(n))
@@ -170,7 +177,7 @@ class LandmarkMVU(_BasisUnfolding):
 
 
 def farthest_points(graph: NeighborGraph, first: int, count: int) -> Indices:
-    """Rows each of which is farthest, along the graph, from those before; in ascending order."""
+    """Return rows, each farthest along the graph from those chosen before, in ascending order."""
     lengths = graph.symmetrized()
     chosen = [first]
     nearest = csgraph.dijkstra(lengths, indices=first)
@@ -181,14 +188,14 @@ def farthest_points(graph: NeighborGraph, first: int, count: int) -> Indices:
 
 
 def tied_to(Phi: sparse.csr_array, landmarks: Indices) -> Matrix:
-    r"""Q: the identity on landmarks, :math:`-\Phi_{uu}^{-1} \Phi_{ul}` elsewhere."""
+    r"""Return Q: the identity on landmarks, :math:`-\Phi_{uu}^{-1} \Phi_{ul}` on other rows."""
     n = Phi.shape[0]
     others = np.setdiff1d(np.arange(n), landmarks)
     Q = np.zeros((n, len(landmarks)))
     Q[landmarks, np.arange(len(landmarks))] = 1.0
     if others.size:
         Phi_uu = Phi[others][:, others].tocsc()
-        # Where neighbours rebuild one another without landmarks, nothing else would hold them.
+        # The ridge keeps Phi_uu regular if some rows reconstruct each other without landmarks.
         ridge = 1e-12 * float(Phi_uu.diagonal().mean())
         Phi_uu = Phi_uu + ridge * sparse.eye_array(len(others), format="csc")
         right = np.asarray(Phi[others][:, landmarks].toarray())

@@ -25,46 +25,47 @@ from nearfar.summaries.weighted_graph import affinities, edge_scale
 
 
 class LaplacianEigenmaps(_GraphEmbedding):
-    r"""Laplacian eigenmaps: neighbours in the graph stay near each other.
+    r"""Laplacian eigenmaps: an embedding that keeps neighbors in the graph close to each other.
 
     .. math::
         \min_Y \tfrac12 \sum_{ij} W_{ij} \|y_i - y_j\|^2 = \mathrm{tr}(Y^T L Y), \qquad
         Y^T D Y = I, \quad Y^T D 1 = 0 ,
 
-    with :math:`D_{ii} = \sum_j W_{ij}`, :math:`L = D - W`: the eigenvectors of :math:`L f = \lambda
-    D f` with the smallest eigenvalues above the zero of the constant vector. W joins rows of which
-    either is among the nearest of the other, with weight :math:`e^{-d^2/\tau}` or 1.
+    with :math:`D_{ii} = \sum_j W_{ij}` and :math:`L = D - W`. The solutions are the eigenvectors of
+    :math:`L f = \lambda D f` with the smallest eigenvalues, without the constant vector's zero. W
+    has an entry :math:`e^{-d^2/\tau}` or 1 for two rows if either is a neighbor of the other.
 
-    Use it to see groups and their connections: it is the relaxed normalised cut, and the map
-    behind :class:`SpectralClustering`. It does not keep lengths: ends of a strip are pressed
-    together, and a strip ten times as long as wide shows its length twice before its width.
+    Use it to see groups and their connections: it is the relaxed normalized cut, and the map
+    behind :class:`SpectralClustering`. It does not preserve lengths. The ends of a strip are
+    compressed, and for a strip ten times as long as wide, the first two coordinates both describe
+    its length.
 
-    Cost: O(n² p) for the neighbours and a sparse factorisation of a matrix with some :math:`2nk`
-    entries. No array of n×n.
+    Cost: O(n² p) for the neighbors and a sparse factorization of a matrix with about :math:`2nk`
+    entries. It needs no n×n array.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row.
+        Number of neighbors per row.
     weights : {"heat", "uniform"}, default="heat"
-        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
-        rounding; or 1.
+        Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
+        does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        :math:`\lambda`, ascending, from 0 to 2.
+        Smallest eigenvalues :math:`\lambda`, ascending, between 0 and 2.
     width_ : float
-        The width used.
+        Kernel width used.
 
     See Also
     --------
@@ -114,29 +115,29 @@ class LaplacianEigenmaps(_GraphEmbedding):
         self.on_disconnected = on_disconnected
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula,
+        r"""Map points by Nyström's formula.
 
         .. math:: f_t(x) = \frac{1}{1 - \lambda_t} \frac{\sum_i K(x, x_i) f_t(x_i)}
             {\sum_i K(x, x_i)} ,
 
-        K being the weights that the graph would give to the edges of x with training rows. A point
-        equal to a training row gets the coordinates of that row, as the formula promises.
+        Here K contains the weights that the graph would give to the edges between x and training
+        rows. A point equal to a training row gets the coordinates of that row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
 
         Raises
         ------
         ValueError
-            If some :math:`\lambda_t` is not below 1, so that the formula does not hold. That is so
-            only for components of little meaning, in graphs that are nearly complete.
+            If some :math:`\lambda_t` is not below 1, where the formula does not hold. This happens
+            only for components of little meaning, in almost complete graphs.
         """
         return self._transform(X)
 
@@ -170,7 +171,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
 
 def eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
-    r"""The smallest eigenvalues of :math:`L f = \lambda D f` and their vectors, without f = 1."""
+    r"""Return the smallest eigenpairs of :math:`L f = \lambda D f`, without f = 1."""
     A, roots = normalized_affinity(W)
     normalized = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
     values, vectors = smallest_eigenpairs(normalized, n_components, roots / np.linalg.norm(roots))
@@ -181,7 +182,7 @@ def _check_invertible(keep: Matrix) -> None:
     good = int(np.argmin(keep > TINY)) if (keep <= TINY).any() else len(keep)
     if good < len(keep):
         raise ValueError(
-            f"New points cannot be mapped with n_components={len(keep)}: the eigenvalue of "
-            f"component {good} is {1 - keep[good]:.4g}, and must be below 1. "
-            f"Fit with n_components={max(good, 1)} at most, or with fewer neighbours."
+            f"Cannot map new points with n_components={len(keep)}: the eigenvalue of "
+            f"component {good} is {1 - keep[good]:.4g}, but must be below 1. "
+            f"Fit with n_components={max(good, 1)} or less, or with a smaller n_neighbors."
         )

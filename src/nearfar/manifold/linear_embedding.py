@@ -1,4 +1,4 @@
-"""What the linear embeddings of a graph share: centring, PCA, the generalised eigenproblem."""
+"""Base class of LPP and NPE: centering, PCA, and the generalized eigenproblem."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from nearfar.solvers.spectral_step import principal_axes, smallest_directions
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
 from nearfar.summaries.weighted_graph import distinct, neighbor_graph
 
-#: What the parameter for a first reduction may be.
+#: Allowed values of the parameter ``pca``.
 PCA_PARAMETER: dict[str, list[Allowed]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
-# With fewer rows for each direction in which X varies, "auto" keeps this share of the variance.
+# pca="auto" keeps the fraction _SHARE of the variance if there are fewer than _ROWS_A_DIRECTION
+# rows per direction in which X varies.
 _ROWS_A_DIRECTION, _SHARE = 5, 0.99
 
 
 class _LinearEmbedding(LinearLearner):
-    """A linear map that does best by a quadratic form on the graph; subclasses give the form."""
+    """Base class of linear maps that minimize a quadratic form on the graph (``_forms``)."""
 
     n_components: int
     n_neighbors: int
@@ -35,22 +36,22 @@ class _LinearEmbedding(LinearLearner):
 
     @abstractmethod
     def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
-        """A sparse matrix whose form is to be small, and the weights of rows that fix the scale."""
+        """Return the sparse matrix of the form to minimize, and row weights that fix the scale."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map.
+        """Learn the linear map.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training points. Identical rows count as one.
+            Training points. Identical rows are merged before the fit.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         object
-            The learner itself.
+            Fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -59,8 +60,8 @@ class _LinearEmbedding(LinearLearner):
         axes = sought_axes(points, mean, self.pca, self.n_components)
         if self.n_components > axes.shape[1]:
             raise ValueError(
-                f"n_components={self.n_components} is too large: X varies in {axes.shape[1]} "
-                f"direction(s) of its {rows.shape[1]} feature(s)."
+                f"n_components={self.n_components} is too large: X varies in only {axes.shape[1]} "
+                f"direction(s) of its {rows.shape[1]} feature(s). Decrease n_components."
             )
         graph = neighbor_graph(points, self.n_neighbors)
         graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
@@ -77,15 +78,15 @@ class _LinearEmbedding(LinearLearner):
 def sought_axes(
     points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, least: int
 ) -> Matrix:
-    """Columns (p, r) that bring centred rows to the coordinates in which the map is sought.
+    """Return columns (p, r) that map centered rows to the coordinates used by the eigenproblem.
 
-    All directions in which they vary, found after each feature was brought to unit variance so
-    that units do not matter; or those with the largest share of the variance, ``least`` of them
-    if there are so many.
+    Without PCA, these are all directions in which the rows vary, computed after scaling each
+    feature to unit variance so that units do not matter. With PCA, these are the directions with
+    the fraction ``pca`` of the variance, and at least ``least`` of them if there are that many.
     """
     centered = points - mean
     deviations = np.sqrt((centered**2).mean(axis=0))
-    # A constant column leaves what its mean was rounded by.
+    # A constant column has a deviation of the size of its mean's rounding error.
     varies = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
     unit = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
     variances, axes = principal_axes(centered * unit)
@@ -95,5 +96,5 @@ def sought_axes(
         return np.asarray(unit[:, None] * axes)
     variances, axes = principal_axes(np.where(varies, centered, 0.0))
     kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
-    # In units of the first, so that the numbers of any data are of one size.
+    # Scale by the first deviation, so that the entries are of order one for any data.
     return axes[:, : max(kept, least)] / np.sqrt(variances[0] / len(points))

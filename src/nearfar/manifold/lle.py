@@ -13,47 +13,47 @@ from nearfar.summaries.neighbor_graph import Disconnected
 
 
 class LLE(_LocalEmbedding):
-    r"""Locally linear embedding: coordinates that are rebuilt by the weights that rebuild the rows.
+    r"""Locally linear embedding, which preserves how neighbors reconstruct each row.
 
-    With weights :math:`W_{ij}` on the neighbours of each row that minimise :math:`\sum_i \|x_i -
-    \sum_j W_{ij} x_j\|^2`, :math:`\sum_j W_{ij} = 1`,
+    The weights :math:`W_{ij}` of each row's neighbors minimize :math:`\sum_i \|x_i -
+    \sum_j W_{ij} x_j\|^2` subject to :math:`\sum_j W_{ij} = 1`. The embedding then solves
 
     .. math::
         \min_Y \sum_i \|y_i - \sum_j W_{ij} y_j\|^2 = \mathrm{tr}(Y^T (I-W)^T (I-W) Y), \qquad
-        \sum_i y_i = 0, \quad \tfrac1n Y^T Y = I ,
+        \sum_i y_i = 0, \quad \tfrac1n Y^T Y = I .
 
-    solved by the eigenvectors of the smallest eigenvalues, the constant one left out.
+    The solution consists of the eigenvectors of the smallest eigenvalues, without the constant one.
 
-    Use it to see the shape of a smooth surface in many dimensions, at little cost; it need not be
-    convex. It knows no scale: every coordinate has unit variance, and long surfaces are squeezed to
-    squares. It fails on clusters (the embedding then shows little but which cluster a row is of)
-    and where noise is as large as the neighbourhoods; more neighbours help against noise, fewer
-    against short cuts.
+    Use LLE to see the shape of a smooth surface in many dimensions at low cost. The surface need
+    not be convex. LLE does not preserve scale: every coordinate has unit variance, so a long
+    surface becomes a square. It fails on clusters (the embedding then shows little more than the
+    cluster of each row) and if the noise is as large as the neighborhoods. More neighbors help
+    against noise, fewer against shortcuts.
 
-    Cost: O(n² p) for the neighbours, O(n k³ + n k² p) for the weights, and a sparse factorisation
-    of a matrix with some :math:`n k^2` entries, O(n^1.5) for surfaces, more in more dimensions. No
-    array of n×n.
+    Cost: O(n² p) for the neighbors, O(n k³ + n k² p) for the weights, and a sparse factorization
+    of a matrix with about :math:`n k^2` entries: O(n^1.5) for surfaces, more in higher dimensions.
+    It needs no n×n array.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row.
+        Number of neighbors per row.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE: what is added to the diagonal of the local Gram
-        matrices, as a share of their trace. With more neighbours than dimensions the weights would
-        not be unique without.
+        Regularization of the LLE weights: this fraction of the trace is added to the diagonal of
+        each local Gram matrix. It makes the weights unique if there are more neighbors than
+        dimensions.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of :math:`(I-W)^T(I-W)`, ascending, without the zero of the constant vector.
+        Smallest eigenvalues of :math:`(I-W)^T(I-W)`, ascending, without the constant vector's zero.
 
     See Also
     --------
@@ -67,7 +67,7 @@ class LLE(_LocalEmbedding):
 
     Examples
     --------
-    A spiral is drawn out:
+    LLE unrolls a spiral:
 
     >>> import numpy as np
     >>> from nearfar import LLE

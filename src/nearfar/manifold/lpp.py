@@ -16,54 +16,58 @@ from nearfar.summaries.weighted_graph import affinities, edge_scale
 
 
 class LPP(_LinearEmbedding):
-    r"""Locality preserving projections: the linear map that keeps neighbours near each other.
+    r"""Locality preserving projections: a linear map that keeps neighbors close to each other.
 
     .. math::
         \min_a \tfrac12 \sum_{ij} W_{ij} (a^T x_i - a^T x_j)^2 = a^T X^T L X a, \qquad
         a^T X^T D X a = 1 ,
 
-    with the weights W, degrees D and Laplacian L of :class:`LaplacianEigenmaps`: generalised
-    eigenvectors of the smallest eigenvalues, on centred rows after PCA. The constant vector is no
-    linear function of centred rows, so that none is left out.
+    with the weights W, degrees D and Laplacian L of :class:`LaplacianEigenmaps`. The solutions are
+    generalized eigenvectors of the smallest eigenvalues, on centered rows after PCA. The constant
+    vector is not a linear function of centered rows, so no eigenvector is dropped.
 
-    Use it where a map to new points must be linear and cheap, or as the metric that goes with the
-    clusters of the data. It cannot unfold anything.
+    Use it if new points must be mapped by a cheap linear map, or as a metric that matches the
+    clusters of the data. It cannot unfold surfaces.
 
-    Cost: O(n² p) for the neighbours, O(n p² + p³) for the rest.
+    Cost: O(n² p) for the neighbors, O(n p² + p³) for the rest.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row.
+        Number of neighbors per row.
     weights : {"heat", "uniform"}, default="heat"
-        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
-        rounding; or 1.
+        Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
+        does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     pca : float, "auto" or None, default="auto"
-        Share of the variance that is kept first; None keeps every direction that has any. "auto"
-        is None where there are five rows and more for each direction in which X varies, else 0.99:
-        with few rows, directions of little variance can be fitted to anything.
+        Fraction of the variance that the initial PCA keeps. None keeps every direction in which X
+        varies. See Notes for "auto".
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The directions a as rows.
+        Directions a, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Ascending, from 0 to 2.
+        Smallest eigenvalues, ascending, between 0 and 2.
     width_ : float
-        The width used.
+        Kernel width used.
 
     See Also
     --------
     LaplacianEigenmaps, NPE
+
+    Notes
+    -----
+    ``pca="auto"`` is None if there are at least five rows per direction in which X varies, and 0.99
+    otherwise. With fewer rows, directions of little variance fit noise.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Metric and non-metric multidimensional scaling by stress."""
+"""Metric and nonmetric multidimensional scaling by stress."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
 from nearfar.state import State, floats, number
 
-# New points start amid so many nearest rows.
+# Number of nearest rows whose mean is the start for a new point.
 _NEAREST = 5
 
 
 class MDS(_Embedding):
-    r"""Metric or non-metric multidimensional scaling: the distances themselves are fitted.
+    r"""Metric or nonmetric multidimensional scaling, which fits the distances themselves.
 
     .. math:: \min_Y \sum_{i<j} (\|y_i - y_j\| - \hat d_{ij})^2 ,
 
-    where :math:`\hat d_{ij}` are the Euclidean distances of the rows; or, non-metric, any
-    increasing function of them, found along with Y by isotonic regression, of unit mean square.
-    Solved by scikit-learn's ``smacof`` from the solution of :class:`ClassicalMDS`, which never
-    raises the stress but may end in a local minimum.
+    where :math:`\hat d_{ij}` are the Euclidean distances of the rows. In the nonmetric case they
+    are an increasing function of these distances with unit mean square, found together with Y by
+    isotonic regression. The solver is scikit-learn's ``smacof``, started at the solution of
+    :class:`ClassicalMDS`. It never increases the stress but may end in a local minimum.
 
-    Use it to draw few rows, a thousand say, where all distances matter alike; non-metric if only
-    their order means something.
+    Use it to display up to about a thousand rows if all distances matter equally. Use the nonmetric
+    form if only the order of the distances is meaningful.
 
-    Cost: O(n² q) for each of up to ``max_iter`` steps, non-metric O(n² log n); arrays of n×n. The
-    same for n new points.
+    Cost: O(n² q) for each of up to ``max_iter`` steps, O(n² log n) if nonmetric, and n×n arrays.
+    Mapping n new points costs the same.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output: q.
     metric : bool, default=True
-        Whether to fit distances, or their order only (scikit-learn before 1.7 stops too early
-        then).
+        Whether to fit the distances. False fits only their order (scikit-learn before 1.7 then
+        stops too early).
     max_iter : int, default=300
-        Steps at most.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        Stops when a step lowers the stress by less, as a share of the sum of squared distances.
+        Stop if a step reduces the stress by less than this fraction of the sum of squared
+        distances.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     stress_ : float
-        Kruskal's stress 1 of the distinct rows: the root of the sum above over
+        Kruskal's stress 1 of the distinct rows: the square root of the sum above divided by
         :math:`\sum_{i<j} \|y_i - y_j\|^2`.
     n_iter_ : int
-        Steps taken.
+        Number of iterations.
 
     See Also
     --------
@@ -105,25 +106,25 @@ class MDS(_Embedding):
         self.tol = tol
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points, each by the stress of its own distances, training rows staying in place:
+        r"""Map each point by minimizing the stress of its own distances to the fixed training rows.
 
         .. math:: y(x) = \arg\min_y \sum_i (\|y - y_i\| - \hat d(x, x_i))^2 ,
 
-        by the same majorisation, :math:`y \leftarrow \frac1n \sum_i \left( y_i + \hat d(x, x_i)
-        \frac{y - y_i}{\|y - y_i\|} \right)`, from the mean of the nearest rows. (There are no
-        eigenvectors here and so no formula of Nyström.) :math:`\hat d` is the distance, or the
-        increasing function of it that was learned. A point equal to a training row gets the
-        coordinates of that row.
+        The solver is the same majorization, :math:`y \leftarrow \frac1n \sum_i \left( y_i +
+        \hat d(x, x_i) \frac{y - y_i}{\|y - y_i\|} \right)`, started at the mean of the nearest
+        rows. (MDS has no eigenvectors, so Nyström's formula does not apply.) Here :math:`\hat d` is
+        the distance, or the increasing function of it learned by the fit. A point equal to a
+        training row gets the coordinates of that row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         return self._transform(X)
 
@@ -131,7 +132,7 @@ class MDS(_Embedding):
         q = self.n_components
         exact = points.astype(np.float64)
         distances = pdist(exact)
-        # Of unit mean square: what smacof stops at depends on the scale.
+        # Scale to unit mean square, because the stopping rule of smacof depends on the scale.
         self._unit = float(np.sqrt(np.mean((distances / distances.max()) ** 2)) * distances.max())
         distances /= self._unit
         centered = (exact - exact.mean(axis=0)) / self._unit
@@ -172,7 +173,7 @@ class MDS(_Embedding):
         return placed
 
     def _wanted(self, queries: Matrix, points: Matrix) -> Matrix:
-        """The distances that places should have."""
+        """Return the target distances between new points and training rows."""
         distances = np.empty((len(queries), len(points)))
         for row, query in enumerate(queries):
             distances[row] = np.sqrt(((points - query) ** 2).sum(axis=1))
@@ -182,13 +183,13 @@ class MDS(_Embedding):
 
 
 def _majorized(places: Matrix, wanted: Matrix, start: Matrix, max_iter: int) -> Matrix:
-    """Points (m, q) of least stress to places (n, q), each for itself."""
+    """Return the points (m, q) that each minimize their stress to places (n, q)."""
     y = start.copy()
     mean = places.mean(axis=0)
     size = float(np.abs(places).max()) or 1.0
     active = np.arange(len(y))
     for _ in range(max_iter):
-        # sum_i r_i (y - y_i) with r = wanted / distance, without an array of (m, n, q).
+        # Compute sum_i r_i (y - y_i) with r = wanted / distance, without an (m, n, q) array.
         squared = sum((y[active, t, None] - places[:, t]) ** 2 for t in range(places.shape[1]))
         lengths = np.sqrt(squared)
         ratio = wanted[active] / np.where(lengths > 0, lengths, np.inf)

@@ -37,159 +37,186 @@ from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 from nearfar.summaries.weighted_graph import neighbor_graph
 
-# Up to so many edges the Gram matrix of all points is solved for. The factor of few columns is
-# quick for inequalities; other constraints may need many columns, and then steps are dear.
+# With solver="auto": the interior-point solver runs first up to this number of edges. The low-rank
+# solver is fast for inequalities. Other constraints may need many columns, which slow it down.
 _EDGES_FOR_ALL = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
-# Up to so many, that is a second resort, where the first ends with a larger gap than this.
+# With solver="auto": up to this number of edges the interior-point solver also runs second, if the
+# relative gap of the low-rank solver exceeds _FAILED.
 _EDGES_AT_MOST = 2000
 _FAILED = 1e-3
-# The price of L1 slack, in units of the least with which the problem is bounded; and ω for squares.
+# Default price of L1 slack, as a multiple of the smallest price for which the problem is bounded.
 _AUTOMATIC_PRICE = 5.0
+# Default ω for squared slack.
 _AUTOMATIC_OMEGA = 0.99
-# Squared lengths, relative to their mean, below which points are one.
+# Points are merged if their squared distance is below this multiple of the mean squared edge.
 _ONE_POINT = 1e-12
-# A trace no larger than this times that of the data means that nothing has moved.
+# Rows count as locked if the trace of K is at most this multiple of the data's own trace.
 _LOCKED = 1.001
-# The share it may grow by while next to nothing has.
+# Equalities that increase the trace by at most this fraction also cause the warning about locking.
 _NEARLY_LOCKED = 0.02
-# The share of the trace that may lie beyond the estimated dimension.
+# Maximum fraction of the trace beyond the estimated dimension.
 _BEYOND = 0.05
 
 
 class MVU(_Unfolding):
-    r"""Maximum variance unfolding: draw the rows apart as far as their neighbourhoods allow.
+    r"""Maximum variance unfolding, which spreads rows out but keeps local distances.
 
-    Over all Gram matrices K of centred points
+    The centered Gram matrix K of the embedding solves
 
     .. math::
         \max_{K \succeq 0} \; \mathrm{tr} K \qquad\text{subject to}\qquad
         K_{ii} - 2 K_{ij} + K_{jj} \le D_{ij}
 
-    for all pairs within a row and its nearest neighbours, :math:`D_{ij} = \|x_i - x_j\|^2`. A flat
-    sheet that is rolled up comes out flat. The coordinates are those of the largest eigenvalues of
-    K, which say how many dimensions there are. Constraints may also be
+    for all pairs (edges) among a row and its nearest neighbors, with
+    :math:`D_{ij} = \|x_i - x_j\|^2`. A rolled-up flat sheet becomes flat. The coordinates belong to
+    the largest eigenvalues of K, and the number of large eigenvalues is the dimension. Other
+    constraints are
 
     * ``"equality"``: :math:`= D_{ij}`, the published form;
-    * ``"l1"``: :math:`= D_{ij} + \xi_{ij}`, the objective being
+    * ``"l1"``: :math:`= D_{ij} + \xi_{ij}`, with the objective
       :math:`(1-\omega)\,\mathrm{tr} K - \omega \sum |\xi_{ij}|`;
     * ``"squared"``: the same with :math:`\omega \sum \xi_{ij}^2`.
 
-    The problem is convex, and each fit ends with a proof. For any edge weights w whose Laplacian
+    The problem is convex, and each fit certifies its result. For any edge weights w whose Laplacian
     has :math:`\lambda_2(L_w) > 0` (and :math:`w \ge 0` for inequalities),
 
     .. math:: \mathrm{tr} K \le \sum_e w_e D_e / \lambda_2(L_w) ,
 
-    and at the optimum this holds with equality: ``duality_gap_`` is how far a feasible point, the
-    solution repaired, is below it.
+    with equality at the optimum. ``duality_gap_`` is the relative difference between this bound
+    and the objective of a feasible point, which is the solution after a small repair.
 
-    Use it when a manifold of few dimensions is bent but not stretched and you want its true shape;
-    unlike Isomap it needs no convex domain, and its eigenvalues are honest about the dimension.
-    It fails where short cuts join parts that are far apart on the manifold (``prune_edges``), and
-    equalities on rows of few features may lock: with so many constraints nothing can move, and the
-    result is PCA (``locked_up_``; take inequalities or slack, or fewer neighbours). Inequalities
-    with few neighbours stretch the sheet where it is thin.
+    Use MVU if a low-dimensional manifold is bent but not stretched and you want its true shape.
+    Unlike Isomap, it does not need a convex domain, and its eigenvalues show the dimension
+    reliably. MVU fails if shortcuts join parts that are far apart on the manifold (see
+    ``prune_edges``). With few features, equalities may allow no movement at all. The result is then
+    PCA and ``locked_up_`` is True: use inequalities, slack or fewer neighbors. Inequalities with
+    few neighbors stretch the sheet where it is thinly sampled.
 
-    Cost: O(n² p) for the neighbours; then some 30 steps. With "interior_point" each is a dense
-    factorisation, m³/3 for m edges; with "low_rank" a sparse one of a matrix of n r rows, r columns
-    being some 5: O(n^1.5) for surfaces (10,000 rows of a Swiss roll in half a minute), far more
-    where rows fill many dimensions. Only the first has arrays of n×n.
+    Cost: O(n² p) for the neighbors, then about 30 steps. A step of "interior_point" is a dense
+    factorization, m³/3 for m edges, and uses n×n arrays. A step of "low_rank" factorizes a sparse
+    matrix with n r rows, where r is about 5, without n×n arrays. That takes O(n^1.5) for surfaces
+    (half a minute for a Swiss roll of 10,000 rows) and far more if rows fill many dimensions.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row; fewer than 3 leave most graphs floppy.
+        Number of neighbors per row. Fewer than 3 leave most graphs underconstrained.
     constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
-        What edges must do. Equalities on rows with fewer features than ``n_neighbors`` make a rigid
-        body of each neighbourhood: hardly anything can move, and "auto" solves for the little that
-        can. The other solvers are less accurate there, and ``primal_residual_`` says by how much.
+        Constraint on the squared length of each edge. See the list above, and Notes for
+        equalities on rows with few features.
     omega : float or "auto", default="auto"
-        The price of slack; for "l1" and "squared", with squared lengths in units of their mean.
-        "auto" is 0.99 for squares, and :math:`\omega / (1-\omega) = 5 / \lambda_2(L)` for L1, L
-        being the Laplacian of the graph. Below :math:`1 / (1 + \lambda_2(L))` L1 has no optimum, as
-        the trace grows faster than its price, and a ValueError says so.
+        Price of slack: used for "l1" and "squared" only, with squared lengths in units of their
+        mean. See Notes for "auto" and for the lower limit with "l1".
     angles : bool, default=True
-        Whether neighbours of one row also keep their distance from each other.
+        Whether to constrain the distances between neighbors of the same row too.
     objective : {"max", "min"}, default="max"
-        The sign of the trace; "min" is minimum variance unfolding, for comparison, which does not
-        unfold. Not with inequalities: points could shrink to one.
+        "max" maximizes the trace. "min" minimizes it, which does not unfold and is meant for
+        comparison. "min" requires other constraints than inequalities, which would allow K = 0.
     solver : {"auto", "interior_point", "low_rank"}, default="auto"
-        All of K, or a factor of few columns to which more are added when needed. "auto" takes the
-        first up to some 600 edges with inequalities, and up to 2000 with other constraints; where
-        one fails (a gap above 1e-3) it also tries the other, the first up to 2000 edges.
+        "interior_point" solves for all of K, "low_rank" for a factor with few columns, to which it
+        adds more as needed. See Notes for "auto".
     tol : float, default=1e-6
-        The relative gap to reach. For equalities also lengths must be right to 1e-6.
+        Relative duality gap at which to stop. Equalities must also hold to 1e-6.
     max_iter : int, default=300
-        Steps at most.
+        Maximum number of iterations.
     on_disconnected : {"link", "raise", "components"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning; raise; or unfold each part by itself, about the origin. K then has a block for each
-        part, and distances between parts mean nothing. (The trace of the whole has no bound.)
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error, "components" unfolds each component on its own, centered at
+        the origin; see Notes.
     prune_edges : bool, default=False
-        Cut edges first that a random walk along the others hardly takes, as short cuts are.
+        Whether to remove likely shortcuts: edges that random walks along other edges rarely cross.
     prune_steps : int, default=7
-        Length of the walks.
+        Number of steps of the random walks.
     prune_scale : float, default=1.0
-        Of the walk's probabilities, in units of the median edge.
+        Length scale of the transition probabilities, in units of the median edge length.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
-        How ``transform`` places new points.
+        Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE; they place new points with ``out_of_sample="lle"``.
+        Regularization of the LLE weights: these place new points if ``out_of_sample="lle"``.
     warm_start : bool, default=False
-        Start from the last fit: from its factor, if there was one of as many rows; "low_rank" only.
+        If True, start from the previous fit: from ``factor_``, if the number of distinct rows is
+        the same. Only "low_rank" uses it.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one, and so do, for the unfolding, neighbours
-        nearer to each other than a millionth of the typical edge.
+        Coordinates of the training rows. Identical rows are merged, and so are neighbors whose
+        distance is below a millionth of the typical edge.
     factor_ : ndarray of shape (n_rows, r)
-        All columns: K = ``factor_ @ factor_.T`` of the distinct rows. Columns are orthogonal, the
-        longest first. With inequalities no edge is too long.
+        Factor of K over the distinct rows: K = ``factor_ @ factor_.T``. Columns are orthogonal and
+        in descending order of length. With inequalities, no edge is too long.
     eigenvalues_ : ndarray of shape (r,)
-        Of K, descending.
+        Eigenvalues of K, in descending order.
     trace_ : float
-        Of K: the sum of the eigenvalues.
+        Trace of K, the sum of its eigenvalues.
     objective_ : float
-        What is maximised: ``trace_`` (less the price of slack over :math:`1 - \omega`), negative
-        for "min".
+        Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
+        Negative for "min".
     dual_bound_ : float
-        What no K can exceed (for "min", undercut), proven.
+        Certified bound: upper bound on ``objective_`` for "max", lower bound on ``-objective_``
+        for "min".
     duality_gap_ : float
-        (bound - p) / bound, p being the objective of a feasible point. With inequalities that is
-        the solution, shrunk until no edge is too long; with equalities the solution, moved until
-        edges have their lengths to 1e-6 or better, less what the errors left may have gained. Where
-        that fails it is the data themselves, as there is no other.
+        (bound - p) / bound, where p is the objective of a feasible point; see Notes.
     primal_residual_ : float
-        The largest relative error of an edge's squared length when the solver ended, before the
-        repair; with inequalities only of edges too long. With slack the largest slack.
+        Largest relative error of a squared edge length when the solver stopped, before the repair.
+        With inequalities, only edges that are too long count. With slack, the largest slack.
     edges_ : ndarray of shape (n_edges, 2)
-        The pairs of rows with constraints.
+        Pairs of rows with a constraint.
     edge_weights_ : ndarray of shape (n_edges,)
-        Their multipliers, scaled so that they prove the bound. An edge of weight 0 holds nothing.
-        Where equalities make rigid bodies of neighbourhoods, they hold what these leave free.
+        Multipliers of the edges, scaled so that they certify the bound. An edge of weight 0 is not
+        active. If equalities make neighborhoods rigid, the weights cover the remaining freedom.
     intrinsic_dim_ : int
-        Where the largest drop of the eigenvalues is, of those beyond which at most 5 % of the trace
-        lies.
+        Position of the largest drop among the eigenvalues, restricted to positions that leave at
+        most 5% of the trace.
     gram_trace_ : float
-        The trace of the data's own Gram matrix.
+        Trace of the Gram matrix of the data.
     locked_up_ : bool
-        Whether the trace is no more than 0.1 % above that: nothing could move. For data that are
-        flat that is as it should be.
+        Whether ``trace_`` exceeds ``gram_trace_`` by at most 0.1%, so that no row could move. This
+        is expected if the data are already flat.
     omega_ : float
-        ω as used, 1 where there is no slack.
+        ω used by the fit, 1 without slack. With several components, that of the last one.
     n_iter_ : int
-        Steps.
+        Number of iterations.
     history_ : dict of lists
-        "trace", "gap", "residual", "step", "active" (edges with a weight) and "seconds" of each
-        step, with squared lengths of mean 1.
+        "trace", "gap", "residual", "step", "active" (number of edges with a weight) and "seconds"
+        of each step. Squared lengths are scaled to mean 1.
 
     See Also
     --------
     VariationalMVU, LandmarkMVU, Isomap
+
+    Notes
+    -----
+    ``omega="auto"``:
+
+    - "squared": 0.99.
+    - "l1": :math:`\omega / (1-\omega) = 5 / \lambda_2(L)`, where L is the Laplacian of the graph.
+      Below :math:`\omega = 1 / (1 + \lambda_2(L))` the trace grows faster than the price of slack,
+      so an optimum does not exist, and ``fit`` raises a ValueError.
+
+    ``solver="auto"``:
+
+    - Equalities on rows with fewer features than ``n_neighbors`` make each neighborhood rigid. Then
+      a special solver optimizes only the few remaining degrees of freedom. The other solvers are
+      less accurate there; ``primal_residual_`` shows by how much.
+    - Otherwise "interior_point" up to 600 edges with inequalities and up to 2000 edges with other
+      constraints, "low_rank" beyond.
+    - If the gap of the first solver exceeds 1e-3, the other one is tried too ("interior_point" up
+      to 2000 edges).
+
+    ``on_disconnected="components"``: K has one block per component, because the trace over several
+    components is unbounded. Distances between components have no meaning.
+
+    The feasible point of ``duality_gap_``:
+
+    - Inequalities: the solution, shrunk until no edge is too long.
+    - Equalities: the solution, adjusted until the squared edge lengths are correct to 1e-6 or
+      better. The objective is reduced by the largest gain that the remaining errors allow. If the
+      adjustment fails, the data themselves are the feasible point.
 
     References
     ----------
@@ -198,7 +225,7 @@ class MVU(_Unfolding):
 
     Examples
     --------
-    A roll of paper:
+    MVU unrolls a Swiss roll:
 
     >>> import numpy as np
     >>> from sklearn.datasets import make_swiss_roll
@@ -276,19 +303,19 @@ class MVU(_Unfolding):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Unfold the rows.
+        """Unfold the training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training points. Identical rows count as one, and get the same coordinates.
+            Training points. Identical rows are merged and get the same coordinates.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         MVU
-            Itself.
+            Fitted estimator.
         """
         self._start = self.__dict__.get("factor_") if self.warm_start else None
         try:
@@ -296,12 +323,10 @@ class MVU(_Unfolding):
         finally:
             del self._start
 
-    # The problem
-
     def _embed(self, points: Floats) -> Matrix:
         if self.objective == "min" and self.constraints == "inequality":
             raise ValueError(
-                'objective="min" with constraints="inequality" has the solution zero: take '
+                'objective="min" with constraints="inequality" has the trivial solution zero. Use '
                 'constraints="equality", "l1" or "squared".'
             )
         self._listed = self.n_neighbors
@@ -319,8 +344,10 @@ class MVU(_Unfolding):
         return self._gather(points, codes, parts)
 
     def _pairs(self, points: Floats) -> tuple[Indices, Indices | None, sparse.csr_array]:
-        """The pairs with constraints, the part of each row where parts stay apart, and what fixed
-        lengths within cliques imply."""
+        """Return the constrained pairs, the rows' components and the dependencies in cliques.
+
+        The components are None unless they are to be unfolded separately.
+        """
         graph = neighbor_graph(points, self.n_neighbors)
         if self.prune_edges:
             graph = pruned_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
@@ -339,7 +366,7 @@ class MVU(_Unfolding):
     def _unfold(
         self, points: Floats, pairs: Indices, rows: Indices, implied: sparse.csr_array
     ) -> _Part:
-        """One connected part, in the units of the data."""
+        """Unfold one connected component, in the units of the data."""
         if len(points) == 1:
             return _nothing(rows)
         given, unit = unit_edges(points, pairs)
@@ -350,17 +377,18 @@ class MVU(_Unfolding):
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
         found, proof = self._proven(problem, groups, feasible, implied)
         residual = proof.residual
-        if self.constraints == "inequality":  # the solver may have repaired it already
+        if self.constraints == "inequality":  # The solver may have repaired the solution already.
             residual = max(residual, found.history["residual"][-1])
         if not self._is_reached(proof) and self._interrupt is None:
             warn(
-                f"MVU stopped after {found.n_iter} steps with a gap of {proof.gap:.1e} (tol="
-                f"{self.tol:.1e}) and edges wrong by up to {residual:.1e}. Raise max_iter or tol, "
-                'or take another kind of constraints: "inequality" is the most benign.',
+                f"MVU stopped after {found.n_iter} steps with a duality gap of {proof.gap:.1e} "
+                f"(tol={self.tol:.1e}) and a relative error of squared edge lengths of up to "
+                f"{residual:.1e}. Increase max_iter or tol, or use other constraints: "
+                '"inequality" is the easiest to solve.',
                 ConvergenceWarning,
             )
         values, factor = turned_to_axes(edges, proof.factor)
-        first = np.unique(groups, return_index=True)[1]  # a row for each point
+        first = np.unique(groups, return_index=True)[1]  # one row per merged point
         return _Part(
             rows,
             factor[groups] * np.sqrt(unit),
@@ -377,7 +405,7 @@ class MVU(_Unfolding):
         )
 
     def _price(self, edges: Edges) -> float:
-        """The price of slack, ω / (1 - ω)."""
+        """Return the price of slack, ω / (1 - ω), and set ``omega_``."""
         self.omega_ = 1.0
         if self.constraints not in ("l1", "squared"):
             return 1.0
@@ -387,7 +415,7 @@ class MVU(_Unfolding):
             if self.constraints == "l1":
                 price = _AUTOMATIC_PRICE * (least or least_price(edges))
         elif self.omega == 1:
-            raise ValueError("omega=1 leaves nothing to unfold: it must be less than 1.")
+            raise ValueError("omega=1 gives the variance no weight. Set omega to less than 1.")
         else:
             price = float(self.omega) / (1 - float(self.omega))
         if price < least:
@@ -401,11 +429,11 @@ class MVU(_Unfolding):
     def _proven(
         self, problem: Problem, groups: Indices, feasible: float, implied: sparse.csr_array
     ) -> tuple[Unfolding, Certificate]:
-        """The solution and its certificate; "auto" tries the other solver where one gives up."""
+        """Solve and certify. With solver="auto", try the other solver if the first one fails."""
         on_face = self._on_face(problem, groups, implied)
         if on_face is not None:
             proof = certify(problem, *on_face[:2], feasible, on_face.face)
-            # Many equalities without a definite K are hopeless for the other solvers.
+            # The other solvers do not converge on many equalities without a definite solution K.
             many = len(problem.edges) > _EDGES_FOR_ALL["equality"]
             if many or proof.gap <= max(self.tol, _FAILED) or self._interrupt is not None:
                 return on_face, proof
@@ -424,7 +452,7 @@ class MVU(_Unfolding):
         return proof.gap <= self.tol and proof.met
 
     def _solvers(self, n_edges: int) -> tuple[str, str | None]:
-        """The solver to take, and another for where it fails."""
+        """Return the solver to use and the one to try if it fails."""
         if self.solver != "auto":
             return self.solver, None
         if n_edges <= _EDGES_FOR_ALL[self.constraints]:
@@ -434,8 +462,9 @@ class MVU(_Unfolding):
     def _on_face(
         self, problem: Problem, groups: Indices, implied: sparse.csr_array
     ) -> Unfolding | None:
-        """The solution where lengths within cliques leave little freedom, if they do."""
-        here = implied[:, np.diff(implied.tocsc().indptr) > 0]  # of this part
+        """Return the solution on the face if rigid cliques leave little freedom, else None."""
+        # Columns (dependencies) that concern this component.
+        here = implied[:, np.diff(implied.tocsc().indptr) > 0]
         one = np.arange(len(groups))
         merging = sparse.csr_array((np.ones(len(groups)), (groups, one)))
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
@@ -462,10 +491,8 @@ class MVU(_Unfolding):
             self._interrupt = interrupt
             return interrupt.found
 
-    # What was found
-
     def _gather(self, points: Floats, codes: Indices, parts: list[_Part]) -> Matrix:
-        """All parts put together: K has a block for each."""
+        """Combine the components into one block-diagonal K and set the fitted attributes."""
         sign = 1.0 if self.objective == "max" else -1.0
         self.factor_, self.eigenvalues_ = gathered(
             len(points), [(part.rows, part.factor, part.values) for part in parts]
@@ -493,7 +520,7 @@ class MVU(_Unfolding):
         return places
 
     def _judge_lock(self, points: Floats) -> None:
-        """Whether nothing has moved, and whether that is a pity."""
+        """Set ``locked_up_``. Warn if rows are locked while n_components loses variance."""
         exact = self.constraints in ("equality", "inequality") and self.objective == "max"
         self.locked_up_ = bool(exact and self.trace_ <= _LOCKED * self.gram_trace_)
         gained = self.trace_ / self.gram_trace_ - 1
@@ -501,18 +528,18 @@ class MVU(_Unfolding):
         beyond = 1 - self.eigenvalues_[: self.n_components].sum() / self.trace_
         if not (self.locked_up_ or nearly) or beyond <= _BEYOND or self._interrupt is not None:
             return
-        result = "lock the rows: the embedding is that of PCA"
+        result = "lock the rows: the embedding equals that of PCA"
         if not self.locked_up_:
-            result = f"all but lock the rows: variance grows by {100 * gained:.1f} %"
+            result = f"almost lock the rows: variance grows by only {100 * gained:.1f}%"
         warn(
-            f"The edges {result}, with {100 * beyond:.0f} % of the variance beyond n_components="
-            f'{self.n_components}. Lower n_neighbors, or take constraints="inequality", "l1" or '
-            '"squared".',
+            f"The edge constraints {result}, and {100 * beyond:.0f}% of the variance lies beyond "
+            f'n_components={self.n_components}. Lower n_neighbors, or use constraints="inequality",'
+            ' "l1" or "squared".',
         )
 
 
 class _Part(NamedTuple):
-    """A connected part of the rows, unfolded; in the units of the data."""
+    """Unfolding of one connected component, in the units of the data."""
 
     rows: Indices
     factor: Matrix
@@ -529,15 +556,17 @@ class _Part(NamedTuple):
 
 
 def _nothing(rows: Indices) -> _Part:
-    """Rows at the origin."""
+    """Return a component whose rows are all at the origin."""
     empty = np.zeros((len(rows), 1)), np.zeros(1), 0.0, 0.0, 0.0, 0.0
     return _Part(rows, *empty, np.zeros((0, 2), np.intp), np.zeros(0), 0.0, 0, {})
 
 
 def intrinsic_dimension(eigenvalues: Vector) -> int:
-    """Where descending eigenvalues drop most, at most 5 % of their sum being beyond.
+    """Return the position of the largest drop of descending eigenvalues.
 
-    A share of 1e-4 is added to each: drops among what is next to nothing do not count.
+    Only positions that leave at most 5% of the sum count. 1e-4 of the sum is added to each
+    eigenvalue, so that drops between negligible eigenvalues do not count.
+
 
     >>> intrinsic_dimension(np.array([50.0, 30.0, 0.01, 0.0001, 1e-9]))
     2

@@ -1,4 +1,4 @@
-"""Neighbourhood preserving embedding."""
+"""Neighborhood preserving embedding."""
 
 from __future__ import annotations
 
@@ -17,47 +17,51 @@ from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 
 class NPE(_LinearEmbedding):
-    r"""Neighbourhood preserving embedding: the linear map that is rebuilt by the weights of LLE.
+    r"""Neighborhood preserving embedding: a linear map that keeps the weights of LLE.
 
     .. math:: \min_a \tfrac1n a^T X^T (I-W)^T (I-W) X a, \qquad \tfrac1n a^T X^T X a = 1 ,
 
-    with the weights :math:`W_{ij}` of :class:`LLE` that rebuild each row from its neighbours:
-    generalised eigenvectors of the smallest eigenvalues, on centred rows after PCA. It is to LLE
-    what :class:`LPP` is to :class:`LaplacianEigenmaps`.
+    with the weights :math:`W_{ij}` of :class:`LLE`, which reconstruct each row from its neighbors.
+    The solutions are generalized eigenvectors of the smallest eigenvalues, on centered rows after
+    PCA. NPE is the linear form of LLE, as :class:`LPP` is that of :class:`LaplacianEigenmaps`.
 
-    Use it where a map to new points must be linear and cheap; every component has unit variance.
+    Use it if new points must be mapped by a cheap linear map. Every component has unit variance.
     Directions in which the rows are smooth along the graph come first, noise last.
 
-    Cost: O(n² p) for the neighbours, O(n k³ + n k² p) for the weights, O(n p² + p³) for the rest.
+    Cost: O(n² p) for the neighbors, O(n k³ + n k² p) for the weights, O(n p² + p³) for the rest.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row.
+        Number of neighbors per row.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE.
+        Regularization of the LLE weights.
     pca : float, "auto" or None, default="auto"
-        Share of the variance that is kept first; None keeps every direction that has any. "auto"
-        is None where there are five rows and more for each direction in which X varies, else 0.99:
-        with few rows, directions of little variance can be fitted to anything.
+        Fraction of the variance that the initial PCA keeps. None keeps every direction in which X
+        varies. See Notes for "auto".
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning, or raise.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The directions a as rows.
+        Directions a, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        The share of the variance of each component that neighbours do not explain, ascending.
+        Fraction of each component's variance that its neighbors do not explain, ascending.
 
     See Also
     --------
     LLE, LPP
+
+    Notes
+    -----
+    ``pca="auto"`` is None if there are at least five rows per direction in which X varies, and 0.99
+    otherwise. With fewer rows, directions of little variance fit noise.
 
     References
     ----------

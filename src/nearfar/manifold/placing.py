@@ -1,4 +1,4 @@
-"""What unfoldings share: new points by three methods, parts that stay apart, Ctrl-C."""
+"""Base class of the unfolding methods: new points, separate components, keyboard interrupts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from nearfar.state import State, indices, none_or
 
 Placing = Literal["lle", "sdp", "sdp_refined"]
 
-#: What the parameter ``out_of_sample`` may be.
+#: Allowed values of the parameter ``out_of_sample``.
 PLACING: list[Allowed] = [one_of("lle", "sdp", "sdp_refined")]
 
 
 class _Unfolding(_GraphEmbedding):
-    """A learner whose places keep distances; new points are put among those of their neighbours.
+    """Base class of embeddings that preserve distances and place new points by their neighbors.
 
-    ``_embed`` sets ``_labels``, the part of each row where parts were unfolded by themselves, and
-    ``_interrupt`` if Ctrl-C ended it early: then the best so far is kept.
+    ``_embed`` sets ``_labels``, the connected component of each row, if components are unfolded
+    separately. It sets ``_interrupt`` if Ctrl-C stopped it: the best solution so far is kept.
     """
 
     state = State({"_labels": none_or(indices("n", below="n"))})
@@ -37,19 +37,19 @@ class _Unfolding(_GraphEmbedding):
     _interrupt: UnfoldingInterrupted | None
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Unfold the rows.
+        """Unfold the training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training points. Identical rows count as one, and get the same coordinates.
+            Training points. Identical rows are merged and get the same coordinates.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         object
-            The learner itself.
+            Fitted estimator.
         """
         self._interrupt = None
         try:
@@ -58,28 +58,33 @@ class _Unfolding(_GraphEmbedding):
         finally:
             del self._interrupt
         if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual; the best so far was left on the learner
+            # The estimator keeps the best solution so far; Ctrl-C then propagates as usual.
+            raise interrupt
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
         r"""Map points by the method ``out_of_sample``, from their nearest training rows.
 
-        "lle": :math:`y = \sum_i w_i y_i`, the weights rebuilding the point from its neighbours and
-        summing to one. "sdp": y and s of
-        :math:`\min \sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s`, :math:`s \ge \|y\|^2`,
-        about the neighbours' mean. "sdp_refined": from there to the nearest minimum of
-        :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`. Training rows get their own coordinates.
-        Where parts were unfolded by themselves, a point belongs to that of its nearest row.
+        - "lle": :math:`y = \sum_i w_i y_i`, where the weights reconstruct the point from its
+          neighbors and sum to one.
+        - "sdp": y and s minimize
+          :math:`\sum_i |\|y_i\|^2 - 2 y_i^T y + s - \|x_i - x\|^2| + s` subject to
+          :math:`s \ge \|y\|^2`, with the neighbors' mean as the origin.
+        - "sdp_refined": starts at the result of "sdp" and descends to a local minimum of
+          :math:`\sum_i (\|y - y_i\|^2 - \|x - x_i\|^2)^2`.
+
+        A training row gets its own coordinates. If the components of the graph were unfolded
+        separately, a point belongs to the component of its nearest training row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         return self._transform(X)
 
@@ -114,12 +119,13 @@ def place_new_points(
     method: Placing = "lle",
     reg: float = 1e-3,
 ) -> Matrix:
-    """Places of new points from those of their nearest training rows, all different.
+    """Return coordinates of new points, computed from their nearest (distinct) training rows.
 
-    By the formulas of :meth:`_Unfolding.transform`; distances of ``places`` are in the units of
-    ``points``. At least r + 1 neighbours are taken, where there are as many. See Weinberger, K. Q.,
-    "Metric Learning with Convex Optimization", 2007, section 3.1.10; the second constraint as
-    printed fixes too little, see the guide on errors in the works.
+    Uses the formulas of :meth:`_Unfolding.transform`. Distances between ``places`` are in the
+    units of ``points``. At least r + 1 neighbors are used if there are that many rows, where r is
+    the number of columns of ``places``. See Weinberger, K. Q., "Metric Learning with Convex
+    Optimization", 2007, section 3.1.10. Its second constraint as printed is too weak; see the page
+    of the guide on errors in the literature.
 
     Examples
     --------

@@ -18,41 +18,41 @@ from nearfar.summaries.class_statistics import ClassStatistics
 
 
 class RandomProjection(StatisticsLearner):
-    r"""Random projection: few dimensions in which all distances are nearly what they were.
+    r"""Random projection to few dimensions, which approximately preserves all distances.
 
     .. math:: x \mapsto \sqrt{p/q}\; P x, \qquad P P^T = I ,
 
-    with the projection P on a random subspace of q dimensions, so that :math:`E \|Lx\|^2 =
-    \|x\|^2`. For :math:`q \ge 4 \ln n / (\epsilon^2/2 - \epsilon^3/3)` the squared distances of n
-    points are with a probability of at least :math:`1 - 1/n` all within a factor of
-    :math:`1 \pm \epsilon` (Johnson and Lindenstrauss).
+    where P projects onto a random q-dimensional subspace, so that :math:`E \|Lx\|^2 = \|x\|^2`. For
+    :math:`q \ge 4 \ln n / (\epsilon^2/2 - \epsilon^3/3)`, the squared distances between n points
+    all change by a factor within :math:`1 \pm \epsilon`, with a probability of at least
+    :math:`1 - 1/n` (Johnson and Lindenstrauss).
 
-    Use it to shorten very long rows before something slower; it looks at no data but their number.
-    For few components it is much worse than :class:`PCA`.
+    Use it to shorten very long rows before a slower method. It uses only the number of rows and
+    features, not their values. With few components it is much worse than :class:`PCA`.
 
-    Cost: O(p q²), or O(p q) for the other kinds.
+    Cost: O(p q²) for the kind "orthogonal", O(p q) for the others.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension of the output: q. "auto" is the bound above, or the number of features if that is
-        less; distances are then exactly what they were.
+        Dimension of the output: q. "auto" uses the bound above, or the number of features if that
+        is smaller. In the latter case the distances stay exactly the same.
     eps : float in (0, 1), default=0.1
         :math:`\epsilon` of the bound.
     kind : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"
-        P as above; or independent entries, normal or mostly zero, by scikit-learn's
-        ``GaussianRandomProjection`` and ``SparseRandomProjection``.
+        "orthogonal" draws P as above. "gaussian" and "sparse" draw independent entries, normal or
+        mostly zero, by scikit-learn's ``GaussianRandomProjection`` or ``SparseRandomProjection``.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the map.
+        Seed of the random number generator. It draws the projection.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map.
+        Projection matrix.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     statistics_ : ClassStatistics
-        What was accumulated; only its size is used.
+        Accumulated statistics. Only their size is used.
 
     See Also
     --------
@@ -99,7 +99,7 @@ class RandomProjection(StatisticsLearner):
         self.random_state = random_state
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Draw the map; of the statistics only their size counts."""
+        """Draw the projection matrix. Only the size of the statistics is used."""
         p = statistics.n_features
         if self.n_components == "auto":
             n = max(2, round(statistics.total_weight))
@@ -108,8 +108,8 @@ class RandomProjection(StatisticsLearner):
             q = int(self.n_components)
         if q > p:
             raise ValueError(
-                f"n_components={q} is more than the {p} feature(s) of X: there is nothing to "
-                "shorten."
+                f"n_components={q} must not exceed the number of features of X, {p}. Decrease "
+                "n_components."
             )
         draws = SparseRandomProjection if self.kind == "sparse" else GaussianRandomProjection
         drawn = draws(q, random_state=self.random_state).fit(np.zeros((2, p))).components_
@@ -118,5 +118,5 @@ class RandomProjection(StatisticsLearner):
         if self.kind == "gaussian":
             return np.asarray(drawn, np.float64)
         axes, triangle = np.linalg.qr(drawn.T)
-        # With this sign the subspace's basis is uniformly distributed, and unique.
+        # With these signs the basis of the subspace is unique and uniformly distributed.
         return np.sqrt(p / q) * (axes * np.sign(np.diag(triangle))).T

@@ -1,4 +1,4 @@
-"""Where sensors are, from noisy distances between those that are near."""
+"""Localization of sensors from noisy distances between close pairs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, turned_to_axes
 
-# ω / (1 - ω) times λ_2: more slack than for unfolding, since the last stage keeps lengths anyway,
-# and a start that is not stretched may be folded.
+# Default ω / (1 - ω) times λ_2. It allows more slack than unfolding does, because the last stage
+# fits the lengths anyway, and a start that is not stretched may be folded.
 _PRICE = 5.0
 
 
 class SensorPlaces(NamedTuple):
-    """Places found for sensors.
+    """Positions found for sensors.
 
     Attributes
     ----------
     positions : ndarray of shape (n_sensors, n_components)
-        Where they are: in the frame of the anchors, else centred on principal axes.
+        Positions, in the frame of the anchors, or centered on principal axes without anchors.
     start : ndarray of shape (n_sensors, n_components)
-        Places by the semidefinite program alone, in the same frame.
+        Positions after the semidefinite program alone, in the same frame.
     stress : float
         Root mean square of :math:`\\|y_i - y_j\\|^2 - d_{ij}^2`, relative to the mean
         :math:`d_{ij}^2`.
     n_iter : int
-        Steps of descent.
+        Number of descent steps.
     """
 
     positions: Matrix
@@ -54,10 +54,10 @@ def sensor_localization(
     omega: float | Literal["auto"] = "auto",
     max_iter: int = 300,
 ) -> SensorPlaces:
-    r"""Find the places of sensors from distances between some of them.
+    r"""Find the positions of sensors from the distances between some of them.
 
-    With Q the ``n_basis`` smoothest functions on the graph of measured pairs and places
-    :math:`Y = Q Z^{1/2}`, three stages:
+    Let the columns of Q be the ``n_basis`` smoothest functions on the graph of measured pairs, and
+    :math:`Y = Q Z^{1/2}` the positions. There are three stages:
 
     1. :math:`\max_{Z \succeq 0} \mathrm{tr} Z - \frac{\omega}{1 - \omega} \sum_{ij} (\|y_i -
        y_j\|^2 - d_{ij}^2)^2`, a small semidefinite program;
@@ -65,53 +65,54 @@ def sensor_localization(
     3. descent in ``n_components`` on the stress
        :math:`\sum_{ij} (\|y_i - y_j\|^2 - d_{ij}^2)^2` alone.
 
-    The reward for variance unfolds what the stress alone leaves folded. Distances without noise, of
-    a graph that is rigid, give the places themselves; from noisy ones their errors average out.
-    Places are found but for a rotation, reflection and shift, unless anchors fix these.
+    The reward for variance unfolds configurations that the stress alone leaves folded. Exact
+    distances on a rigid graph give exact positions; errors of noisy distances average out. The
+    positions are unique up to rotation, reflection and shift, unless anchors fix these.
 
-    Use it for sensor networks, and for maps from local distances of any kind. It fails where the
-    graph is not rigid (a part hangs on two sensors, and may flip) and where too long or too many
-    distances around a hole outweigh the rest; ``stress`` then stays large.
+    Use it for sensor networks, and for maps from local distances of any kind. It fails if the graph
+    is not rigid (a part attached to only two sensors may flip), and if distances around a hole that
+    are too long or too numerous dominate. ``stress`` then stays large.
 
-    Cost: a sparse factor of the graph, and O(E m) a step for E edges, m = ``n_basis``.
+    Cost: a sparse factorization of the graph, and O(E m) per step for E edges, m = ``n_basis``.
 
     Parameters
     ----------
     edges : array-like of int, shape (n_edges, 2)
-        The pairs of sensors with a measured distance; of a pair named twice the shorter counts.
+        Pairs of sensors with a measured distance. If a pair is repeated, the shorter distance is
+        used.
     distances : array-like of shape (n_edges,)
-        The distances, above 0, not squared.
+        Distances of the pairs: positive, not squared.
     n_components : int, default=2
-        Dimension of the places.
+        Dimension of the positions.
     n_sensors : int, optional
-        How many sensors there are; one more than the largest number in ``edges`` by default.
+        Number of sensors. The default is the largest index in ``edges`` plus one.
     anchors : dict, optional
-        The places of some sensors, by their numbers. The map is turned, reflected and shifted onto
-        them, and then they are held while the others move. One more than ``n_components``, not on
-        a line, fix the frame; fewer leave some of it free.
+        Known positions, by sensor index. The solution is rotated, reflected and shifted onto them;
+        then they stay fixed while the others move. ``n_components`` + 1 anchors in general position
+        fix the frame.
     n_basis : int, default=10
-        m, at least ``n_components``.
+        Number m of basis functions, at least ``n_components``.
     omega : float or "auto", default="auto"
-        Between 0 and 1, for squared distances of mean 1. "auto" is
-        :math:`\omega / (1 - \omega) = 5 / \lambda_2` of the graph's Laplacian. Near 1 the program
-        has too little reason to unfold.
+        ω between 0 and 1, for squared distances of mean 1. "auto" uses
+        :math:`\omega / (1 - \omega) = 5 / \lambda_2` of the graph Laplacian. Values close to 1
+        barely unfold the network.
     max_iter : int, default=300
-        Steps of each descent.
+        Maximum number of steps of each descent.
 
     Returns
     -------
     SensorPlaces
-        With ``positions``, ``start``, ``stress`` and ``n_iter``.
+        Named tuple with ``positions``, ``start``, ``stress`` and ``n_iter``.
 
     Raises
     ------
     ValueError
-        If the edges do not connect all sensors, or name one that is not there.
+        If the edges do not connect all sensors, or contain an index that is out of range.
 
     See Also
     --------
     plot_sensors : Draw the result.
-    nearfar.datasets.make_sensor_network : Draw a network.
+    nearfar.datasets.make_sensor_network : Generate a random network.
 
     References
     ----------
@@ -166,25 +167,25 @@ def plot_sensors(
     anchors: Mapping[int, ArrayLike] | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw sensors in the plane, with lines to where they truly are.
+    """Draw sensors in the plane, with lines to their true positions.
 
     Parameters
     ----------
     places : SensorPlaces or array-like of shape (n_sensors, 2)
-        Places found.
+        Positions found.
     true : array-like of shape (n_sensors, 2), optional
-        The true ones; places are turned, reflected and shifted onto them unless there are anchors.
+        True positions. Without anchors, ``places`` are rotated, reflected and shifted onto them.
     edges : array-like of int, shape (n_edges, 2), optional
-        Measured pairs, to be drawn as faint lines.
+        Measured pairs, drawn as thin gray lines.
     anchors : dict, optional
-        As in :func:`sensor_localization`; drawn as squares.
+        Known positions as in :func:`sensor_localization`, drawn as squares.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on. The default is a new figure.
 
     Returns
     -------
     matplotlib axes
-        With the drawing. Needs matplotlib: ``pip install 'nearfar[plot]'``.
+        The axes. Requires matplotlib: ``pip install 'nearfar[plot]'``.
 
     Examples
     --------
@@ -196,7 +197,7 @@ def plot_sensors(
     """
     found = np.asarray(getattr(places, "positions", places), dtype=np.float64)
     if found.ndim != 2 or found.shape[1] != 2:
-        raise ValueError(f"places must have shape (n_sensors, 2) to be drawn; got {found.shape}.")
+        raise ValueError(f"places must have shape (n_sensors, 2). Got shape {found.shape}.")
     collections = require("matplotlib.collections", "plot")
     if ax is None:
         figure = require("matplotlib.figure", "plot").Figure(figsize=(6, 6), layout="constrained")
@@ -204,7 +205,9 @@ def plot_sensors(
     if true is not None:
         target = np.asarray(true, dtype=np.float64)
         if target.shape != found.shape:
-            raise ValueError(f"true has shape {target.shape}, places have {found.shape}.")
+            raise ValueError(
+                f"true and places must have the same shape. Got {target.shape} and {found.shape}."
+            )
         if not anchors:
             found = _onto(found, np.ones(len(found), dtype=bool), target)
     if edges is not None:
@@ -228,11 +231,8 @@ def plot_sensors(
     return ax
 
 
-# ---------------------------------------------------------------------- helpers
-
-
 def _descend(graph: Edges, places: Matrix, **options: Any) -> StressDescent:
-    """Descent that Ctrl-C ends as usual: there is no learner to keep the best so far."""
+    """Run the descent. Ctrl-C raises, because no estimator could keep the best solution so far."""
     found = descend_stress(graph, places, **options)
     if found.interrupt is not None:
         raise found.interrupt
@@ -242,35 +242,37 @@ def _descend(graph: Edges, places: Matrix, **options: Any) -> StressDescent:
 def _check_graph(
     edges: ArrayLike, distances: ArrayLike, n_sensors: int | None
 ) -> tuple[Edges, float]:
-    """Edges with squared lengths of mean 1, and the mean."""
+    """Return the edges, scaled to squared lengths of mean 1, and their mean before scaling."""
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
         raise ValueError(
-            f"edges must be pairs of integers, shape (n_edges, 2); got shape {pairs.shape} of "
-            f"{pairs.dtype}."
+            f"edges must be an integer array of shape (n_edges, 2). Got shape {pairs.shape} and "
+            f"dtype {pairs.dtype}."
         )
     lengths = np.asarray(distances, dtype=np.float64)
     if lengths.shape != (len(pairs),):
-        raise ValueError(f"distances must be {len(pairs)}, one an edge; got shape {lengths.shape}.")
+        raise ValueError(
+            f"distances must have shape ({len(pairs)},), one per edge. Got shape {lengths.shape}."
+        )
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise ValueError("distances must be finite and above 0.")
+        raise ValueError("distances must be finite and positive.")
     check_parameter("sensor_localization", "n_sensors", n_sensors, [none, integer(2)])
     n = int(pairs.max()) + 1 if n_sensors is None else n_sensors
     if pairs.min() < 0 or pairs.max() >= n:
         raise ValueError(
-            f"edges must name sensors from 0 to {n - 1}; got {pairs.min()} to {pairs.max()}."
+            f"edges must contain indices from 0 to {n - 1}. Got {pairs.min()} to {pairs.max()}."
         )
     size = float(lengths.max())
     graph = Edges.from_pairs(pairs, (lengths / size) ** 2, n)
     if not len(graph):
-        raise ValueError("edges join sensors with themselves only.")
+        raise ValueError("edges must join different sensors. All edges join one with itself.")
     count, labels = graph.components()
     if count > 1:
         sizes = np.sort(np.bincount(labels))[::-1]
         raise ValueError(
-            f"edges do not connect the sensors: they fall into {count} parts, the largest of "
-            f"{sizes[0]} and the smallest of {sizes[-1]}. Places of one part to another cannot be "
-            "found; leave the smaller parts out, or measure more."
+            f"edges do not connect the sensors: there are {count} components, with {sizes[0]} "
+            f"sensors in the largest and {sizes[-1]} in the smallest. Relative positions of "
+            "components cannot be determined. Remove the smaller ones, or add edges."
         )
     mean = float(graph.squared.mean())
     return graph.scaled(1 / mean), mean * size**2
@@ -279,21 +281,20 @@ def _check_graph(
 def _check_anchors(
     anchors: Mapping[int, ArrayLike] | None, n: int, r: int
 ) -> tuple[NDArray[np.bool_], Matrix]:
-    """Which sensors are anchors, and their places in the order of sensors."""
+    """Return a mask of the anchors, and their positions in the order of the sensors."""
     fixed = np.zeros(n, dtype=bool)
     if anchors is None or (isinstance(anchors, Mapping) and not anchors):
         return fixed, np.empty((0, r))
     if not isinstance(anchors, Mapping):
         raise ValueError(
-            f"anchors must be a dict of places by the numbers of sensors; got "
-            f"{type(anchors).__name__}."
+            f"anchors must be a dict from sensor index to position. Got {type(anchors).__name__}."
         )
     if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in anchors):
-        raise ValueError(f"anchors must be sensors from 0 to {n - 1}; got {list(anchors)}.")
+        raise ValueError(f"anchors must have keys from 0 to {n - 1}. Got {list(anchors)}.")
     numbers = sorted(anchors)
     places = [np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers]
     if not all(len(place) == r and np.isfinite(place).all() for place in places):
-        raise ValueError(f"anchors must have places of {r} finite numbers each.")
+        raise ValueError(f"anchors must have positions of {r} finite numbers each.")
     held = np.array(places)
     fixed[np.array(numbers, dtype=np.intp)] = True
     return fixed, held
@@ -306,7 +307,8 @@ def _leading(graph: Edges, Y: Matrix, count: int) -> Matrix:
 
 
 def _onto(places: Matrix, which: NDArray[np.bool_], target: Matrix) -> Matrix:
-    """Places turned, reflected and shifted so that some of them come nearest to given ones."""
+    """Rotate, reflect and shift places so that some of them come closest to given targets."""
+
     own = places[which]
     left, _, right = linalg.svd((own - own.mean(axis=0)).T @ (target - target.mean(axis=0)))
     return np.asarray((places - own.mean(axis=0)) @ (left @ right) + target.mean(axis=0))

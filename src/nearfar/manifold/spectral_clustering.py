@@ -1,4 +1,4 @@
-"""Normalised spectral clustering that assigns new points."""
+"""Normalized spectral clustering that assigns new points."""
 
 from __future__ import annotations
 
@@ -36,51 +36,51 @@ from nearfar.summaries.weighted_graph import affinities, edge_scale, neighbor_gr
 
 
 class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
-    r"""Normalised spectral clustering: k-means on the leading eigenvectors of a graph.
+    r"""Normalized spectral clustering: k-means on the leading eigenvectors of a graph.
 
-    With the weights W of the edges of the neighbour graph, zero on the diagonal, and
-    :math:`D_{ii} = \sum_j W_{ij}`, the relaxed normalised cut
+    Let W be the edge weights of the neighbor graph, with zeros on the diagonal, and
+    :math:`D_{ii} = \sum_j W_{ij}`. The relaxed normalized cut is
 
-    .. math:: \max_V \mathrm{tr}(V^T D^{-1/2} W D^{-1/2} V), \qquad V^T V = I ,
+    .. math:: \max_V \mathrm{tr}(V^T D^{-1/2} W D^{-1/2} V), \qquad V^T V = I .
 
-    whose rows, one of ``n_clusters`` numbers for each point, are brought to unit length; k-means
-    then finds the clusters.
+    The rows of V, which have ``n_clusters`` entries, are scaled to unit length and clustered by
+    k-means.
 
-    Use it for clusters of any shape that are connected within and apart from one another. It finds
-    no cluster of a few rows beside large ones, and the number of clusters must be known; a gap
-    after the last of ``eigenvalues_`` says that it suits.
+    Use it for clusters of any shape that are connected within and separated from each other. It
+    does not find clusters of a few rows next to large ones. The number of clusters must be known: a
+    gap after the last of ``eigenvalues_`` indicates a suitable number.
 
-    Cost: O(n² p) for the neighbours, a sparse factorisation as in :class:`LaplacianEigenmaps`, and
-    k-means. No array of n×n.
+    Cost: O(n² p) for the neighbors, a sparse factorization as in :class:`LaplacianEigenmaps`, and
+    k-means. It needs no n×n array.
 
     Parameters
     ----------
     n_clusters : int, default=2
-        How many clusters.
+        Number of clusters.
     n_neighbors : int, default=10
-        Neighbours of each row.
+        Number of neighbors per row.
     weights : {"heat", "uniform"}, default="heat"
-        Weights of the edges: :math:`e^{-d^2/\tau}`, never below 1e-6 so that no edge is lost to
-        rounding; or 1.
+        Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
+        does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`; None is the median squared length of an edge.
+        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
     on_disconnected : {"link", "raise"}, default="link"
-        What to do if the graph is not connected: where it has more parts than there are clusters,
-        add the shortest edges that connect it, with a warning, or raise. As many parts as clusters,
-        or fewer, are welcome.
+        Action if the graph is not connected. Up to ``n_clusters`` components are accepted. With
+        more, "link" adds the shortest edges that connect the graph and warns, "raise" raises an
+        error.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: ten starts of k-means.
+        Seed of the random number generator. It draws the ten starts of k-means.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        The cluster of each training row, numbered from 0.
+        Cluster of each training row, numbered from 0.
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Of the normalised weights, the largest first, at most 1.
+        Largest eigenvalues of the normalized weights, in descending order, at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
-        In the coordinates of ``transform``.
+        Cluster centers, in the coordinates of ``transform``.
     width_ : float
-        The width used.
+        Kernel width used.
 
     See Also
     --------
@@ -149,19 +149,19 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         return hasattr(self, "labels_")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Find clusters.
+        """Cluster the training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training points. Identical rows count as one.
+            Training points. Identical rows are merged before the fit.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         SpectralClustering
-            Itself.
+            Fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -171,10 +171,10 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         if self.n_clusters >= len(kept):
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be less than the number of distinct rows of "
-                f"X, {len(kept)} of n_samples={len(rows)}."
+                f"X ({len(kept)} of n_samples={len(rows)})."
             )
         points = rows[kept]
-        # Of few rows all others are neighbours: their number is no reason to refuse them.
+        # With few rows, use all other rows as neighbors instead of raising an error.
         k = min(self.n_neighbors, len(points) - 1)
         graph = neighbor_graph(points, k)
         n_parts, parts = graph.connected_components()
@@ -194,32 +194,34 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.intp]:
-        """Find clusters and return those of the rows, ``labels_``.
+        """Cluster the training points and return ``labels_``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : ignored
-            For the API.
+            Not used, present for API consistency.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Cluster of each row.
         """
         return self.fit(X).labels_.copy()
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The cluster of new points: that of the nearest centre after ``transform``.
+        """Assign new points to clusters: the nearest center after ``transform``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to assign.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Cluster of each point.
         """
         check_is_fitted(self)
         placed = self._place(self._check_X(X, reset=False))
@@ -227,24 +229,24 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         return np.asarray(found, dtype=np.intp)
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula, then to unit length:
+        r"""Map points by Nyström's formula, then scale them to unit length.
 
         .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i v_{it} \frac{K(x, x_i)}
             {\sqrt{\sum_j K(x, x_j) \sum_j K(x_i, x_j)}} ,
 
-        K being the weights that the graph would give to the edges of x with training rows. Where
-        an eigenvalue is not positive the coordinate is zero. A point equal to a training row gets
-        the coordinates of that row.
+        Here K contains the weights that the graph would give to the edges between x and training
+        rows. The coordinate of an eigenvalue that is not positive is zero. A point equal to a
+        training row gets the coordinates of that row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to map.
 
         Returns
         -------
         ndarray of shape (n_samples, n_clusters)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
@@ -258,7 +260,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             lengths = joined_rows(
                 self._points, queries[block], n_neighbors=self._listed, reach=self._reach
             )
-            # The root of the point's own sum is one factor for the whole row.
+            # The square root of the point's own sum is omitted: unit_rows cancels it.
             placed[block] = unit_rows(affinities(lengths, self.weights, self.width_) @ axes)
             rows = np.repeat(np.arange(lengths.shape[0]), np.diff(lengths.indptr))
             same = lengths.data == 0
@@ -273,10 +275,10 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
 def leading_of_parts(
     A: sparse.csr_array, roots: Matrix, parts: NDArray[Any], n_largest: int
 ) -> tuple[Matrix, Matrix]:
-    """The largest eigenpairs of a normalised graph, each within one of its connected parts.
+    """Return the largest eigenpairs of a normalized graph, each within one connected component.
 
-    Lanczos's method would mix, or miss, the eigenvalues 1 of several parts; here every part has its
-    own by construction.
+    Lanczos's method could mix or miss the eigenvalues 1 of several components. Here each component
+    has its own eigenvalue 1 by construction.
     """
     n = len(roots)
     found: list[tuple[float, Matrix]] = []

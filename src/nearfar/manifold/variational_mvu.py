@@ -18,115 +18,126 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 class VariationalMVU(_BasisUnfolding):
-    r"""Maximum variance unfolding for many rows: the Gram matrix within a few smooth functions.
+    r"""Maximum variance unfolding for many rows, within the span of a few smooth functions.
 
-    With Q holding the m smoothest functions on the neighbour graph and :math:`K = Q Z Q^T`,
+    With the m smoothest functions on the neighbor graph as columns of Q, and :math:`K = Q Z Q^T`,
 
     .. math::
         \max_{Z \succeq 0} \; \mathrm{tr} Z - \frac{\omega}{1 - \omega}
         \sum_{ij} \bigl( \|y_i - y_j\|^2 - D_{ij} \bigr)^2 , \qquad Y = Q Z^{1/2}
 
-    over all pairs of neighbours (i, j): a semidefinite program of m × m, solved in milliseconds.
-    What the basis cannot follow is then put right by descent on the same objective in the places
-    themselves, first in m dimensions, then in ``n_components``.
+    over all pairs of neighbors (i, j). This is an m × m semidefinite program, solved in
+    milliseconds. A descent on the same objective then refines the coordinates beyond the basis,
+    first in m dimensions, then in ``n_components``.
 
-    Use it to unfold a surface of thousands of rows without holes or short cuts; on a Swiss roll of
-    20,000 it finds the sheet in half a minute. It needs a graph that is connected along the
-    manifold, and fails where a too large ``n_neighbors`` joins what should be apart: compare
-    ``eigenvalues_`` for several. The second stage is not convex: with ω near 1 the start may be
-    folded and stays so. :class:`MVU` finds the best K of all, for fewer rows.
+    Use it to unfold a surface of thousands of rows without holes or shortcuts. It flattens a Swiss
+    roll of 20,000 rows in half a minute. It needs a graph that is connected along the manifold, and
+    fails if ``n_neighbors`` is so large that edges join distant parts: compare ``eigenvalues_`` for
+    several values. The refinement is not convex: with ω near 1 the start may be folded and stay
+    folded. :class:`MVU` finds the best K of all, for fewer rows.
 
-    How good the result is, is proven. ``dual_bound_`` is a bound on what any K could reach, not
-    only those of the basis, and ``duality_gap_`` is how far ``factor_``, in all m dimensions, stays
-    below; the gap of Z within the basis is ``basis_gap_``. The bound needs edge weights that are
-    right everywhere, which takes more steps than the embedding does: ``bound_iter``.
+    The fit certifies the quality of the result. ``dual_bound_`` bounds the objective of any K, not
+    only of those within the basis. ``duality_gap_`` is the relative distance of ``factor_``, in all
+    m dimensions, from this bound. ``basis_gap_`` is the gap of Z within the basis. A tight bound
+    needs correct weights for all edges, which takes more steps than the embedding
+    (``bound_iter``).
 
-    Cost: O(n² p) for the neighbours, a sparse factor of the graph, :math:`O(E m^4)` for E edges,
-    and O(E m) for each step.
+    Cost: O(n² p) for the neighbors, a sparse factorization of the graph, :math:`O(E m^4)` for E
+    edges, and O(E m) for each step.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Neighbours of each row.
+        Number of neighbors per row.
     n_basis : int, default=10
-        m, at least ``n_components``; more make the program slower and seldom the result better.
+        Number m of basis functions, at least ``n_components``. More functions slow the program down
+        and rarely improve the result.
     basis : {"laplacian", "lle"}, default="laplacian"
-        Lowest eigenvectors of the graph's Laplacian, or of the matrix of locally linear embedding.
+        Lowest eigenvectors of the graph Laplacian, or of the matrix of locally linear embedding.
     constraints : {"squared", "inequality"}, default="squared"
-        What edges must do: they have slack at the price above; or lengths may only shrink. With the
-        latter the basis can stretch little, as every single edge holds it, and the descent pays for
-        edges that are too long; ``factor_`` is then shrunk until none is.
+        Constraint on the squared length of each edge: "squared" allows deviations at a price,
+        "inequality" forbids edges to become longer. See Notes.
     omega : float or "auto", default="auto"
-        The price of slack; ω, between 0 and 1, for squared lengths of mean 1. "auto" is
-        :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph's Laplacian, since the pull on
-        an edge grows with the number of edges from end to end.
+        Price of slack: ω between 0 and 1, for squared lengths of mean 1. See Notes for "auto".
     angles : bool, default=True
-        Whether neighbours of one row also keep their distance from each other.
+        Whether to constrain the distances between neighbors of the same row too.
     refine : bool, default=True
-        Whether to descend after the program.
+        Whether to refine the solution by descent.
     max_iter : int, default=100
-        Steps at most: in each of the two stages. Far more in the first crumple the sheet.
+        Maximum number of iterations. It applies to each of the two stages of the refinement. Far
+        more iterations in the first stage crumple the sheet.
     bound_iter : int, default=200
-        Further steps for the bound, which do not change the embedding; 0 for none. They are in m
-        dimensions.
+        Number of further steps for the bound, which do not change the embedding. They are in m
+        dimensions. 0 means none.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
-        How ``transform`` places new points.
+        Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularisation of the weights of LLE; they rebuild rows from their neighbours.
+        Regularization of the LLE weights: these reconstruct rows from their neighbors.
     on_disconnected : {"link", "raise", "components"}, default="link"
-        What to do if the graph is not connected: add the shortest edges that connect it, with a
-        warning; raise; or unfold each part by itself, about the origin. K then has a block for each
-        part, and distances between parts mean nothing.
+        Action if the graph is not connected: "link" adds the shortest edges that connect it and
+        warns, "raise" raises an error, "components" unfolds each component on its own, centered at
+        the origin. Distances between components then have no meaning.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: what moves the factor off a saddle before the steps for the
-        bound.
+        Seed of the random number generator. It draws the noise that moves the factor off a saddle
+        point before the steps for the bound.
     verbose : int, default=0
-        Print the progress: a line for each iteration. Ctrl-C ends the steps, keeps the best so far
-        on the learner, and raises.
+        If positive, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
+        far on the estimator, and raises.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The training rows. Identical rows count as one.
+        Coordinates of the training rows. Identical rows are merged before the fit.
     factor_ : ndarray of shape (n_distinct, n_columns)
-        Y in all dimensions, :math:`K = Y Y^T`, on its principal axes.
+        Y in all dimensions, on its principal axes: :math:`K = Y Y^T`. K has one block per
+        component.
     eigenvalues_ : ndarray of shape (n_columns,)
-        Of K, the largest first.
+        Eigenvalues of K, in descending order.
     trace_ : float
-        Of K.
+        Trace of K.
     objective_ : float
-        Trace less the price of slack.
+        Trace minus the price of slack.
     primal_residual_ : float
-        The largest relative slack of a squared length (of one that is too long, for inequalities).
+        Largest relative slack of a squared length. With inequalities, only edges that are too long
+        count.
     dual_bound_ : float
-        No K has a larger objective.
+        Certified upper bound on the objective of any K.
     duality_gap_ : float
         (bound - objective) / bound.
     basis_gap_ : float
-        The same for Z within the basis.
+        Relative duality gap of Z within the basis.
     stress_ : float
         Root mean square of the slack in ``embedding_``, relative to the mean squared length.
     edges_ : ndarray of shape (n_edges, 2)
-        Pairs of distinct rows whose distance is to be kept.
+        Pairs of distinct rows with a constraint.
     edge_weights_ : ndarray of shape (n_edges,)
-        Those that prove the bound.
+        Multipliers of the edges, which certify the bound.
     omega_ : float
-        ω; of several parts the largest.
+        ω used by the fit. With several components, the largest.
     n_iter_ : int
-        Steps taken.
+        Number of iterations.
     history_ : dict
-        "objective" (to be made small), "step" and "seconds" of each, stage after stage.
+        "objective" (which the descent minimizes), "step" and "seconds" of each step of all stages.
 
     See Also
     --------
     MVU, LandmarkMVU
 
+    Notes
+    -----
+    ``omega="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph Laplacian,
+    because the pull on an edge grows with the number of edges from one end to the other.
+
+    With ``constraints="inequality"``, each single edge limits the solution within the basis, so it
+    can stretch only a little. The descent then penalizes edges that are too long, and ``factor_``
+    is shrunk until no edge is.
+
     References
     ----------
-    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8; the
-       penalty is squared, as its inconsistent forms leave open.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8. Its
+       formulas for the penalty are inconsistent; it is squared here.
     .. [2] Weinberger, K. Q., F. Sha, Q. Zhu, L. K. Saul, "Graph Laplacian regularization for
        large-scale semidefinite programming", Advances in Neural Information Processing Systems
        19, 2007.

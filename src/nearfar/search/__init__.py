@@ -1,1 +1,1 @@
-"""Neighbour search over arrays, exact and approximate."""
+"""Neighbor search over arrays, exact and approximate."""

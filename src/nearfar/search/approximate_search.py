@@ -1,4 +1,4 @@
-"""Approximate neighbours: an index of faiss proposes, exact distances decide among them."""
+"""Approximate neighbors: a faiss index proposes candidates, which are ranked by exact distance."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nearfar.search.placed_rows import PlacedRows, placed
 
 INDEXES = ("ivf", "hnsw")
 _FLOAT32 = np.dtype(np.float32)
-# Effort is doubled until this share of the neighbours of some rows is found; as many others say
-# which share it is in the end.
+# The effort is doubled until this fraction of the neighbors of _SAMPLE rows is found. The recall is
+# then measured on as many other rows.
 _RECALL = 0.95
 _SAMPLE = 256
 _LEAST_EFFORT = 8
-# Fewer rows in a list than this are too few to place its centre.
+# Minimum number of rows per list, below which its center cannot be estimated well.
 _ROWS_IN_A_LIST = 39
 
 _Search = Callable[[Floats, int, int], Indices]
@@ -35,14 +35,15 @@ def approximate_kneighbors(
     *,
     kind: str = "ivf",
 ) -> tuple[Matrix, Indices, float]:
-    """As :func:`~nearfar.search.exact_search.kneighbors` without queries, of what faiss finds.
+    """Return approximate neighbors of each row, found by a faiss index, and the recall.
 
-    Also returns the recall: the share of the true neighbours that was found, of a sample of rows.
+    The result is like that of :func:`~nearfar.search.exact_search.kneighbors` without queries. The
+    recall is the fraction of the true neighbors that was found, measured on a sample of rows.
 
-    ``kind`` "ivf" parts the rows by the nearest of some 4 √n centres and searches the parts nearest
-    to a query; "hnsw" walks along a graph of near rows, which takes longer to build. Either looks
-    at twice as much until it finds 95 % of the neighbours of a sample. The index is built on one
-    thread: equal seeds give equal results.
+    ``kind`` "ivf" assigns rows to the nearest of about 4 √n centers and searches the lists closest
+    to a query. "hnsw" walks along a graph of close rows, which takes longer to build. Both double
+    their effort until they find 95% of the neighbors of a sample. The index is built on one thread:
+    equal seeds give equal results.
     """
     n = len(X)
     check_n_neighbors(n_neighbors, n, without_self=True)
@@ -50,7 +51,7 @@ def approximate_kneighbors(
     seed = int(random.randint(np.iinfo(np.int32).max))
     rows, _ = placed(X, X)
     search, most = (_parted if kind == "ivf" else _graph)(rows, seed)
-    wanted = n_neighbors + 1  # each row finds itself
+    wanted = n_neighbors + 1  # Each row finds itself.
     n_candidates = min(wanted + SPARE, n)
 
     def found(asked: Indices, effort: int) -> Indices:
@@ -76,7 +77,7 @@ def approximate_kneighbors(
         short = np.asarray((candidates < 0).any(axis=1))
         measured, order = ranked(X, X[block], np.where(short[:, None], 0, candidates))
         distances[block], indices[block] = measured[:, :wanted], order[:, :wanted]
-        if short.any():  # the index came to an end: these few are searched exactly
+        if short.any():  # The index found too few candidates for these rows: search them exactly.
             again = asked[short]
             distances[again], indices[again] = kneighbors(
                 X, X[again], n_neighbors=wanted, n_threads=1
@@ -89,7 +90,7 @@ def approximate_kneighbors(
 
 
 def _parted(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
-    """An inverted file; its effort is the number of parts searched."""
+    """Build an inverted file. Its effort is the number of lists searched."""
     n, p = rows.X.shape
     n_parts = max(1, min(int(4 * np.sqrt(n)), n // _ROWS_IN_A_LIST))
     with faiss_threads(1) as faiss:
@@ -109,7 +110,7 @@ def _parted(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
 
 
 def _graph(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
-    """A hierarchy of graphs of near rows; its effort is the number of rows kept on the way."""
+    """Build a hierarchical graph of close rows. Its effort is the size of the candidate list."""
     n, p = rows.X.shape
     with faiss_threads(1) as faiss:
         index = faiss.IndexHNSWFlat(p, 16)

@@ -1,13 +1,13 @@
-r"""A ball tree as the works describe it, to read and to test against.
+r"""Reference implementation of Weinberger's ball tree, for reading and for tests.
 
-A node holds a ball around its points: their mean c and the largest distance R from it. Every
+A node has a ball around its points: their mean c and the largest distance R from it. Every
 point x of the node then has
 
 .. math:: \|q - x\| \ge \max(\|q - c\| - R, 0)
 
-for any query q, in lengths and not in squares, which obey no triangle inequality. A node whose
-bound is beyond what is looked for is left with all its points. For speed, take scikit-learn's
-compiled trees, as :mod:`nearfar.search.exact_search` does.
+for any query q. This holds for distances only, since squared distances do not obey the triangle
+inequality. A search skips a node with all its points if its bound exceeds the distance sought. For
+speed, use scikit-learn's compiled trees, as :mod:`nearfar.search.exact_search` does.
 
 Examples
 --------
@@ -32,7 +32,7 @@ from nearfar.arrays import Indices, Matrix
 
 
 class Ball(NamedTuple):
-    """A node of the tree: the mean of its points, their largest distance from it, and their rows.
+    """A node of the tree: mean of its points, largest distance from the mean, and row indices.
 
     ``children`` are two nodes, or none for a leaf.
     """
@@ -44,25 +44,26 @@ class Ball(NamedTuple):
 
 
 class MeanSplitBallTree:
-    r"""Exact neighbours by a tree of balls, each split at the mean along its longest direction.
+    r"""Ball tree for exact neighbors; nodes are split at the mean along their longest direction.
 
-    To split a node, take the point :math:`x_1` farthest from a random one and the point
-    :math:`x_2` farthest from :math:`x_1`, project all points on :math:`x_1 - x_2` and part them at
-    the mean of the projections. The mean is found faster than the median and serves as well.
+    To split a node, find the point :math:`x_1` farthest from a random one and the point
+    :math:`x_2` farthest from :math:`x_1`, project all points on :math:`x_1 - x_2`, and split them
+    at the mean of the projections. The mean is faster to compute than the median and works as well.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        The points, finite; at least one.
+        Points: finite, at least one.
     leaf_size : int, default=10
-        A node of at most so many points is not split, nor one whose points are all the same.
+        Maximum number of points in a leaf. A node whose points are all identical is not split
+        either.
     random_state : int, Generator or None, default=0
-        For the random points. It changes the tree, never what a search finds.
+        Seed for the random points. It changes the tree, never the result of a search.
 
     Attributes
     ----------
     nodes : list of Ball
-        The root first.
+        Nodes, the root first.
 
     References
     ----------
@@ -90,7 +91,7 @@ class MeanSplitBallTree:
         self._build(np.random.default_rng(random_state))
 
     def _build(self, rng: np.random.Generator) -> None:
-        # A list of what is to do instead of recursion: a tree may be as deep as it has points.
+        # Use a list instead of recursion, because the depth may equal the number of points.
         pending: list[tuple[Indices, int]] = [(np.arange(len(self.X)), -1)]
         while pending:
             rows, parent = pending.pop()
@@ -103,26 +104,26 @@ class MeanSplitBallTree:
                 self.nodes[parent] = known._replace(children=(*known.children, index))
             if len(rows) > self.leaf_size:
                 left = _side(points, rng)
-                # All on one side: duplicates, or points no further apart than rounding.
+                # All on one side: duplicates, or points whose distances are rounding errors.
                 if left.any() and not left.all():
                     pending += [(rows[left], index), (rows[~left], index)]
 
     def query(self, Q: ArrayLike, k: int = 1) -> tuple[Matrix, Indices]:
-        """The nearest points of each query.
+        """Find the nearest points to each query.
 
         Parameters
         ----------
         Q : array-like of shape (n_queries, n_features)
-            The queries.
+            Queries.
         k : int, default=1
-            How many; all points if there are no more.
+            Number of neighbors. If there are fewer points, all are returned.
 
         Returns
         -------
         distances : ndarray of shape (n_queries, min(k, n_samples))
-            Ascending.
+            Distances, ascending.
         indices : ndarray of shape (n_queries, min(k, n_samples))
-            Of points at the same distance, the smaller index comes first.
+            Indices of the points. At equal distance, the smaller index comes first.
         """
         queries = np.asarray(Q, dtype=np.float64)
         if queries.ndim != 2 or queries.shape[1] != self.X.shape[1]:
@@ -139,19 +140,19 @@ class MeanSplitBallTree:
         return distances, indices
 
     def query_radius(self, q: ArrayLike, r: float) -> Indices:
-        """All points at most ``r`` away from one query.
+        """Find all points at most ``r`` away from one query.
 
         Parameters
         ----------
         q : array-like of shape (n_features,)
-            The query.
+            Query.
         r : float
-            A length.
+            Radius, inclusive.
 
         Returns
         -------
         ndarray of int
-            The points, ascending.
+            Indices of the points, ascending.
         """
         query = np.asarray(q, dtype=np.float64)
         if query.shape != self.X.shape[1:]:
@@ -169,16 +170,16 @@ class MeanSplitBallTree:
         return np.sort(np.concatenate(found))
 
     def _nearest(self, query: Matrix, k: int) -> tuple[Matrix, Indices]:
-        """Depth first, the child with the nearer centre first."""
+        """Search depth first, the child with the closer center first."""
         distances, indices = np.full(k, np.inf), np.full(k, len(self.X), np.intp)
         pending = [0]
         while pending:
             node = self.nodes[pending.pop()]
-            # Not at equality: a point as far as the k-th, with a smaller index, would be lost.
+            # Do not skip at equality: a point as far as the k-th may have a smaller index.
             if self._bound(query, node) > distances[-1]:
                 continue
             if node.children:
-                # Last in, first out.
+                # The list is a stack, so the closest child goes last.
                 pending += sorted(
                     node.children,
                     key=lambda child: -_length(query - self.nodes[child].center),
@@ -191,14 +192,14 @@ class MeanSplitBallTree:
         return distances, indices
 
     def _bound(self, query: Matrix, node: Ball) -> float:
-        """No point of the node is nearer to the query, less what rounding may have added."""
+        """Return a lower bound on the distance to the node's points, minus the rounding error."""
         length = _length(query - node.center)
         rounding = 4 * (len(query) + 4) * float(np.finfo(np.float64).eps)
         return length - node.radius - rounding * (length + node.radius)
 
 
 def _side(points: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which points lie beyond the mean along the longest direction."""
+    """Return a mask of the points beyond the mean along the longest direction."""
     start = points[rng.integers(len(points))]
     first = points[np.argmax(_lengths(points, start))]
     second = points[np.argmax(_lengths(points, first))]

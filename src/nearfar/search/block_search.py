@@ -1,7 +1,7 @@
-"""The rows nearest to each query by matrix products, of which a running threshold keeps few.
+"""Nearest rows to each query by matrix products, filtered by a running threshold.
 
-A block of queries meets the rows block by block. What lies beyond the best found so far is left by
-one comparison; only what passes it is looked at again, some logarithm of the number of rows.
+A block of queries is compared with the rows block by block. One comparison discards all rows beyond
+the best found so far. The number of rows that pass grows with the logarithm of the number of rows.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from nearfar.arrays import Indices, Vector
 from nearfar.search.candidates import rounding_of
 from nearfar.search.placed_rows import PlacedRows
 
-# Rows that meet a block of queries at once, and the bytes they may take.
+# Maximum number of rows per block, and of bytes they may take.
 _ROWS_AT_ONCE = 1024
 _BYTES_AT_ONCE = 2**22
-# The first threshold comes from so many rows spread over all, and so many for each that is wanted.
+# Number of rows, spread over all, that give the first threshold: at least, and per neighbor.
 _SAMPLE, _SAMPLE_OF_EACH = 256, 8
-# So many times what is wanted is held before the best are chosen again, and never fewer.
+# Size of the buffer of the best rows: per neighbor, and at least.
 _ROOM, _LEAST_ROOM = 4, 96
-# Minima are taken of at least so many parts of a block.
+# Minimum number of parts of a row whose minima bound the k-th value.
 _LEAST_PARTS = 64
 
 
 class BlockProducts:
-    """Squared distances of some queries to blocks of rows, less the squared lengths of queries.
+    """Squared distances of queries to blocks of rows, minus the squared norms of the queries.
 
-    One matrix product gives them: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``; with another
-    term, ``||q||^2 · 1``, they are ``whole``. A block is overwritten by the next.
+    They are one matrix product: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``. If ``whole``,
+    the term ``||q||^2 · 1`` is added. Each block overwrites the one before.
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class BlockProducts:
         self._room = np.empty(len(self._left) * self.at_once, dtype)
 
     def of(self, block: slice | Indices) -> NDArray[Any]:
-        """All queries against one block of rows, of at most ``at_once``."""
+        """Return the values of all queries against one block of at most ``at_once`` rows."""
         if self._right is None:
             self._right = np.empty((self.at_once, self._left.shape[1]), self._left.dtype)
         return self.against(facing(self._rows, block, self._right))
 
     def against(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The same of rows that are :func:`facing` already."""
+        """Return the values against rows that :func:`facing` has prepared."""
         shape = len(self._left), len(rows)
         return np.matmul(self._left, rows.T, out=self._room[: shape[0] * shape[1]].reshape(shape))
 
     def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The first row of each block, and the block."""
+        """Yield the first row of each block, and the values of the block."""
         n = len(self._rows.X)
         for begin in range(0, n, self.at_once):
             yield begin, self.of(slice(begin, min(begin + self.at_once, n)))
 
 
 def facing(rows: PlacedRows, block: slice | Indices, out: NDArray[Any]) -> NDArray[Any]:
-    """The right factor of :class:`BlockProducts`: rows, squared lengths and ones, into ``out``."""
+    """Write the right factor of :class:`BlockProducts` (rows, squared norms, ones) into ``out``."""
     squares = rows.squares[block]
     p = rows.X.shape[1]
     out = out[: len(squares)]
@@ -87,7 +87,7 @@ def facing(rows: PlacedRows, block: slice | Indices, out: NDArray[Any]) -> NDArr
 
 
 def rows_at_once(n: int, p: int, dtype: np.dtype[Any], at_least: int = 1) -> int:
-    """How many rows meet a block of queries."""
+    """Return the number of rows per block."""
     few = max(32, _BYTES_AT_ONCE // ((p + 1) * dtype.itemsize))
     return min(n, max(at_least, min(_ROWS_AT_ONCE, few)))
 
@@ -99,10 +99,10 @@ def nearest_by_blocks(
     n_wanted: int,
     dtype: np.dtype[Any],
 ) -> tuple[Vector, Indices]:
-    """Those ``n_wanted`` rows that products in ``dtype`` say are nearest to some queries.
+    """Return the ``n_wanted`` rows nearest to some queries, by products in ``dtype``.
 
-    Also returns for each query the squared distance, by these products, that no other row is
-    below; both in the units of the placed rows. The candidates come in no order.
+    Also returns a squared distance per query, by the same products, below which no other row lies.
+    It is in the units of the placed rows. The candidates are not sorted.
     """
     n, p = rows.X.shape
     products = BlockProducts(rows, queries, where, dtype, at_least=2 * n_wanted)
@@ -111,8 +111,8 @@ def nearest_by_blocks(
         values, candidates = _smallest(products.of(slice(n)), n_wanted)
         return values.max(axis=1) + norms, candidates
 
-    # The k-th of some rows is no nearer than the k-th of all. Room for rounding: the same rows pass
-    # again in their blocks.
+    # The k-th distance in a sample is at least the k-th of all rows. The rounding error is added,
+    # so that the sampled rows pass again in their own blocks.
     n_sample = min(products.at_once, max(_SAMPLE, _SAMPLE_OF_EACH * n_wanted))
     sample = products.of(slice(None, None, -(-n // n_sample)))
     start = np.partition(sample, n_wanted - 1, axis=1)[:, n_wanted - 1]
@@ -127,24 +127,24 @@ def nearest_by_blocks(
 
 
 def kth_at_most(values: NDArray[Any], k: int) -> NDArray[Any]:
-    """A bound of the k-th smallest value of each row, that few others are below.
+    """Return an upper bound on the k-th smallest value of each row, with few values below it.
 
-    Any k parts of a row hold k values no larger than the largest of their minima. Minima of so many
-    parts side by side are quick, of four together quicker than of fewer parts.
+    Any k parts of a row contain k values that do not exceed the largest of their minima. Minima of
+    many narrow parts are fast to compute, so four times as many parts are reduced first.
     """
     b, n = values.shape
     parts = max(_LEAST_PARTS, 1 << (4 * k - 1).bit_length())
     together = 4 if n >= 8 * parts else 1
     size = n // (together * parts)
     if size > 1:
-        # What is beyond the last part cannot make the bound wrong.
+        # Ignoring the values after the last part can only increase the bound.
         least = values[:, : size * together * parts].reshape(b, size, together * parts)
         values = least.min(axis=1).reshape(b, together, parts).min(axis=1)
     return np.asarray(np.partition(values, k - 1, axis=1)[:, k - 1])
 
 
 class _Best:
-    """The smallest values of each query so far, chosen anew when there is no room for more."""
+    """Buffer of the smallest values of each query, reduced to the best when it is full."""
 
     def __init__(self, threshold: Vector, n_wanted: int, dtype: np.dtype[Any]) -> None:
         up = np.asarray(np.inf, dtype)
@@ -155,7 +155,7 @@ class _Best:
         self._counts = np.zeros(len(threshold), np.intp)
 
     def take(self, values: NDArray[Any], flat: Indices, begin: int) -> None:
-        """Those of a block of values, from row ``begin`` on, that are below the threshold."""
+        """Add the values below the threshold of a block that starts at row ``begin``."""
         if not len(flat):
             return
         width, room = values.shape[1], self._values.shape[1]
@@ -166,7 +166,7 @@ class _Best:
             self._choose(full)
             many = full[self._counts[full] + new[full] > room]
             if len(many):
-                # There will never be room for all of them: only the smallest of this block.
+                # The buffer cannot hold them all, so add only the smallest of this block.
                 few, columns = _smallest(values[many], self._n_wanted)
                 places = slice(self._n_wanted, 2 * self._n_wanted)
                 self._values[many, places], self._indices[many, places] = few, columns + begin
@@ -180,7 +180,7 @@ class _Best:
         self._counts += new
 
     def chosen(self) -> tuple[NDArray[Any], Indices]:
-        """The smallest values of all queries and their rows."""
+        """Return the smallest values of all queries and their rows."""
         self._choose(np.arange(len(self._counts)))
         return self._values[:, : self._n_wanted], self._indices[:, : self._n_wanted]
 
@@ -196,7 +196,7 @@ class _Best:
 
 
 def _smallest(values: NDArray[Any], n_wanted: int) -> tuple[NDArray[Any], Indices]:
-    """The smallest values of each row, in no order, and where they stand."""
+    """Return the smallest values of each row, unsorted, and their positions."""
     if n_wanted == values.shape[1]:
         return values, np.broadcast_to(np.arange(n_wanted), values.shape)
     places = np.argpartition(values, n_wanted - 1, axis=1)[:, :n_wanted]

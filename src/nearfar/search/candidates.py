@@ -1,4 +1,4 @@
-"""From candidates to neighbours: exact distances, ranks, and how far rounding may mislead."""
+"""Exact distances and ranking of candidates, and bounds on the rounding error."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from numpy.typing import NDArray
 from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.blocks import row_blocks
 
-# Candidates beyond the k-th; the farthest of them says whether the cut at k is safe.
+# Number of candidates beyond the k-th. The farthest shows whether the cut at k is safe.
 SPARE = 8
-# Differences are taken for so many numbers at once, which stay in the cache.
+# Maximum number of entries per block of differences, so that the block stays in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
+# Approximate number of rows whose median is the center.
 _ROWS_FOR_A_CENTER = 250
 
 
 def check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
-    """Refuse a number of neighbours that is none, or more than there are rows."""
+    """Raise a ValueError unless n_neighbors is an integer between 1 and the number of rows."""
     most = n_samples - without_self
     if most < 1:
         raise ValueError(
-            f"n_neighbors={n_neighbors!r}, but X has {n_samples} row, which has no other row for "
-            "a neighbour; give at least 2 rows."
+            f"n_neighbors={n_neighbors!r} needs at least 2 rows, because a row is not its own "
+            f"neighbor; X has {n_samples} row(s)."
         )
     whole = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
     if not whole or not 1 <= n_neighbors <= most:
-        of = "rows of X, less the row itself" if without_self else "rows of X"
+        of = "rows of X minus the row itself" if without_self else "rows of X"
         raise ValueError(
             f"n_neighbors must be an integer from 1 to {most} (the number of {of}); "
             f"got {n_neighbors!r}."
@@ -36,7 +37,7 @@ def check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -
 
 
 def ranked(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, Indices]:
-    """Each query's candidates by exact distance, then index."""
+    """Sort each query's candidates by exact distance, then index."""
     indices = np.sort(candidates, axis=1)
     distances = np.empty(indices.shape)
     n_candidates, p = indices.shape[1], X.shape[1]
@@ -49,7 +50,7 @@ def ranked(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, Indices]:
 
 
 def pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Matrix:
-    """``||X[columns[m]] - Q[rows[m]]||`` of each pair ``m``, from differences in float64."""
+    """Return ``||X[columns[m]] - Q[rows[m]]||`` for each pair ``m``, from float64 differences."""
     p = X.shape[1]
     distances = np.empty(len(rows))
     for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _NUMBERS_AT_ONCE // p)):
@@ -61,14 +62,14 @@ def pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Mat
 def first_of_pairs(
     rows: Indices, columns: Indices, distances: Matrix, counts: Indices, k: int
 ) -> tuple[Matrix, Indices]:
-    """The first ``k`` pairs of each query by distance, then column.
+    """Return the first ``k`` pairs of each query by distance, then column.
 
-    Pairs come in the order of ``rows``, then columns; query ``i`` has ``counts[i]``, at least k.
+    Pairs are sorted by ``rows``, then columns. Query ``i`` has ``counts[i]`` pairs, at least k.
     """
     starts = np.cumsum(counts) - counts
     width = int(counts.max(initial=0))
     if width * len(counts) <= 4 * len(rows):
-        # A line for each query: many short sorts are faster than a long one.
+        # One table row per query: many short sorts are faster than a long one.
         table = np.full((len(counts), width), np.inf)
         table[rows, np.arange(len(rows)) - starts[rows]] = distances
         order = np.argsort(table, axis=1, kind="stable")[:, :k] + starts[:, None]
@@ -79,27 +80,28 @@ def first_of_pairs(
 
 def _lengths(difference: Matrix) -> Matrix:
     difference *= difference
-    # A plain sum adds each row in the same order wherever it stands; einsum does not.
+    # ``sum`` adds each row in the same order at any position in the array; einsum does not.
     return np.sqrt(difference.sum(axis=1))
 
 
 def reach_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    """The largest squared distance the expanded form may give a row that is within ``radius``."""
+    """Return the largest squared distance the expanded form may give a row within ``radius``."""
     with np.errstate(over="ignore"):
         return radius**2 + rounding_of(norms, radius, p, dtype)
 
 
 def rounding_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    r"""By how much the expanded form may miss the squared distance of a row within ``radius``.
+    r"""Bound the error of the expanded squared distance of a row within ``radius``.
 
-    A query q and a row x, each number rounded once, with u half the spacing of numbers at 1: their
-    squares and twice their product, summed in any order, err by at most
+    Let u be half the spacing of floating-point numbers at 1. For a query q and a row x whose
+    entries were each rounded once, their squares and twice their product, summed in any order, have
+    an error of at most
 
     .. math:: (p + 8) u (\|x\| + \|q\|)^2
 
-    (p products and sums, the roundings of the numbers and of the squared lengths, and all terms of
-    second order), and the squared distance from differences by as much in float64. Here
-    :math:`\|x\| \le \|q\| + r`. The last term is for squares that underflow.
+    (p products and sums, the rounding of the entries and of the squared norms, and all terms of
+    second order). The squared distance from differences has the same bound in float64. Here
+    :math:`\|x\| \le \|q\| + r`. The last term covers squares that underflow.
     """
     limits, exact = np.finfo(dtype), np.finfo(np.float64)
     with np.errstate(over="ignore"):
@@ -108,52 +110,53 @@ def rounding_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> 
 
 
 def reach_of_nearest(norms: Matrix, squared: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    r"""What the expanded form may give for the k nearest rows, if it gives k ``squared`` or less.
+    r"""Bound the expanded squared distances of the k nearest rows.
 
-    With e the :func:`rounding_of` a row at the root of
-    ``squared``, which is at most a twentieth of :math:`(2\|q\| + r)^2`, k rows lie within
-    :math:`r^2 \le squared + 2.3 e`, and what lies there is given at most 2.3 e more.
+    The expanded form gives k rows ``squared`` or less. Let e be the :func:`rounding_of` a row at
+    the square root of ``squared``, which is at most a twentieth of :math:`(2\|q\| + r)^2`. Then k
+    rows are within :math:`r^2 \le squared + 2.3 e`, and the expanded form adds at most another 2.3
+    e for rows within that radius.
     """
     squared = np.maximum(squared, 0)
     return squared + 5 * rounding_of(norms, np.sqrt(squared), p, dtype)
 
 
 def center_of(X: Floats) -> Matrix:
-    """A point amid the data: the expanded form rounds relative to the distance from it.
+    """Return a point in the middle of the data, relative to which the expanded form rounds.
 
-    A median, as one far row would carry the mean away from all others; of some rows, as any point
-    near the data serves.
+    It is a median, because a single distant row would move the mean away from all others. A sample
+    of rows suffices, because any point close to the data works.
     """
     some = X[:: 1 + len(X) // _ROWS_FOR_A_CENTER].T.astype(np.float64, order="C")
     return middle(some)
 
 
 def middle(values: Matrix) -> Matrix:
-    """A median along the last axis, the upper one; far quicker than NumPy's for few numbers."""
+    """Return the upper median along the last axis, much faster than NumPy for small arrays."""
     place = values.shape[-1] // 2
     return np.asarray(np.partition(values, place, axis=-1)[..., place])
 
 
 def centered(X: Floats, center: Matrix, dtype: np.dtype[Any]) -> Floats:
-    """``X - centre``, computed in float64 and rounded once to ``dtype``."""
+    """Return ``X - center``, computed in float64 and rounded once to ``dtype``."""
     with np.errstate(over="ignore", invalid="ignore"):
         Z = np.empty(X.shape, dtype)
         np.subtract(X, center, out=Z, dtype=np.float64, casting="same_kind")
         if not squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
             raise ValueError(
                 f"Squared distances overflow {dtype}: the largest value found is "
-                f"{np.abs(X).max():.3g}; divide the data by a constant."
+                f"{np.abs(X).max():.3g}. Divide the data by a constant."
             )
     return Z
 
 
 def squared_norms(Z: Floats) -> Matrix:
-    """Squared lengths of rows, in float64."""
+    """Return the squared norms of rows, in float64."""
     return np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
 
 
 def without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
-    """Leave row ``i`` out of its own neighbours, or the last one where it is not among them."""
+    """Remove row ``i`` from its own neighbors, or the last neighbor if it is not among them."""
     n, k = indices.shape
     other = indices != np.arange(n)[:, None]
     other[other.all(axis=1), -1] = False
@@ -161,22 +164,22 @@ def without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
 
 
 def row_bytes(X: Floats) -> NDArray[np.void]:
-    """Each row as one item. Rows that differ in the sign of a zero count as different."""
+    """View each row as one item. Rows that differ in the sign of a zero count as different."""
     return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]
 
 
 def identical_rows(X: Floats) -> tuple[Indices, Mask]:
-    """All rows in an order in which identical ones follow each other, and where each set starts.
+    """Return an order in which identical rows are adjacent, and a mask of where each set starts.
 
-    Within a set they ascend. Rows that differ in the sign of a zero count as different. Hashes are
-    sorted, not rows, of which no copy is made; rows of equal hash are then compared.
+    Within a set the indices ascend. Rows that differ in the sign of a zero count as different. The
+    function sorts hashes instead of copies of rows, and then compares rows of equal hash.
     """
     hashes = np.empty(len(X), np.uint64)
     weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
     size = max(1, _NUMBERS_AT_ONCE // X.shape[1])
     for block in row_blocks(len(X), 16 * X.shape[1], at_most=size):
         bits = _bits(X[block]).astype(np.uint64)
-        # The trailing bits of most numbers are zero, and would stay so.
+        # The trailing bits of most floats are zero, and multiplication would keep them zero.
         bits ^= bits >> np.uint64(8 * X.itemsize // 2)
         hashes[block] = bits @ weights
     order = np.argsort(hashes, kind="stable")

@@ -1,7 +1,7 @@
-"""Exact neighbours by partial sums: a pair is left as soon as it is known to be too far.
+"""Exact neighbors by partial sums: a pair is skipped as soon as it is known to be too far.
 
-A squared distance is a sum over coordinates, and part of the sum bounds it from below. After a
-rotation to principal axes, which changes no distance, the first few coordinates carry most of it.
+A squared distance is a sum over coordinates, and any partial sum is a lower bound. After rotation
+to principal axes, which does not change distances, the first few coordinates contribute most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nearfar.search.candidates import (
 from nearfar.search.placed_rows import placed
 from nearfar.solvers.eigen import descending_eigh
 
-# Leading axes with this share of the variance go first, as one matrix product.
+# Fraction of the variance in the leading axes, which one matrix product handles first.
 _LEADING_SHARE = 0.9
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -37,20 +37,21 @@ _FLOAT64 = np.dtype(np.float64)
 def early_abandon_kneighbors(
     X: Floats, queries: Floats | None = None, *, n_neighbors: int, n_leading: int | None = None
 ) -> tuple[Matrix, Indices]:
-    """The nearest rows of ``X`` to each query, exactly; what is surely too far is left early.
+    """Find the nearest rows of ``X`` to each query exactly, skipping distant pairs early.
 
-    The same result as :func:`~nearfar.search.exact_search.kneighbors`, bit by bit. ``n_leading`` is
-    the number of principal axes in the first sum, by default those with 90 % of the variance.
+    The result equals that of :func:`~nearfar.search.exact_search.kneighbors`, bit by bit.
+    ``n_leading`` is the number of principal axes in the first sum, by default those with 90% of the
+    variance.
 
-    Instead of pair by pair, as the method is usually told, it goes in three steps. The nearest rows
-    by the leading axes alone are measured fully, and the k-th of these distances bounds the true
-    one. A float32 product over the leading axes then leaves all pairs beyond that bound, and the
-    few survivors get their further coordinates in steps of doubling length, each of which leaves
-    more. Worth it if a few axes carry most of the variance of many features: twice as fast as
-    blocks on the 784 pixels of MNIST, slower on up to 164 of its principal components
-    (``benchmarks/results/search.md``).
+    The method is usually described pair by pair. This implementation has three steps instead. It
+    first measures the nearest rows by the leading axes alone; the k-th of these distances is an
+    upper bound on the true one. A float32 product over the leading axes then removes all pairs
+    beyond that bound. The remaining pairs get further coordinates in steps of doubling length,
+    and each step removes more. This is worth it if a few axes have most of the variance of many
+    features: it is twice as fast as blocks on the 784 pixels of MNIST, and slower on up to 164 of
+    its principal components (``benchmarks/results/search.md``).
 
-    Cost O(n_queries n_samples n_leading), twice, and O(n_features) for each survivor.
+    Cost: O(n_queries n_samples n_leading), twice, and O(n_features) for each remaining pair.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matri
     points = points @ axes
     queries = points if Q is X else centered(Q, center, _FLOAT64) @ axes
 
-    # Scaled, so that squares neither overflow nor vanish in float32.
+    # Scale, so that squares neither overflow nor underflow in float32.
     scale = float(np.sqrt(max(squared_norms(points).max(), squared_norms(queries).max()))) or 1.0
     leading = (points[:, :n_leading] / scale).astype(np.float32)
     asked = (queries[:, :n_leading] / scale).astype(np.float32)
@@ -99,18 +100,18 @@ def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matri
 
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
-    # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product is all to compare.
+    # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product suffices.
     right = np.column_stack([leading, squared_norms(leading).astype(np.float32)]).T
-    # About 2 million sums at once stay in cache.
+    # A block of about 2 million sums stays in the cache.
     for block in row_blocks(len(Q), 24 * len(X), at_most=max(16, 2**21 // len(X))):
         left = np.column_stack([-2 * asked[block], np.ones(len(asked[block]), np.float32)])
         most = (reach_leading[block] - squared_norms(asked[block])).astype(np.float32)
-        # Rounded up: converting to float32 must not leave a pair.
+        # Round up: the conversion to float32 must not remove a pair.
         near = left @ right <= np.nextafter(most, np.float32(np.inf))[:, None]
         rows, columns = np.divmod(np.flatnonzero(near), len(X))
         rows, columns = _survivors(points, queries[block], reach[block], rows, columns, n_leading)
         measured = pair_distances(X, Q[block], columns, rows)
-        # Pairs come by column within each row, and the sort is stable.
+        # Pairs are sorted by column within each row, and the sort is stable.
         order = np.lexsort((measured, rows))
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
         nearest = order[first[:, None] + np.arange(k)]
@@ -126,7 +127,7 @@ def _survivors(
     columns: Indices,
     n_leading: int,
 ) -> tuple[Indices, Indices]:
-    """The pairs whose sum of squares stays within ``reach`` as coordinates are added."""
+    """Return the pairs whose sum of squares stays within ``reach`` as coordinates are added."""
     sums = np.zeros(len(rows))
     start, stop = 0, n_leading
     while start < points.shape[1] and len(rows):
@@ -139,9 +140,10 @@ def _survivors(
 
 
 def _largest_sum(norms: Matrix, radius: Matrix, p: int) -> Matrix:
-    """The largest sum of squares of rotated coordinates of a row within ``radius``.
+    """Return the largest sum of squares of rotated coordinates of a row within ``radius``.
 
-    Centring, rotation (by axes that are orthogonal up to rounding) and the sum err by a multiple
-    of ``p eps (||x|| + ||q||)^2``, as the expanded form does; four times its bound is ample.
+    The errors of centering, rotation (by axes that are orthogonal up to rounding) and summation are
+    a multiple of ``p eps (||x|| + ||q||)^2``, like that of the expanded form. Four times the bound
+    of the latter is sufficient.
     """
     return reach_of(norms, radius, 4 * p, _FLOAT64)

@@ -1,10 +1,10 @@
-"""Exact Euclidean neighbours: a fast search that proposes, a float64 check that decides.
+"""Exact Euclidean neighbors: a fast search proposes candidates, and a float64 check decides.
 
-The fast search expands ``||x - q||^2 = ||x||^2 - 2 x'q + ||q||^2``, which runs at the speed of
-matrix products and rounds. What it proposes is measured again as ``||x - q||`` from differences,
-and where its rounding could have hidden a nearer row, that query is searched again. So the result
-is a function of the data alone: the same for every number of threads, version of BLAS and
-``working_memory``.
+The fast search expands ``||x - q||^2 = ||x||^2 - 2 x'q + ||q||^2``. This runs at the speed of
+matrix products, with rounding errors. The distance ``||x - q||`` of each candidate is therefore
+computed again from differences. If rounding could have hidden a closer row, the query is searched
+again. The result thus depends on the data alone: it is the same for every number of threads,
+version of BLAS and ``working_memory``.
 """
 
 from __future__ import annotations
@@ -48,22 +48,26 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _TINY = float(np.finfo(np.float64).tiny)
 _FEW_SPARE = 2
 _QUERIES_AT_ONCE = 2048
-# BlockProducts of so few terms take no longer than starting threads.
+# Number of multiplications below which starting threads takes longer than the products.
 _WORTH_THREADS = 10**8
-# And so few no longer than loading faiss.
+# Number of multiplications below which loading faiss takes longer than the search.
 _WORTH_FAISS = 10**10
-# So few rows, of so few numbers, meet queries all at once, so many distances. A query for which
-# more rows than these may be the nearest is searched again.
+# Limits for computing the distances of a query to all rows at once: number of rows, number of
+# entries of X, and number of distances per block of queries.
 _FEW_ROWS, _FEW_NUMBERS, _DISTANCES_AT_ONCE = 8192, 2**22, 2**20
+# Maximum number of candidates per query of that search, in total and per neighbor (the larger of
+# both counts). A query with more is searched again.
 _CROWD, _CROWD_PER_NEIGHBOR = 256, 8
-# Within a radius: queries at once, pairs that are held of them, and which share of the squared
-# radius may be rounding, for which share of the queries.
+# For the search within a radius: maximum number of queries per block, maximum number of pairs per
+# block, and the fraction of queries for which rounding may exceed this fraction of the squared
+# radius before float64 is used.
 _QUERIES_WITHIN = 512
 _PAIRS_AT_ONCE = 2**19
 _ROUGH = 0.05
-# By the greatest number of features, the rows from which trees beat blocks, and the queries that
-# repay building one; see benchmarks/results/search.md. Neighbours are then found 2.6 to 9 times
-# faster on one thread, which leaves room for the blocks' use of more; from 8 features on they win.
+# Maximum number of features: minimum number of rows for which trees are faster than blocks. The
+# next constant is the minimum number of queries that is worth building a tree. Measured in
+# benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread, which leaves a margin
+# for blocks on several threads. With 8 or more features, blocks are faster.
 _ROWS_FOR_A_TREE = {
     "neighbors": {3: 5_000, 5: 20_000},
     "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
@@ -79,32 +83,33 @@ def kneighbors(
     search: str = "auto",
     n_threads: int | None = None,
 ) -> tuple[Matrix, Indices]:
-    """Distances and row numbers of the nearest rows of ``X`` to each query, exactly.
+    """Return distances and indices of the nearest rows of ``X`` to each query, exactly.
 
-    The same as computing ``np.linalg.norm(X - query, axis=1)`` in float64 for every query and
-    sorting it with a stable sort: of rows at the same distance, the one with the smaller index
-    comes first. Distances are exactly 0 for identical rows, and accurate however far the data lie
+    The result is the same as computing ``np.linalg.norm(X - query, axis=1)`` in float64 for every
+    query and sorting it with a stable sort: among rows at the same distance, the smaller index
+    comes first. Distances are exactly 0 for identical rows, and accurate however far the data are
     from the origin.
 
-    Rows are float64, float32 or float16, finite and 2-d (not checked here), in memory or mapped
-    from a file. Without queries those of ``X`` are asked for, none of which is then a neighbour of
-    itself. It is left out by its index, not by its distance: identical rows are neighbours at
-    distance 0. Raises a ``ValueError`` if ``n_neighbors`` is out of range, or if squared distances
-    would overflow.
+    Rows are float64, float32 or float16, finite and 2-d (not checked here), in memory or
+    memory-mapped. Without queries, the queries are the rows of ``X``, and no row is its own
+    neighbor. Rows are excluded by index, not by distance: identical rows are neighbors at distance
+    0. Raises a ``ValueError`` if ``n_neighbors`` is out of range, or if squared distances would
+    overflow.
 
-    Float32 products of blocks of rows (:mod:`nearfar.search.block_search`) or scikit-learn's k-d
-    tree (``search``, see :func:`choose_search`) propose a few candidates more than asked for, which
-    are measured anew in float64. A query whose k-th and last candidates lie closer together than
-    the search rounds is searched again: by products in float64 and, in the end, by measuring all
-    rows that may lie within the k-th distance. Ties and duplicates are what causes this; identical
-    rows and queries are then searched once. Of a few thousand rows all are measured at once that
-    the rounded products cannot tell from the nearest.
+    Float32 products of blocks of rows (:mod:`nearfar.search.block_search`), scikit-learn's k-d tree
+    or faiss (``search``, see :func:`choose_search`) propose a few more candidates than requested,
+    whose distances are computed again in float64. If the k-th and the last candidate of a query
+    differ by less than the rounding error, the query is searched again: first by products in
+    float64, finally by measuring all rows that may be within the k-th distance. Ties and duplicates
+    cause this, so identical rows and queries are then searched only once. With at most a few
+    thousand rows, all rows that rounded products cannot exclude are measured at once.
 
-    Blocks of queries go to ``n_threads`` threads, by default as many as BLAS would use. Their
-    number changes nothing in the result.
+    Blocks of queries are distributed over ``n_threads`` threads, by default as many as BLAS would
+    use. The number of threads does not change the result.
 
-    Cost O(n_queries n_samples n_features) in matrix products. Memory beyond the result are blocks
-    within scikit-learn's ``working_memory``, at most some 64 MB; no copy of the rows.
+    Cost: O(n_queries n_samples n_features) in matrix products. In addition to the result, memory is
+    needed for blocks within scikit-learn's ``working_memory``, at most about 64 MB, and not for a
+    copy of the rows.
 
     Examples
     --------
@@ -132,7 +137,7 @@ def kneighbors(
     if search not in ("blocks", "tree", "faiss"):
         raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
     if queries is None:
-        # One more, since each row finds itself, or else only identical rows that come before it.
+        # One more, since each row finds itself, or only identical rows with a smaller index.
         return without_self(*_nearest(X, X, n_neighbors + 1, search, threads))
     return _nearest(X, Q, n_neighbors, search, threads)
 
@@ -140,12 +145,12 @@ def kneighbors(
 def radius_neighbors(
     X: Floats, queries: Floats | None = None, *, radius: float
 ) -> tuple[Indices, Indices, Matrix]:
-    """All rows of ``X`` within ``radius`` of each query, exactly.
+    """Return all rows of ``X`` within ``radius`` of each query, exactly.
 
-    Returned are indptr, indices and distances (CSR). Those of query ``i`` are entries ``indptr[i]``
-    to ``indptr[i + 1]``, in the order of distance, then index. The radius is inclusive: compared
-    with ``||x - q||`` computed from differences in float64. For the rest, and the cost, see
-    :func:`kneighbors`.
+    The result is indptr, indices and distances (CSR). The entries of query ``i`` are
+    ``indptr[i]`` to ``indptr[i + 1]``, sorted by distance, then index. The radius is inclusive: it
+    is compared with ``||x - q||`` computed from differences in float64. For the input and the cost,
+    see :func:`kneighbors`.
 
     Examples
     --------
@@ -160,7 +165,7 @@ def radius_neighbors(
     array([1., 1., 0., 1., 0., 1.])
     """
     if not isinstance(radius, Real) or isinstance(radius, bool) or not radius >= 0:
-        raise ValueError(f"radius must be a number that is at least 0; got {radius!r}.")
+        raise ValueError(f"radius must be a nonnegative number; got {radius!r}.")
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
     counts = np.zeros(len(Q) + 1, np.intp)
@@ -186,16 +191,16 @@ def choose_search(
     work: str = "neighbors",
     n_threads: int = 1,
 ) -> str:
-    """``"tree"``, ``"blocks"`` or ``"faiss"``, whichever is quicker; all find the same.
+    """Return the fastest search: ``"tree"``, ``"blocks"`` or ``"faiss"``. All give equal results.
 
-    faiss, where it is installed, proposes when a hundred neighbours or more are asked for in many
-    features on one thread; on more it is slower than blocks. For few neighbours blocks are as fast
-    with 768 features and three times as fast with 50 (``benchmarks/results/search_peers.md``).
+    faiss, if installed, is chosen for 100 or more neighbors in 100 or more features on one thread;
+    on several threads it is slower than blocks. For few neighbors, blocks are as fast with 768
+    features and three times as fast with 50 (``benchmarks/results/search_peers.md``).
 
-    A tree is built for one call, so it does not pay for a few queries (n by default), and uses one
-    thread. The ``work`` is the k nearest rows ("neighbors"), or all pairs of different classes
-    within a radius ("impostors"), where blocks need no ranking and serve both directions; trees
-    rarely beat them.
+    A tree is built for each call and uses one thread, so it does not pay off for few queries
+    (``n_queries``, n by default). ``work`` is "neighbors" for the k nearest rows, or "impostors"
+    for all pairs of different classes within a radius. For impostors, blocks need no ranking and
+    serve both directions, so trees are rarely faster.
 
     Examples
     --------
@@ -213,9 +218,9 @@ def choose_search(
 
 
 def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple[Matrix, Indices]:
-    """The ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
+    """Return the ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
     if search == "tree":
-        # A tree would visit every row at the same distance. Of identical rows the first k will do.
+        # A tree would visit all rows at the same distance. The first k identical rows suffice.
         kept = _first_of_identical(X, k)
         if len(kept) < len(X):
             distances, indices = _nearest(X[kept], Q, k, search, n_threads)
@@ -234,13 +239,13 @@ def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple
             beyond, candidates = proposal.propose(asked, proposal.n_candidates)
             measured, found = ranked(X, Q[asked], candidates)
             distances[asked], indices[asked] = measured[:, :k], found[:, :k]
-            # A row that was not proposed, yet lies within the k-th distance, would have been found
-            # at `reach` at most. No other row being nearer than that, there is no such row.
+            # A row within the k-th distance that was not proposed would have a computed squared
+            # distance of at most `reach`. If no other row is below `reach`, there is none.
             radius = measured[:, k - 1] / rows.scale
             reach = reach_of(queries.squares[asked], radius, p, proposal.dtype)
-            # Differences were squared on their own scale, and may have underflowed there.
+            # Differences were squared without the scale, so they may have underflowed.
             doubt = beyond <= reach + 4 * p * _TINY / rows.scale**2
-            # Where all are equally far, more digits would not help.
+            # If all candidates are equally far, a higher precision would not help.
             ties = doubt & (measured[:, k - 1] == measured[:, -1])
             return asked[doubt & ~ties], asked[ties]
 
@@ -262,10 +267,10 @@ def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple
 def _nearest_of_few(
     rows: PlacedRows, queries: PlacedRows, distances: Matrix, indices: Indices, n_threads: int
 ) -> Indices:
-    """Neighbours from all products at once; returned are queries that it is not worth while for.
+    """Fill in neighbors from all products at once. Return the queries with too many candidates.
 
-    A bound of the k-th product, with room for rounding, leaves few rows besides the nearest. All
-    that are below are measured, so that nothing is left in doubt.
+    A bound on the k-th product, plus the rounding error, leaves few rows besides the nearest. All
+    rows below it are measured, so the result is certain.
     """
     (n, p), k = rows.X.shape, indices.shape[1]
     held = facing(rows, slice(None), np.empty((n, p + 1), np.float32))
@@ -298,7 +303,7 @@ def _nearest_of_few(
 
 
 class _Proposal(NamedTuple):
-    """A way to propose rows: no other than those is nearer than what it also returns, squared."""
+    """A method that proposes candidates, and a squared distance below which no other row lies."""
 
     propose: Callable[[Indices, int], tuple[Matrix, Indices]]
     dtype: np.dtype[Any]
@@ -306,7 +311,7 @@ class _Proposal(NamedTuple):
 
 
 def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> Iterator[_Proposal]:
-    """What to try, until nothing is left in doubt."""
+    """Yield the methods to try until no query is in doubt."""
     n = len(rows.X)
 
     def everything(asked: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
@@ -321,7 +326,7 @@ def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> It
         yield _Proposal(everything, _FLOAT64, n)
     elif search == "tree":
         tree = KDTree(rows.block(slice(None), _FLOAT64))
-        # In float64 only ties leave a doubt, so few candidates do for most rows.
+        # In float64 only ties leave a doubt: few spare candidates suffice for most rows.
         for spare in (_FEW_SPARE, SPARE):
             yield _Proposal(by_tree, _FLOAT64, k + spare)
     else:
@@ -336,10 +341,10 @@ def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> It
 def _query_blocks(
     asked: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
 ) -> list[Indices]:
-    """Queries for one product each: as many for every thread, within the memory for blocks."""
+    """Split queries into blocks, equally many per thread, within the memory for blocks."""
     size, wanted = proposal.dtype.itemsize, proposal.n_candidates
     at_once = rows_at_once(n, p, proposal.dtype, 2 * wanted)
-    # The product and the comparison; the best so far and their ranking; the query itself.
+    # Bytes per query: product and comparison, the best so far and their ranking, the query.
     needed = at_once * (size + 1) + (96 + 5 * wanted) * (size + 8) + p * (size + 8)
     block = next(row_blocks(len(asked), 3 * n_threads * needed, at_most=_QUERIES_AT_ONCE), None)
     if block is None:
@@ -350,7 +355,7 @@ def _query_blocks(
 
 @contextmanager
 def _threads_for(flops: float, n_threads: int) -> Iterator[int]:
-    """How many threads are worth while; BLAS has one where ours would only wait."""
+    """Yield the number of threads worth using. Small problems get one, and so does BLAS."""
     if flops < _WORTH_THREADS:
         with one_blas_thread():
             yield 1
@@ -359,8 +364,9 @@ def _threads_for(flops: float, n_threads: int) -> Iterator[int]:
 
 
 def _nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matrix, Indices]:
-    """The ``k`` nearest rows, which are known to lie within ``radius[i]`` of query ``i``."""
-    # Of identical rows only the first k can be among the k nearest; identical queries share them.
+    """Return the ``k`` nearest rows, given that they are within ``radius[i]`` of query ``i``."""
+    # Among identical rows, only the first k can be among the k nearest. Identical queries share
+    # one search.
     kept = _first_of_identical(X, k)
     asked, shared = _distinct(Q)
     distances = np.empty((len(asked), k))
@@ -383,11 +389,11 @@ def pairs_within(
     dtype: np.dtype[Any] | None = None,
     n_threads: int | None = None,
 ) -> Iterator[tuple[slice, Indices, Indices, Matrix]]:
-    """For each block of queries, all pairs at most ``radius[i]`` apart.
+    """Yield, for each block of queries, all pairs at most ``radius[i]`` apart.
 
-    Yields the block, then row in the block, row of ``X`` and distance of each pair, in the order
-    of row in the block, distance, row of ``X``. ``among`` names the only rows of ``X`` that count.
-    BlockProducts are in float32 where they leave little in doubt, unless ``dtype`` says otherwise.
+    Yields the block and, for each pair, the row in the block, the row of ``X`` and the distance,
+    sorted by row in the block, distance, row of ``X``. ``among`` restricts the rows of ``X``. By
+    default, products are computed in float32 unless rounding would leave many pairs in doubt.
     """
     n, p = X.shape
     n_threads = blas_threads() if n_threads is None else n_threads
@@ -398,7 +404,7 @@ def pairs_within(
         rough = np.mean(np.sqrt(rounding / _ROUGH) > lengths) > _ROUGH
         dtype = _FLOAT64 if rough else _FLOAT32
     if among is not None:
-        # As far away as can be.
+        # Move all other rows to an infinite distance.
         squares = np.full(n, np.inf)
         squares[among] = rows.squares[among]
         rows = replace(rows, squares=squares)
@@ -422,7 +428,7 @@ def pairs_within(
                 return within(slice(block.start, middle)) + within(slice(middle, block.stop))
             found.append((row[hits], column[hits], distances[hits]))
         row, column, distances = (np.concatenate(part) for part in zip(*found, strict=True))
-        # By distance, then row of X, within each query.
+        # Sort by distance, then row of X, within each query.
         order = np.lexsort((column, distances, row))
         return [(block, row[order], column[order], distances[order])]
 
@@ -434,14 +440,14 @@ def pairs_within(
 
 
 def _first_of_identical(X: Floats, k: int) -> Indices:
-    """The rows, in order, that fewer than ``k`` identical rows precede."""
+    """Return the rows, in order, that are preceded by fewer than ``k`` identical rows."""
     order, starts = identical_rows(X)
     preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     return np.sort(order[preceding < k])
 
 
 def _distinct(X: Floats) -> tuple[Indices, Indices]:
-    """The first of each set of identical rows, and for every row which of these it equals."""
+    """Return the first of each set of identical rows, and for every row the set it belongs to."""
     order, starts = identical_rows(X)
     where = np.empty(len(X), np.intp)
     where[order] = np.cumsum(starts) - 1

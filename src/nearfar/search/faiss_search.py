@@ -1,4 +1,4 @@
-"""The rows nearest to each query by the flat search of faiss, the extra ``ann``."""
+"""Nearest rows to each query by the flat search of faiss, from the extra ``ann``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nearfar.arrays import Indices, Vector
 from nearfar.extras import require
 from nearfar.search.placed_rows import PlacedRows
 
-# Rows that have to be placed first are searched in parts of so many bytes.
+# Maximum number of bytes per block of rows that have to be converted first.
 _BYTES_AT_ONCE = 2**23
 
 
 @contextmanager
 def faiss_threads(n_threads: int) -> Iterator[Any]:
-    """The module faiss on so many threads, in the thread that calls it and only inside."""
+    """Yield the module faiss, set to ``n_threads`` in the calling thread inside the context."""
     faiss = require("faiss", "ann")
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)
@@ -32,9 +32,9 @@ def faiss_threads(n_threads: int) -> Iterator[Any]:
 def nearest_by_faiss(
     rows: PlacedRows, queries: PlacedRows, where: slice | Indices, n_wanted: int
 ) -> tuple[Vector, Indices]:
-    """As :func:`~nearfar.search.block_search.nearest_by_blocks` in float32, on one thread.
+    """Return the same as ``nearest_by_blocks`` in float32, computed by faiss on one thread.
 
-    Float32 rows about the origin are read where they are.
+    Float32 rows that are centered at the origin are used without a copy.
     """
     n, p = rows.X.shape
     asked = queries.block(where, np.dtype(np.float32))

@@ -1,4 +1,4 @@
-"""Exact neighbours in the leading coordinates of rows, for several numbers of them at once."""
+"""Exact neighbors in the leading coordinates of rows, for several numbers of them at once."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from nearfar.search.candidates import (
     pair_distances,
 )
 
-# Queries at once.
+# Maximum number of queries per block.
 _AT_ONCE = 128
 
 
 def leading_neighbors(
     X: Floats, numbers: Sequence[int], asked: Indices, *, n_neighbors: int, n_threads: int = 1
 ) -> list[Indices]:
-    """For each of ascending ``numbers`` q, the other rows nearest to those asked, by q coordinates.
+    """Return the nearest other rows of each row in ``asked``, for each number q of coordinates.
 
-    As ``kneighbors(X[:, :q], n_neighbors=k)[1][asked]`` for each q, but in one pass: squared
-    distances in single precision grow by the coordinates that are added, and whatever may be among
-    the nearest is measured in float64.
+    The result for each q in ``numbers``, which ascend, equals
+    ``kneighbors(X[:, :q], n_neighbors=k)[1][asked]``. All are found in one pass: squared distances
+    in single precision are extended by the added coordinates, and every row that may be among the
+    nearest is measured in float64.
 
-    Cost O(n (q + m)) for each row asked and m numbers up to q, in matrix products. Memory beyond
-    the result is a copy of the data and blocks within scikit-learn's ``working_memory``.
+    Cost: O(n (q + m)) for each row in ``asked`` and m numbers up to q, in matrix products. Memory
+    in addition to the result: a copy of the data, and blocks within scikit-learn's
+    ``working_memory``.
 
     Examples
     --------
@@ -57,7 +59,7 @@ def leading_neighbors(
         for rows, grown in zip(leading, growth, strict=True):
             grown.add(squares, own)
             near = kth_at_most(squares, n_neighbors).astype(np.float64)
-            # Rounded up, as comparing in two precisions takes twice as long.
+            # Round up and compare in float32: comparing two precisions takes twice as long.
             reach = np.nextafter(
                 (near + 2 * grown.errors(near, own)).astype(np.float32), np.inf, dtype=np.float32
             )
@@ -73,7 +75,7 @@ def leading_neighbors(
 
 
 class _Growth:
-    """What coordinates ``start`` to ``end`` add to squared distances, by one matrix product."""
+    """Contribution of coordinates ``start`` to ``end`` to squared distances, as a product."""
 
     def __init__(self, Z: Matrix, start: int, end: int) -> None:
         some = Z[:, start:end]
@@ -81,14 +83,14 @@ class _Growth:
         self._asked = np.column_stack([-2 * some, lengths, ones]).astype(np.float32)
         self._rows = np.vstack([some.T, ones, lengths]).astype(np.float32)
         self._norms = np.sqrt(np.square(Z[:, :end]).sum(axis=1))
-        self._n_terms = 3 * end + 8  # at most, of all steps
+        self._n_terms = 3 * end + 8  # upper limit over all steps
 
     def add(self, squares: NDArray[np.float32], own: Indices) -> None:
-        """Add it to those of a block of rows, in place."""
+        """Add the contribution to the squared distances of a block of rows, in place."""
         sgemm(1.0, self._rows.T, self._asked[own].T, 1.0, squares.T, overwrite_c=1)
 
     def errors(self, squares: Vector, own: Indices) -> Vector:
-        """How wrong squared distances of about this size may be, by now."""
+        """Bound the accumulated error of squared distances of this size."""
         eps = float(np.finfo(np.float32).eps)
         reach = 2 * self._norms[own] + np.sqrt(np.maximum(squares, 0))
         return np.asarray(8 * self._n_terms * eps * np.maximum(reach, 1e-15) ** 2)

@@ -1,7 +1,7 @@
-"""Rows about a centre and on a scale whose squares fit float32, made block by block.
+"""Rows, centered and scaled block by block so that their squares fit into float32.
 
-Nothing here holds a copy of all rows: float16, memory-mapped and float64 rows alike are brought to
-the precision of a matrix product only for the block that is multiplied.
+No copy of all rows is made: float16, memory-mapped and float64 rows are converted to the precision
+of a matrix product only for the block that is multiplied.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.blocks import map_in_order, row_blocks
 from nearfar.search.candidates import center_of, middle, squared_norms
 
-# Lengths are summed for so many numbers at once, which stay in the cache.
+# Maximum number of entries per block of squared norms, so that the block stays in the cache.
 _NUMBERS_AT_ONCE = 1 << 16
-# Squared lengths in this range need no scale in float32.
+# Range of squared norms that need no scaling in float32.
 _SAFE = 2.0**-60, 2.0**100
 
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """``(X - center) / scale`` without an array of that; ``squares`` are its squared lengths.
+    """The rows ``(X - center) / scale``, computed on demand, with their squared norms ``squares``.
 
-    No centre stands for the origin. The scale is a power of two, so that it rounds nothing.
+    If ``center`` is None, it is the origin. The scale is a power of two, so scaling is exact.
     """
 
     X: Floats
@@ -36,11 +36,11 @@ class PlacedRows:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the rows themselves are meant."""
+        """Whether the rows equal X, so that no conversion is needed."""
         return self.center is None and self.scale == 1
 
     def fill(self, where: slice | Indices, out: NDArray[Any]) -> None:
-        """Some of the rows into ``out``, each number rounded once."""
+        """Write some of the rows to ``out``, rounding each entry once."""
         part = self.X[where]
         if self.scale != 1:
             exact = np.subtract(part, 0 if self.center is None else self.center, dtype=np.float64)
@@ -53,7 +53,7 @@ class PlacedRows:
             np.subtract(part, center, out=out, dtype=dtype, casting="same_kind")
 
     def block(self, where: slice | Indices, dtype: np.dtype[Any]) -> Floats:
-        """Some of the rows; those of ``X`` itself if nothing has to be done to them."""
+        """Return some of the rows. If no conversion is needed, they are taken from ``X``."""
         part = self.X[where]
         if self.is_placed and part.dtype == dtype:
             return np.ascontiguousarray(part)
@@ -63,7 +63,7 @@ class PlacedRows:
 
 
 def placed(X: Floats, Q: Floats, n_threads: int = 1) -> tuple[PlacedRows, PlacedRows]:
-    """Rows and queries about one centre, on one scale.
+    """Return rows and queries with a common center and scale.
 
     Raises a ``ValueError`` if squared distances would overflow.
     """
@@ -74,7 +74,7 @@ def placed(X: Floats, Q: Floats, n_threads: int = 1) -> tuple[PlacedRows, Placed
     if not largest < np.finfo(np.float64).max / 16:
         found = max(np.abs(rows).max() for rows in (X, Q))
         raise ValueError(
-            f"Squared distances overflow float64: the largest value found is {found:.3g}; divide "
+            f"Squared distances overflow float64: the largest value found is {found:.3g}. Divide "
             "the data by a constant."
         )
     scale = 1.0
@@ -87,7 +87,8 @@ def placed(X: Floats, Q: Floats, n_threads: int = 1) -> tuple[PlacedRows, Placed
 
 
 def _center(X: Floats) -> Vector | None:
-    """A point amid the data, exact in their precision; None if the origin serves as well."""
+    """Return a point in the middle of the data, in their precision, or None for the origin."""
+
     center = center_of(X)
     if X.dtype != np.float64:
         center = center.astype(np.float32).astype(np.float64)

@@ -1,18 +1,19 @@
-r"""Placing one point by its distances to others whose places are known; many such points at once.
+r"""Placement of new points by their distances to points with known coordinates, in batches.
 
-With places :math:`y_i` and squared distances :math:`d_i` a point y is sought with
+Given coordinates :math:`y_i` and squared distances :math:`d_i`, find a point y with
 
 .. math:: \|y_i\|^2 - 2 y_i^T y + s = d_i , \qquad s = \|y\|^2 .
 
 :func:`place_by_program` solves the convex problem
 
-.. math:: \min_{y, s} \sum_i | \|y_i\|^2 - 2 y_i^T y + s - d_i | + s , \qquad s \ge \|y\|^2 ,
+.. math:: \min_{y, s} \sum_i | \|y_i\|^2 - 2 y_i^T y + s - d_i | + s , \qquad s \ge \|y\|^2 .
 
-which is the semidefinite program of maximum variance unfolding for new points with its r × r block
-fixed to the identity (fixing only its diagonal, as printed, gives wrong places). The last term
-draws towards the origin, which is therefore put into the mean of the known places; where all
-distances can be met, they then are. :func:`place_by_stress` goes on from any places to the nearest
-minimum of :math:`\sum_i (\|y - y_i\|^2 - d_i)^2`.
+This is the semidefinite program of maximum variance unfolding for new points, with its r × r block
+fixed to the identity (Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section
+3.1.10, fixes only the diagonal, which gives wrong coordinates). The last term pulls towards the
+origin, which is therefore placed at the mean of the known points. If all distances can be met, the
+solution meets them. :func:`place_by_stress` descends from given coordinates to a local minimum of
+:math:`\sum_i (\|y - y_i\|^2 - d_i)^2`.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ import numpy as np
 from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
 
-# The barrier falls from 1 by this factor to the last value; relative to the squared distances.
+# The barrier parameter decreases from 1 to _LAST by this factor, in units of squared distances.
 _FALL = 0.2
 _LAST = 1e-11
 
 
 def place_by_program(known: Matrix, squared: Matrix) -> Matrix:
-    """Places (n_queries, r) by the convex program, to about 1e-9 of its optimum.
+    """Return coordinates (n_queries, r) by the convex program, to about 1e-9 of its optimum.
 
-    ``known`` are the places (n_queries, k, r) of the neighbours of each query, ``squared`` the
-    squared distances to them. With k > r neighbours in general position and distances that can be
-    met, it is the point.
+    ``known`` are the coordinates (n_queries, k, r) of each query's neighbors, ``squared`` the
+    squared distances to them. With k > r neighbors in general position and distances that can be
+    met, the result is exact.
 
     Examples
     --------
@@ -48,7 +49,7 @@ def place_by_program(known: Matrix, squared: Matrix) -> Matrix:
 
 
 def place_by_stress(places: Matrix, known: Matrix, squared: Matrix, max_iter: int = 100) -> Matrix:
-    """The minimum of stress next to given places, by Levenberg and Marquardt's method.
+    """Return the local minimum of the stress next to given places, by Levenberg-Marquardt.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def _stress(y: Matrix, known: Matrix, squared: Matrix) -> tuple[Matrix, Matrix, 
 
 
 def _frame(known: Matrix, squared: Matrix) -> tuple[Matrix, Matrix]:
-    """The mean of the known places, and a length to measure by."""
+    """Return the mean of the known points, and a typical length as the unit."""
     middle = known.mean(axis=1)
     spread = known - middle[:, None]
     size = np.sqrt(squared.mean(axis=1) + np.einsum("qkr,qkr->qk", spread, spread).mean(axis=1))
@@ -94,9 +95,9 @@ def _frame(known: Matrix, squared: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _program(known: Matrix, squared: Matrix) -> Matrix:
-    """Newton's method along the central path, all queries together.
+    """Follow the central path by Newton's method, for all queries together.
 
-    A barrier for t ≥ |ξ|, minimised over t, leaves the smooth function
+    The barrier for t ≥ |ξ|, minimized over t, is the smooth function
     φ(ξ) = t - μ log(t² - ξ²) with t = μ + √(μ² + ξ²), φ' = ξ / t, φ'' = μ / (t √(μ² + ξ²)).
     """
     middle, size = _frame(known, squared)
@@ -128,13 +129,13 @@ def _program(known: Matrix, squared: Matrix) -> Matrix:
             slack = np.einsum("qkr,qr->qk", A, x) - b
             root = np.sqrt(mu**2 + slack**2)
             t = mu + root
-            g = np.concatenate([-2 * x[:, :r], np.ones((n, 1))], axis=1)  # gradient of the room
+            g = np.concatenate([-2 * x[:, :r], np.ones((n, 1))], axis=1)  # gradient of `room`
             gradient = cost + np.einsum("qk,qkr->qr", slack / t, A) - (mu / room)[:, None] * g
             H = (A * (mu / (t * root))[:, :, None]).transpose(0, 2, 1) @ A
             H += (mu / room**2)[:, None, None] * g[:, :, None] * g[:, None, :]
             own = np.arange(r)
             H[:, own, own] += (2 * mu / room)[:, None]
-            # Along a line of neighbours only the barrier holds what is across, below rounding.
+            # If neighbors lie on a line, the Hessian across it is below rounding: add a ridge.
             own = np.arange(r + 1)
             H[:, own, own] += 1e-13 * np.trace(H, axis1=1, axis2=2)[:, None]
             step = -np.linalg.solve(H, gradient[:, :, None])[:, :, 0]

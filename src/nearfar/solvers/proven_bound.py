@@ -1,9 +1,9 @@
-"""A bound on unfolding from edge weights that are not yet right everywhere.
+"""Bound on the unfolding objective from edge weights that are not yet feasible for the dual.
 
-Weights of a descent that has not come to its end leave a few places where they hold nothing: there
-the Laplacian has eigenvalues below 0, and no bound follows. Mixed with equal weights, which hold
-everywhere, they give one, and a mixture is sought that gives a small one. What each mixture holds
-is proven by the signs of a factor's pivots, not by an eigenvalue found by iteration.
+The weights of a descent that has not converged leave some directions unsupported: the Laplacian has
+eigenvalues below 0, and no bound follows. A mixture with equal weights, which support all
+directions, gives a bound, and this module searches for a mixture with a small bound. The signs of
+a factorization's pivots certify each mixture, not an eigenvalue found by iteration.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-# Eigenvalues to be reached by the weights alone, and by mixtures; halvings of the share for each.
+# Goals for λ_2 of the weights alone.
 _ALONE = (1 - 1e-7, 1 - 1e-5, 1 - 1e-4)
+# Goals for λ_2 of mixtures with equal weights.
 _GOALS = (0.999, 0.99, 0.9, 0.7)
+# Number of bisection steps for the fraction of equal weights, and the smallest fraction.
 _HALVINGS = 6
 _LEAST_SHARE = 1e-4
 
 
 def mixed_bound(problem: Problem, weights: Vector) -> Bound:
-    r"""A small bound among mixtures of the weights with equal ones; never infinite.
+    r"""Return a small, always finite bound from mixtures of the weights with equal weights.
 
-    For problems of largest trace; for inequalities weights below 0 count as 0. :math:`\lambda_2` is
-    a concave function of weights, so that for each value it may reach there is a least share of
-    equal weights, which is sought.
+    Only for maximization of the trace. For inequalities, weights below 0 are set to 0.
+    :math:`\lambda_2` is a concave function of the weights, so each goal for it has a smallest
+    fraction of equal weights, which bisection finds.
     """
     edges = problem.edges
     own = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights
@@ -59,10 +61,10 @@ def mixed_bound(problem: Problem, weights: Vector) -> Bound:
 
 
 def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
-    r"""Whether the least eigenvalue on centred vectors is proven to exceed s.
+    r"""Return True if the smallest eigenvalue on centered vectors is certified to exceed s.
 
     :math:`L_w - s C` has as many negative pivots as :math:`L_w v = \lambda C v` has eigenvalues
-    below s. For s > 0 one of them is the constant vector's, whose eigenvalue is 0.
+    below s. For s > 0 one of them belongs to the constant vector, whose eigenvalue is 0.
     """
     try:
         pivots = symmetric_factor(edges.laplacian(weights, -s * edges.masses)).U.diagonal()
@@ -72,7 +74,7 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
 
 
 def _eigenvalue(edges: Edges, weights: Vector) -> float:
-    """λ_2 of positive weights, a little less than what was found, and that proven."""
+    """Return a certified lower bound, close to λ_2, for positive weights."""
     value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for _ in range(60):
         value *= 1 - 1e-6

@@ -1,15 +1,15 @@
-r"""Placing the points of a graph with known lengths, by descent from a given placing.
+r"""Placement of the points of a graph with known edge lengths, by descent from a given start.
 
 .. math:: \min_Y \; -\rho \sum_i \|y_i\|^2 + c \sum_e (\|y_i - y_j\|^2 - D_e)^2
 
-for centred Y. With :math:`\rho = 1` this is unfolding with squared slack, in as many dimensions as
-Y has columns; with :math:`\rho = 0` it is the stress of a placing, for sensors that are to be
-found. Not convex: the start decides.
+for centered Y. With :math:`\rho = 1` this is unfolding with squared slack, in as many dimensions as
+Y has columns. With :math:`\rho = 0` it is the stress of a placement, for sensor localization. The
+problem is not convex, so the result depends on the start.
 
-The method is L-BFGS. Two things make it fast. Its first guess of the inverse Hessian is a sparse
-factor of the graph's Laplacian with weights D: long waves are as easy to move as single points,
-where plain gradients need thousands of steps. And along a line the squared lengths are parabolas,
-so that the best step is found without touching the points again.
+The method is L-BFGS with two accelerations. The initial inverse Hessian is a sparse factorization
+of the graph Laplacian with weights D. It moves large groups of points as easily as single points,
+while a gradient descent would need thousands of steps. Along a line the squared lengths are
+parabolas, so the best step is found without evaluating the points again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from scipy import sparse
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.unfolding import Edges, symmetric_factor
 
+# Number of past steps that L-BFGS stores.
 _MEMORY = 10
 
 
 class StressDescent(NamedTuple):
-    """Where the descent came to.
+    """Result of the descent.
 
-    ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`: the multipliers
-    of the edges in unfolding, once the gradient is zero. ``interrupt`` is the Ctrl-C that ended it.
+    ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`. Once the gradient
+    is zero, they are the multipliers of the edges in unfolding. ``interrupt`` is the Ctrl-C that
+    stopped the descent, if any.
     """
 
     factor: Matrix
@@ -57,12 +59,13 @@ def descend_stress(
     tol: float = 1e-7,
     report: Callable[[Matrix, dict[str, float]], None] | None = None,
 ) -> StressDescent:
-    """Descend from Y, where squared lengths are of mean about 1: ``price`` is c, ``reward`` is ρ.
+    """Descend from Y, where ``price`` is c and ``reward`` is ρ.
 
-    With ``one_sided`` only edges that are too long cost. Points that are ``fixed`` stay where they
-    are; Y is then not centred, and ``reward`` must be 0. It stops when five steps together lower
-    the objective by less than ``tol`` of it. ``report`` is called after each step with the places,
-    and with its number and the new entries of the history.
+    Squared lengths should have a mean of about 1. With ``one_sided``, only edges that are too long
+    cost. Points that are ``fixed`` do not move; Y is then not centered, and ``reward`` must be 0.
+    The descent stops when five steps together reduce the objective by less than the fraction
+    ``tol``. ``report`` is called after each step with the coordinates, and with a dict of the step
+    number and the new entries of the history.
     """
     objective = _Objective(edges, price, reward, one_sided)
     if fixed is None:
@@ -82,7 +85,7 @@ def descend_stress(
             n_iter += 1
             P = _direction(gradient, along, memory)
             slope = float(np.sum(gradient * P))
-            if slope >= 0:  # what the memory says no longer holds
+            if slope >= 0:  # The stored steps no longer describe the curvature.
                 memory.clear()
                 P, slope = -along, -float(np.sum(gradient * along))
             step = objective.best_step(state, P, slope, first=not memory)
@@ -90,7 +93,7 @@ def descend_stress(
                 converged = True
                 break
             new_state = objective.at(state.Y + step * P)
-            while new_state.value > state.value and step > 1e-12:  # past a hill, which is rare
+            while new_state.value > state.value and step > 1e-12:  # Overshot (rare).
                 step /= 4
                 new_state = objective.at(state.Y + step * P)
             state = new_state
@@ -123,8 +126,8 @@ def descend_stress(
 class _State(NamedTuple):
     Y: Matrix
     differences: Matrix
-    raw: Vector  # squared lengths less D
-    slack: Vector  # what of it costs
+    raw: Vector  # squared lengths minus D
+    slack: Vector  # part of `raw` that costs
     value: float
     gradient: Matrix
 
@@ -135,7 +138,7 @@ class _Objective:
         self._spread = edges.incidence.T.tocsr()
 
     def at(self, Y: Matrix) -> _State:
-        differences = self.edges.incidence @ Y  # twice as fast as indexing
+        differences = self.edges.incidence @ Y  # Twice as fast as indexing.
         raw = np.einsum("er,er->e", differences, differences) - self.edges.squared
         return self._state(Y, differences, raw)
 
@@ -150,7 +153,7 @@ class _Objective:
         return _State(Y, differences, raw, slack, value, np.asarray(gradient))
 
     def best_step(self, state: _State, P: Matrix, slope: float, *, first: bool) -> float:
-        """The lowest point along P: Newton's method in the step, kept between known ends."""
+        """Minimize along P by Newton's method in the step length, safeguarded by bisection."""
         turn = self.edges.incidence @ P
         linear = 2 * np.einsum("er,er->e", state.differences, turn)
         square = np.einsum("er,er->e", turn, turn)
@@ -193,7 +196,7 @@ class _Objective:
 def _direction(
     gradient: Matrix, along: Matrix, memory: deque[tuple[Matrix, Matrix, Matrix, float]]
 ) -> Matrix:
-    """The two loops of L-BFGS; H0 of what they ask for is put together from known parts."""
+    """Run the two loops of L-BFGS. Products with H0 are combined from stored ones."""
     if not memory:
         return -along
     q, z = gradient.copy(), along.copy()
@@ -211,7 +214,7 @@ def _direction(
 
 
 def _preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
-    # Edges of no length would leave points without any hold.
+    # Without this term, edges of zero length would leave points unconstrained.
     weights = edges.squared + 0.01 * float(edges.squared.mean())
     L = edges.laplacian(weights)
     if not isinstance(free, slice):
@@ -221,7 +224,7 @@ def _preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
 
 
 class _Solver:
-    """H0: solves with the Laplacian, on the free points."""
+    """Product with H0: solve with the Laplacian on the free points."""
 
     def __init__(self, edges: Edges, L: sparse.csc_array, free: slice | NDArray[np.intp]) -> None:
         self._edges, self._free = edges, free
@@ -243,5 +246,5 @@ def _free_part(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matrix:
 def _settled(values: list[float], tol: float, size: float) -> bool:
     if len(values) < 6:
         return False
-    # Next to a stress of zero nothing is relative.
+    # If the stress is almost zero, compare with rounding instead.
     return values[-6] - values[-1] <= tol * max(abs(values[-1]), np.finfo(float).eps * size)

@@ -1,24 +1,24 @@
-r"""Unfolding a graph of known lengths: the problem, its certificate, its repair. No data here.
+r"""The unfolding problem on a graph of known edge lengths, its dual bound and its repair.
 
 Given pairs of points with squared lengths :math:`D_e`, find the Gram matrix
 
 .. math::
-    \max_K \; \pm\mathrm{tr} K - \text{slack}(\xi), \qquad K \succeq 0, \; K \text{ centred}, \qquad
-    K_{ii} - 2 K_{ij} + K_{jj} = D_e + \xi_e ,
+    \max_K \; \pm\mathrm{tr} K - \text{slack}(\xi), \qquad K \succeq 0, \; K \text{ centered},
+    \qquad K_{ii} - 2 K_{ij} + K_{jj} = D_e + \xi_e ,
 
-where the kind of constraint says which :math:`\xi` are allowed and what they cost. What is here:
+where the kind of constraint determines which :math:`\xi` are allowed and what they cost. Contents:
 
-* :class:`Edges`: the pairs, with incidence, Laplacian of edge weights, lengths in an embedding;
-  ``merged()`` makes one heavy point of those at distance zero;
+* :class:`Edges`: the pairs, their incidence matrix, the Laplacian of edge weights, and lengths in
+  an embedding; ``merged()`` merges points at distance zero into one point of larger mass;
 * :class:`Problem`: edges, kind of constraint, direction, price of slack; value and residual of a
   factor Y of :math:`K = Y Y^T`;
-* :func:`smallest_eigenpairs` of the Laplacian of edge weights, :func:`laplacian_basis` of the
-  unweighted graph, :func:`principal_axes` of a factor;
-* :func:`dual_bound`: from any edge weights, a proven bound on what any K could reach;
-* :func:`repaired`: a feasible factor near a given one.
+* :func:`laplacian_eigenpairs` of the Laplacian of edge weights, :func:`laplacian_basis` of the
+  unweighted graph, :func:`turned_to_axes` for the principal axes of a factor;
+* :func:`dual_bound`: a bound on the objective of any K, from any edge weights;
+* :func:`repaired`: a feasible factor close to a given one.
 
-The solvers are in ``unfolding_interior`` (small problems, n×n matrices) and ``unfolding_low_rank``,
-the certificate of what they find in ``unfolding_certificate``.
+The solvers are in ``unfolding_interior`` (small problems, n×n matrices) and ``unfolding_low_rank``.
+``unfolding_certificate`` certifies their results.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from nearfar.solvers.eigen import fix_signs, some_eigh
 Constraints = Literal["equality", "inequality", "l1", "squared"]
 Direction = Literal["max", "min"]
 
-# Up to here all eigenvalues of a dense matrix are found as fast as a few of a sparse one.
+# Maximum number of points for which a dense eigensolver is as fast as a sparse one.
 _DENSE = 200
 
 
 class _Places(NamedTuple):
-    """Of points, edges and edges turned round: the place of each in a sparse matrix by columns."""
+    """Position of each point, edge and reversed edge in a sparse matrix stored by columns."""
 
     where: Indices
     indices: NDArray[np.int32]
@@ -55,9 +55,9 @@ class _Places(NamedTuple):
 class Edges:
     r"""Pairs of points and the squared length D of each.
 
-    In each pair ``first < second``; they are in order and without repetition. ``masses`` tell how
-    many points each stands for; all 1 by default. "Trace" and "centred" count each point so many
-    times: :math:`\sum_i c_i \|y_i\|^2` and :math:`\sum_i c_i y_i = 0`.
+    In each pair ``first < second``. Pairs are sorted and distinct. ``masses`` are the numbers of
+    points that each point represents, by default 1. "Trace" and "centered" are weighted by them:
+    :math:`\sum_i c_i \|y_i\|^2` and :math:`\sum_i c_i y_i = 0`.
     """
 
     n_points: int
@@ -72,7 +72,7 @@ class Edges:
 
     @classmethod
     def from_pairs(cls, pairs: ArrayLike, squared: ArrayLike, n_points: int) -> Edges:
-        """From pairs in any order; of a pair named twice the shorter length counts."""
+        """Create edges from pairs in any order. Repeated pairs use the shorter length."""
         ends = np.sort(np.asarray(pairs, np.intp).reshape(-1, 2), axis=1)
         lengths = np.asarray(squared, np.float64)
         keep = ends[:, 0] < ends[:, 1]
@@ -87,33 +87,33 @@ class Edges:
 
     @property
     def dimension(self) -> int:
-        """The rank that centred factors may have."""
+        """Maximum rank of centered factors."""
         return self.n_points - 1
 
     @property
     def pairs(self) -> Indices:
-        """The edges as an array of shape (n_edges, 2)."""
+        """Edges as an array of shape (n_edges, 2)."""
         return np.column_stack([self.first, self.second])
 
     @cached_property
     def incidence(self) -> sparse.csr_array:
-        """U (n_edges, n_points) with rows :math:`e_i - e_j`."""
+        """Incidence matrix U (n_edges, n_points) with rows :math:`e_i - e_j`."""
         m = len(self)
         columns = np.column_stack([self.first, self.second]).ravel()
         signs = np.tile([1.0, -1.0], m)
         return sparse.csr_array((signs, columns, 2 * np.arange(m + 1)), shape=(m, self.n_points))
 
     def differences(self, Y: Matrix) -> Matrix:
-        """:math:`y_i - y_j` of each edge."""
+        """Return :math:`y_i - y_j` for each edge."""
         return np.asarray(Y[self.first] - Y[self.second])
 
     def squared_lengths(self, Y: Matrix) -> Vector:
-        r""":math:`\|y_i - y_j\|^2` of each edge."""
+        r"""Return :math:`\|y_i - y_j\|^2` for each edge."""
         delta = self.differences(Y)
         return np.einsum("er,er->e", delta, delta)
 
     def laplacian(self, weights: Vector, diagonal: Vector | float = 0.0) -> sparse.csc_array:
-        r""":math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T`, and what is added to its diagonal."""
+        r"""Return :math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T` plus a diagonal."""
         n, places = self.n_points, self._places
         degrees = np.bincount(self.first, weights, n) + np.bincount(self.second, weights, n)
         entries = np.empty(n + 2 * len(self))
@@ -122,7 +122,7 @@ class Edges:
 
     @cached_property
     def _places(self) -> _Places:
-        """Where a Laplacian has its entries; many are built of the same edges."""
+        """Sparsity pattern of a Laplacian, cached because many are built from the same edges."""
         here = np.arange(self.n_points)
         rows = np.concatenate([here, self.first, self.second])
         columns = np.concatenate([here, self.second, self.first])
@@ -133,33 +133,33 @@ class Edges:
         return _Places(where, rows[order].astype(np.int32), indptr.astype(np.int32))
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
-        """Smallest eigenvalues and vectors of their Laplacian; see :func:`laplacian_eigenpairs`."""
+        """Return the smallest eigenpairs of the Laplacian; see :func:`laplacian_eigenpairs`."""
         return laplacian_eigenpairs(self, weights, count)
 
     def components(self) -> tuple[int, NDArray[np.int32]]:
-        """How many parts no edge joins, and the part of each point."""
+        """Return the number of connected components, and the component of each point."""
         ones = np.ones(len(self))
         graph = sparse.coo_array((ones, (self.first, self.second)), shape=(self.n_points,) * 2)
         count, labels = csgraph.connected_components(graph.tocsr(), directed=False)
         return int(count), labels
 
     def centered(self, Y: Matrix) -> Matrix:
-        """Y with its centre of mass at the origin."""
+        """Return Y with its center of mass at the origin."""
         return np.asarray(Y - (self.masses @ Y) / self.masses.sum())
 
     def trace(self, Y: Matrix) -> float:
-        """The trace of :math:`K = Y Y^T`, points counted by their masses; Y is centred."""
+        """Return the trace of :math:`K = Y Y^T` for centered Y, weighted by the masses."""
         return float(self.masses @ np.einsum("ir,ir->i", Y, Y))
 
     def scaled(self, factor: float) -> Edges:
-        """The same edges, squared lengths times a factor."""
+        """Return the same edges, with squared lengths multiplied by a factor."""
         return replace(self, squared=self.squared * factor)
 
     def merged(self, tolerance: float = 0.0) -> tuple[Edges, Indices]:
-        """Points joined by edges of no length made into one; with the new number of each point.
+        """Merge points joined by edges of zero length. Also return the new index of each point.
 
-        Lengths up to ``tolerance`` count as none. Among edges that then join the same two points
-        the shortest stays.
+        Squared lengths up to ``tolerance`` count as zero. If several edges then join the same two
+        points, the shortest is kept.
         """
         short = self.squared <= tolerance
         if not short.any():
@@ -175,11 +175,11 @@ class Edges:
 
 @dataclass(frozen=True)
 class Problem:
-    r"""What is to be maximised: :math:`\pm\mathrm{tr} K` less the price of slack.
+    r"""The problem to maximize :math:`\pm\mathrm{tr} K` minus the price of slack.
 
-    Edges are connected, with squared lengths of mean 1, none of them 0, as solvers expect. The
-    constraints allow :math:`\xi \le 0` for nothing ("inequality"); none ("equality"); or any at the
-    price :math:`c \sum_e |\xi_e|` ("l1") or :math:`c \sum_e \xi_e^2` ("squared"), c = ω / (1 - ω).
+    Solvers expect connected edges with squared lengths of mean 1, none of them 0. "inequality"
+    allows :math:`\xi \le 0` at no cost. "equality" allows no slack. "l1" and "squared" allow any
+    slack at the price :math:`c \sum_e |\xi_e|` or :math:`c \sum_e \xi_e^2`, with c = ω / (1 - ω).
     """
 
     edges: Edges
@@ -189,16 +189,16 @@ class Problem:
 
     @property
     def sign(self) -> float:
-        """+1 to maximise the trace, -1 to minimise it."""
+        """+1 to maximize the trace, -1 to minimize it."""
         return 1.0 if self.objective == "max" else -1.0
 
     @property
     def is_soft(self) -> bool:
-        """Whether every K is feasible, at a price."""
+        """Whether every K is feasible at a price."""
         return self.constraints in ("l1", "squared")
 
     def value(self, Y: Matrix) -> float:
-        """The objective at a centred factor; slack that is forbidden is not counted."""
+        """Return the objective of a centered factor. Ignores violations of hard constraints."""
         trace = self.sign * self.edges.trace(Y)
         if not self.is_soft:
             return trace
@@ -207,7 +207,7 @@ class Problem:
         return trace - self.price * float(cost)
 
     def residual(self, Y: Matrix) -> float:
-        """The largest relative violation of an edge; for slack constraints, the largest slack."""
+        """Return the largest relative violation of an edge, or the largest slack if allowed."""
         over = self.edges.squared_lengths(Y) / self.edges.squared - 1
         if self.constraints == "inequality":
             return float(np.maximum(over, 0).max(initial=0.0))
@@ -215,10 +215,10 @@ class Problem:
 
 
 class Face(NamedTuple):
-    """Functions that span all that is feasible, orthonormal with respect to the masses.
+    """Functions that span all feasible factors, orthonormal with respect to the masses.
 
-    In units of the masses' roots they are orthogonal to N up to ``off``, and ``beside`` is a factor
-    of N N'.
+    After multiplication by the square roots of the masses, they are orthogonal to N up to ``off``.
+    ``beside`` is a factorization of N N'.
     """
 
     basis: Matrix
@@ -226,7 +226,7 @@ class Face(NamedTuple):
     beside: SuperLU
 
     def doubt(self, edges: Edges, weights: Vector) -> float:
-        """By how much the errors of the basis may change eigenvalues of the weights on it."""
+        """Bound the change of the weights' eigenvalues due to errors of the basis."""
         root = np.sqrt(edges.masses)[:, None]
         axes = root * self.basis
         pull = edges.incidence.T @ (weights[:, None] * edges.differences(self.basis)) / root
@@ -235,9 +235,9 @@ class Face(NamedTuple):
 
 
 class Unfolding(NamedTuple):
-    """What a solver found: a factor, edge weights for the bound, and the way to them.
+    """Result of a solver: a factor, edge weights for the bound, and the history.
 
-    Where there is a ``face``, the weights hold only what is on it.
+    If there is a ``face``, the weights are valid only on it.
     """
 
     factor: Matrix
@@ -248,7 +248,7 @@ class Unfolding(NamedTuple):
 
 
 class UnfoldingInterrupted(KeyboardInterrupt):
-    """Ctrl-C in a solver, with the best that was found before in ``found``."""
+    """Ctrl-C in a solver, with the best result so far in ``found``."""
 
     def __init__(self, found: Unfolding) -> None:
         super().__init__("interrupted; the best unfolding so far was kept")
@@ -256,21 +256,21 @@ class UnfoldingInterrupted(KeyboardInterrupt):
 
 
 def least_price(edges: Edges) -> float:
-    r"""The price of L1 slack below which the problem is unbounded, :math:`1 / \lambda_2(L)`.
+    r"""Return the price of L1 slack below which the problem is unbounded, :math:`1 / \lambda_2(L)`.
 
-    With less, K can grow along the Fiedler vector of the unweighted graph for ever.
+    With a lower price, K can grow without limit along the Fiedler vector of the unweighted graph.
     """
     values, _ = laplacian_eigenpairs(edges, np.ones(len(edges)), 1)
     return 1.0 / float(values[0])
 
 
-#: A step of a slack and of its multiplier.
+#: Step of a slack and of its multiplier.
 Move = tuple[Vector, Vector]
 
 
 @dataclass
 class Slack:
-    """A non-negative slack of each edge that counts ``sign · s`` beside its squared length.
+    """A nonnegative slack per edge, which adds ``sign · s`` to the squared length.
 
     Its multiplier is ``z``, with the dual constraint ``z = sign · w + price``.
     """
@@ -281,27 +281,24 @@ class Slack:
     z: Vector
 
     def excess(self, w: Vector) -> Vector:
-        """By how much the dual constraint is missed."""
+        """Return the residual of the dual constraint."""
         return self.z - self.sign * w - self.price
 
     def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
-        """Newton's step of s and z to s · z = aim, for a step of the weights."""
+        """Return Newton's step of s and z to s · z = aim, for a given step of the weights."""
         dz = self.sign * dw - excess
         return (aim - correction - self.s * dz) / self.z - self.s, dz
 
     def advance(self, primal: float, dual: float, move: Move) -> None:
-        """Take such parts of a step."""
+        """Move s and z by fractions of a step."""
         self.s, self.z = self.s + primal * move[0], self.z + dual * move[1]
 
 
-# ---------------------------------------------------------------------- spectra
-
-
 def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vector, Matrix]:
-    r"""Smallest eigenvalues of :math:`L_w v = \lambda C v`, the constant vector left out.
+    r"""Return the smallest eigenpairs of :math:`L_w v = \lambda C v`, without the constant vector.
 
     C is the diagonal of masses. Vectors are columns, orthonormal with respect to C. Weights may be
-    negative; that none smaller was missed is then checked by the signs of pivots.
+    negative. The shift of the solver is then below all eigenvalues, as the signs of pivots show.
     """
     n = edges.n_points
     count = min(count, n - 1)
@@ -310,7 +307,7 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     L = (scaling @ edges.laplacian(weights) @ scaling).tocsc()
     constant = root / np.linalg.norm(root)
     if n <= max(_DENSE, 4 * count):
-        # The constant vector is moved out of the way, to the far end.
+        # Shift the constant vector to the other end of the spectrum.
         far = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
         dense = L.toarray() + far * np.outer(constant, constant)
         values, vectors = some_eigh(dense, 0, count - 1)
@@ -324,7 +321,7 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     except ArpackNoConvergence:
         wide = min(n, 4 * count + 80)
         values, vectors = eigsh(L, k=count + 1, ncv=wide, maxiter=50 * n, **options)
-    # Take the constant vector out of the space found, and diagonalise what is left.
+    # Remove the constant vector from the subspace found, and diagonalize the rest.
     vectors -= np.outer(constant, constant @ vectors)
     axes, sizes, _ = linalg.svd(vectors, full_matrices=False)
     axes = axes[:, sizes > 0.5]
@@ -333,7 +330,7 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
 
 
 def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
-    """A shift that is below all eigenvalues of L, and the factor of L less it."""
+    """Return a shift below all eigenvalues of L, and the factorization of L minus the shift."""
     size = float(np.abs(L.diagonal()).mean()) + np.finfo(float).tiny
     identity = sparse.eye_array(L.shape[0], format="csc")
     shift = 1e-7 * size
@@ -348,7 +345,7 @@ def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
 
 
 def symmetric_factor(S: sparse.csc_array) -> SuperLU:
-    """A sparse factor with pivots on the diagonal: their signs are those of the eigenvalues."""
+    """Return a sparse factorization with diagonal pivots, which have the eigenvalues' signs."""
     return splu(
         S.tocsc(),
         permc_spec="MMD_AT_PLUS_A",
@@ -358,15 +355,15 @@ def symmetric_factor(S: sparse.csc_array) -> SuperLU:
 
 
 def laplacian_basis(edges: Edges, count: int) -> tuple[Vector, Matrix]:
-    """Smoothest functions on the unweighted graph: lowest eigenvalues and vectors (columns)."""
+    """Return the smoothest functions on the unweighted graph: lowest eigenpairs, as columns."""
     return laplacian_eigenpairs(edges, np.ones(len(edges)), count)
 
 
 def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
-    """Eigenvalues of :math:`K = Y Y^T`, largest first, and Y turned to its principal axes.
+    """Return the eigenvalues of :math:`K = Y Y^T`, descending, and Y on its principal axes.
 
-    Columns are orthogonal with their largest entry positive; those below ``tolerance`` of the
-    first are dropped.
+    Columns are orthogonal with their largest entry positive. Columns whose eigenvalue is below
+    ``tolerance`` times the first are dropped.
     """
     Y = edges.centered(Y)
     weighted = Y * np.sqrt(edges.masses)[:, None]
@@ -376,11 +373,8 @@ def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[V
     return values[:kept], fix_signs((Y @ turn[:, :kept]).T).T
 
 
-# ---------------------------------------------------------------------- the certificate
-
-
 class Bound(NamedTuple):
-    """A proven bound on the objective, the edge weights that prove it, and their λ_2."""
+    """A certified bound on the objective, the edge weights that certify it, and their λ_2."""
 
     value: float
     weights: Vector
@@ -388,13 +382,13 @@ class Bound(NamedTuple):
 
 
 def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = None) -> Bound:
-    r"""From any edge weights, what no K can exceed; infinite where they prove nothing.
+    r"""Return an upper bound on the objective of any K; infinite if the weights give none.
 
     The dual is :math:`\min_w w^T D + \text{cost}(w)` subject to :math:`L_w \succeq \pm I` on
-    centred vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost
-    :math:`\|w\|^2 / 4c` for squared slack. The weights are scaled (for L1, mixed with equal ones)
-    until they satisfy it. If the smallest ``eigenvalue`` of their Laplacian on centred vectors is
-    given, they must need no clipping.
+    centered vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost
+    :math:`\|w\|^2 / 4c` for squared slack. The weights are scaled (for L1, mixed with equal
+    weights) until they are feasible. ``eigenvalue`` is the smallest eigenvalue of their Laplacian
+    on centered vectors. If it is passed, the weights must already satisfy the bounds on w.
     """
     D, c = problem.edges.squared, problem.price
     w = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights
@@ -424,7 +418,7 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
 
 
 def _mixed(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
-    """Weights mixed with the largest allowed ones until their λ_2, a concave function, is 1."""
+    """Mix w with the largest allowed weights until λ_2, a concave function of them, is 1."""
     equal = problem.price / least_price(problem.edges)
     if equal <= max(eigenvalue, 0.0) or equal < 1:
         return w, -np.inf
@@ -433,7 +427,7 @@ def _mixed(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, floa
 
 
 def relative_gap(value: float, bound: float) -> float:
-    """(bound - value) / bound, in size; infinite where the bound is, or is 0 and not reached."""
+    """Return (bound - value) / abs(bound); infinite if undefined."""
     if bound == value:
         return 0.0
     if bound == 0 or not np.isfinite([value, bound]).all():
@@ -441,14 +435,11 @@ def relative_gap(value: float, bound: float) -> float:
     return (bound - value) / abs(bound)
 
 
-# ---------------------------------------------------------------------- repair
-
-
 def repaired(problem: Problem, Y: Matrix) -> Matrix:
-    """A feasible factor near Y: shrunk until no edge is too long.
+    """Return a feasible factor close to Y, shrunk until no edge is too long.
 
-    With slack every Y is feasible, and stays. Y also stays for equalities, which shrinking does not
-    repair (``unfolding_certificate.at_length`` does).
+    With slack, every Y is feasible and returned as is. For equalities, Y is also returned as is,
+    since shrinking does not repair it; use ``unfolding_certificate.at_length``.
     """
     if problem.constraints != "inequality":
         return Y

@@ -1,4 +1,4 @@
-"""How good an unfolding is, proven: a feasible point, a bound, and the gap between them."""
+"""Certificate of an unfolding: a feasible point, a bound, and the gap between them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-#: The largest relative error of an edge with which equalities count as met.
+#: Largest relative error of a squared edge length with which equalities count as satisfied.
 MET = 1e-6
-# Gaps from which on a better bound is sought, among mixtures of the weights with equal ones.
+# Relative gap above which mixtures of the weights with equal weights are tried for the bound.
 _POOR = 1e-2
-# Rounds of Newton's method that draw edges to their lengths.
+# Maximum number of Newton steps that move edges to their lengths.
 _ROUNDS = 8
 
 
 class Certificate(NamedTuple):
-    """A repaired factor and what is proven of it.
+    """A repaired factor with its certified quality.
 
-    ``value`` is the objective of a feasible point, ``bound`` what no point exceeds and ``gap``
-    their relative difference; ``residual`` is that of the factor as it was given, and ``met``
-    whether the repaired one is feasible (equalities to 1e-6).
+    ``value`` is the objective of a feasible point, ``bound`` an upper bound on the objective and
+    ``gap`` their relative difference. ``residual`` belongs to the factor before the repair, and
+    ``met`` is True if the repaired one is feasible (equalities to 1e-6).
     """
 
     factor: Matrix
@@ -52,13 +52,13 @@ def certify(
     feasible_value: float = float("-inf"),
     face: Face | None = None,
 ) -> Certificate:
-    """Repair a factor, bound the optimum with edge weights, and compare.
+    """Repair a factor, bound the optimum by edge weights, and compute the gap.
 
-    Any weights will do; those of a solver give a close bound. Their Laplacian's eigenvalue is
-    proven by the signs of pivots, and where they prove little, they are mixed with equal ones.
-    Where equalities are not met to 1e-6 the factor proves nothing, and the objective of a point
-    that is known to be feasible, such as the data themselves, counts: ``feasible_value``.
-    Where all that is feasible lies on a ``face``, weights need hold nothing else.
+    Any weights are valid; those of a solver give a tight bound. The signs of pivots certify the
+    eigenvalue of their Laplacian. If the bound is poor, they are mixed with equal weights. If
+    equalities do not hold to 1e-6, the factor is not feasible, and ``feasible_value`` is used: the
+    objective of a point known to be feasible, such as the data. If all feasible points lie on a
+    ``face``, the weights need to be valid only there.
     """
     Y = problem.edges.centered(Y)
     residual = problem.residual(Y)
@@ -76,7 +76,7 @@ def certify(
         mixed = mixed_bound(problem, weights)
         bound = mixed if mixed.value < bound.value else bound
     if problem.constraints == "equality" and met:
-        # What errors of lengths, however small, may have gained by the weights is taken off.
+        # Subtract the largest gain that the remaining errors of lengths allow, by the weights.
         slack = np.abs(problem.edges.squared_lengths(factor) - problem.edges.squared)
         gained = float(np.abs(bound.weights) @ slack)
         value = max(feasible_value, problem.value(factor) - gained)
@@ -84,10 +84,10 @@ def certify(
 
 
 def at_length(edges: Edges, Y: Matrix) -> Matrix:
-    r"""Points moved as little as it takes for edges to have their lengths, as far as they can.
+    r"""Move points as little as possible so that the edges get their lengths.
 
-    Newton's method for :math:`\|y_i - y_j\|^2 / D_e = 1`, each step the shortest that solves the
-    linearised equations. It ends where a step no longer makes the largest error less.
+    Newton's method for :math:`\|y_i - y_j\|^2 / D_e = 1`, where each step is the shortest that
+    solves the linearized equations. It stops when a step does not reduce the largest error.
     """
     best, least = Y, np.inf
     for _ in range(_ROUNDS):
@@ -103,14 +103,14 @@ def at_length(edges: Edges, Y: Matrix) -> Matrix:
         ridge = 1e-13 * float(normal.diagonal().mean())
         try:
             factor = symmetric_factor(normal + ridge * sparse.eye_array(len(edges), format="csc"))
-        except RuntimeError:  # singular to rounding
+        except RuntimeError:  # numerically singular
             break
         Y = edges.centered(Y - (J.T @ factor.solve(error)).reshape(Y.shape))
     return best
 
 
 def _length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
-    """Of the squared length of each edge, relative to what it should be, by all coordinates."""
+    """Return derivatives of the relative squared edge lengths with respect to all coordinates."""
     m, r = len(edges), Y.shape[1]
     delta = 2 * edges.differences(Y) / edges.squared[:, None]
     own = np.arange(r)
@@ -122,7 +122,7 @@ def _length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
 
 
 def proven_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
-    """The weights, clipped to what the dual allows, and a proven bound below their eigenvalue."""
+    """Return the weights, clipped to the dual's bounds, and a certified bound on λ_2 from below."""
     if problem.constraints == "inequality":
         weights = np.maximum(weights, 0.0)
     if problem.constraints == "l1":
@@ -131,7 +131,7 @@ def proven_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
 
 
 def eigenvalue_on(face: Face, edges: Edges, weights: Vector) -> float:
-    """The smallest eigenvalue on the face, less what rounding and errors of the face may hide."""
+    """Return the smallest eigenvalue on the face, minus bounds on rounding and on face errors."""
     rows = edges.differences(face.basis)
     moment = rows.T @ (weights[:, None] * rows)
     size = float(np.linalg.norm(rows.T @ (np.abs(weights)[:, None] * rows)))
@@ -140,9 +140,9 @@ def eigenvalue_on(face: Face, edges: Edges, weights: Vector) -> float:
 
 
 def proven_eigenvalue(edges: Edges, weights: Vector) -> float:
-    """A little less than the smallest eigenvalue on centred vectors.
+    """Return a certified lower bound close to the smallest eigenvalue on centered vectors.
 
-    It is proven by the signs of pivots, with more taken away until they agree.
+    The signs of pivots certify it. The margin grows until they agree.
     """
     value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for margin in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5):

@@ -1,11 +1,12 @@
-r"""Unfolding with equalities where lengths leave little freedom: on the face of what is feasible.
+r"""Unfolding with equalities that leave little freedom: optimization on the feasible face.
 
-Lengths within a clique of points in few dimensions are those of a rigid body. Weights v of its
+The lengths within a clique of points in few dimensions make it a rigid body. Weights v of its
 points with :math:`\sum_i v_i = 0` and :math:`\sum_i v_i x_i = 0` have :math:`v^T K v = 0` for every
-feasible K, so that :math:`K v = 0`. With all these in the columns of N, feasible matrices are
-:math:`K = B Z B^T`, B spanning what is orthogonal to N: no K is definite, multipliers grow without
-bound, and solvers over all K creep. Over Z, often of a few rows only, the problem is a plain one,
-and weights of edges prove its optimum by :math:`B^T L_w B \succeq \pm I`.
+feasible K, so that :math:`K v = 0`. Let the columns of N be all these weights. Feasible matrices
+are :math:`K = B Z B^T`, where B spans the orthogonal complement of N. Then no K is definite,
+multipliers are unbounded, and solvers over all K converge slowly. Over Z, which often has only a
+few rows, the problem is regular, and edge weights certify its optimum by
+:math:`B^T L_w B \succeq \pm I`.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from nearfar.solvers.unfolding import (
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_span import EMPTY, Spanned
 
-# Of the mean of a point's squared weights: what is still zero.
+# Eigenvalues of N N' below this, relative to its mean diagonal, count as zero.
 _ZERO = 1e-13
-# Rounds that free the face of what squares of N have lost.
+# Number of refinement steps for the face, which restore the accuracy lost by squaring N.
 _REFINEMENTS = 6
-# Up to so many points all eigenvectors are found at once.
+# Maximum number of points for which all eigenvectors are computed.
 _DENSE = 1000
-# Rows of Z, and equalities on them, that are worth it.
+# Maximum number of rows of Z, and of equalities on it, for which this method is used.
 _MOST_ROWS = 600
 _MOST_EDGES = 6000
-# Equalities that follow from others to this precision are left out.
+# Relative precision to which an equality must follow from others to be dropped.
 _IMPLIED = 1e-6
 
 
@@ -51,9 +52,9 @@ def unfold_on_face(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding | None:
-    """Solve equalities over the face that N, the columns of ``dependencies``, leaves.
+    """Solve equalities over the face, the orthogonal complement of the columns N.
 
-    None where there is nothing to leave out, or too much is left.
+    Returns None if ``dependencies``, which contains N, has no columns, or if the face is too large.
     """
     edges = problem.edges
     face = face_beside(edges, dependencies)
@@ -78,7 +79,7 @@ def unfold_on_face(
 
 
 def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
-    """Centred functions orthogonal to N; None where there are too many of them."""
+    """Return centered functions orthogonal to N, or None if there are none or too many."""
     if not N.shape[1]:
         return None
     root = np.sqrt(edges.masses)
@@ -89,7 +90,7 @@ def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
     vectors = _lowest(M, factor, zero)
     if vectors is None:
         return None
-    # How far vectors are from zero is measured on N itself, which does not square it.
+    # Measure the distance of vectors from the null space on N itself, which is not squared.
     sizes = np.linalg.norm(scaled.T @ vectors, axis=0)
     constant = root / np.linalg.norm(root)
     axes = vectors[:, sizes**2 < zero]
@@ -107,7 +108,7 @@ def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
 
 
 def _lowest(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
-    """Eigenvectors to beyond the last value of zero; None where they are too many."""
+    """Return eigenvectors beyond the last zero eigenvalue, or None if there are too many."""
     n = M.shape[0]
     if n <= _DENSE:
         return np.asarray(linalg.eigh(M.toarray())[1])
@@ -123,9 +124,9 @@ def _lowest(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
 
 
 def independent(rows: Matrix, squared: Vector) -> Indices | None:
-    """Equalities on Z that imply all others; None where they are too many."""
+    """Return equalities on Z that imply all others, or None if there are too many."""
     q = rows / np.sqrt(squared)[:, None]
-    q = q @ whitener(q.T @ q, EMPTY)  # functions of few points count as much as those of many
+    q = q @ whitener(q.T @ q, EMPTY)  # Give functions of few and of many points equal weight.
     m = q.shape[1]
     if m * (m + 1) // 2 <= len(q):
         _, R, order = linalg.qr(svec_of_squares(q).T, mode="economic", pivoting=True)
@@ -138,11 +139,11 @@ def independent(rows: Matrix, squared: Vector) -> Indices | None:
 
 
 def spread(rows: Matrix, squared: Vector, weights: Vector) -> Vector:
-    r"""The least weights of all edges with the same moment :math:`\sum_e w_e q_e q_e^T`.
+    r"""Return the smallest weights of all edges with the same moment :math:`\sum_e w_e q_e q_e^T`.
 
-    They prove the same: lengths on the face, and so :math:`w^T D`, depend on the moment alone.
-    Small ones suffer less from rounding. Where the moment has more entries than there are edges,
-    they stay as they are.
+    They certify the same bound, since lengths on the face, and thus :math:`w^T D`, depend on the
+    moment alone. Small weights suffer less from rounding. If the moment has more entries than there
+    are edges, the weights are returned as they are.
     """
     q = rows / np.sqrt(squared)[:, None]
     q = q @ whitener(q.T @ q, EMPTY)

@@ -1,13 +1,14 @@
-r"""Unfolding with the whole Gram matrix: a primal-dual interior point method for small graphs.
+r"""Primal-dual interior-point method for unfolding with the full Gram matrix, for small graphs.
 
-On the complement of the constant vector, :math:`X = P^T K P \succ 0`, it follows the central path
+On the complement of the constant vector, with :math:`X = P^T K P \succ 0`, it follows the central
+path
 
 .. math:: X Z = \mu I, \qquad Z = A^T(y) \mp I \succ 0 , \qquad A(X) + \text{slack} = D ,
 
-:math:`A(X)_e = u_e^T X u_e` being the squared length of an edge and :math:`A^T(y)` the Laplacian of
-the weights. The matrix of a step is :math:`(U X U^T) \circ (U Z^{-1} U^T)`, of the size of the
-number of edges: it takes only differences of rows and columns, and its Cholesky factor is the cost,
-m³/3 for m edges, with 3 m² numbers of memory.
+where :math:`A(X)_e = u_e^T X u_e` is the squared length of an edge and :math:`A^T(y)` the Laplacian
+of the weights. The matrix of a step is :math:`(U X U^T) \circ (U Z^{-1} U^T)`, with one row per
+edge. Building it needs only differences of rows and columns. Its Cholesky factorization dominates
+the cost: m³/3 for m edges, with 3 m² numbers of memory.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from nearfar.solvers.eigen import least_eigenvalue
 from nearfar.solvers.unfolding import Edges, Move, Problem, Slack, Unfolding, UnfoldingInterrupted
 from nearfar.solvers.unfolding_span import Spanned
 
-#: What the history of a run holds, one number for each step.
+#: Keys of the history, which has one number per step.
 INTERIOR_HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
 
-# The part of the way to the boundary that a step takes.
+# Fraction of the distance to the boundary that a step covers.
 _SHARE = 0.95
 
 
@@ -39,9 +40,9 @@ def interior_point(
 ) -> Unfolding:
     """Solve over all Gram matrices, to a relative gap and relative residuals of ``tol``.
 
-    The factor has all columns. Where rounding ends the path before ``tol``, as on problems without
-    a strictly feasible point, it is that of the best iterate. ``report`` is called at each step
-    with the new entries of the history.
+    The factor has all columns. Rounding may stop the path before ``tol``, for example on problems
+    without a strictly feasible point. The result is then the best iterate. ``report`` is called at
+    each step with the new entries of the history.
     """
     began = time.perf_counter()
     at = _Path(problem)
@@ -68,7 +69,7 @@ def interior_point(
             if at.error <= tol or len(history["gap"]) > max_iter or not at.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # nothing was found yet
+        if not history["gap"]:  # No step is complete yet.
             raise
         raise UnfoldingInterrupted(_result(at, best, history)) from interrupt
     return _result(at, best, history)
@@ -82,13 +83,13 @@ def _result(
 
 
 class _Centered:
-    """Matrices on the complement of the constant vector, by a Householder reflection."""
+    """Operators on the complement of the constant vector, by a Householder reflection."""
 
     def __init__(self, edges: Edges) -> None:
         self.edges = edges
         self.root = np.sqrt(edges.masses)
         h = self.root / np.linalg.norm(self.root)
-        h[0] += 1.0  # reflects the constant vector to minus the first axis
+        h[0] += 1.0  # Reflect the constant vector to minus the first axis.
         self.h = h * np.sqrt(2.0 / (h @ h))
 
     def _reflect(self, S: Matrix) -> Matrix:
@@ -97,38 +98,38 @@ class _Centered:
         return S + (self.h @ Sh) * np.outer(self.h, self.h)
 
     def start(self, a: float) -> tuple[Matrix, Matrix]:
-        """X and Z well inside."""
+        """Return starting values of X and Z well inside the cone."""
         n = len(self.root)
         return a * n / 10 * np.eye(n - 1), 10 * np.eye(n - 1)
 
     def lift(self, M: Matrix) -> Matrix:
-        """C^(-1/2) P M P' C^(-1/2), of all points."""
+        """Return C^(-1/2) P M P' C^(-1/2), over all points."""
         n = len(self.root)
         S = np.zeros((n, n))
         S[1:, 1:] = M
         return self._reflect(S) / np.outer(self.root, self.root)
 
     def lengths(self, M: Matrix) -> Vector:
-        """A(M): the quadratic form of each edge."""
+        """Return A(M), the quadratic form of each edge."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         d = np.diag(S)
         return np.asarray(d[i] + d[j] - S[i, j] - S[j, i])
 
     def products(self, M: Matrix) -> Matrix:
-        """U M U', between all edges."""
+        """Return U M U', over all pairs of edges."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         R = np.ascontiguousarray((S[i] - S[j]).T)
         return R[i] - R[j]
 
     def laplacian(self, y: Vector) -> Matrix:
-        """A'(y)."""
+        """Return A'(y), the Laplacian of the weights."""
         L = self.edges.laplacian(y).toarray() / np.outer(self.root, self.root)
         return self._reflect(L)[1:, 1:]
 
     def factor(self, X: Matrix) -> Matrix:
-        """Y with K = Y Y', from all eigenvectors that are not empty."""
+        """Return Y with K = Y Y', from all eigenvectors with a nonzero eigenvalue."""
         inner = _root(X)
         Y = np.zeros((len(self.root), inner.shape[1]))
         Y[1:] = inner
@@ -137,13 +138,13 @@ class _Centered:
 
 
 class _OfFunctions:
-    """Matrices on functions that edges mix."""
+    """Operators on coefficients of functions, where each edge is a row over all functions."""
 
     def __init__(self, edges: Spanned) -> None:
         self.edges = edges
 
     def start(self, a: float) -> tuple[Matrix, Matrix]:
-        """X and Z well inside, in proportion to how edges measure each function."""
+        """Return starting values of X and Z well inside, scaled by the edges' moment."""
         W = self.edges.moment(1 / self.edges.squared)
         values, vectors = linalg.eigh(W)
         values = np.maximum(values, 1e-12 * values[-1])
@@ -152,24 +153,24 @@ class _OfFunctions:
         return a * X / shortest, 10 / float(values[0]) * (vectors * values) @ vectors.T
 
     def lengths(self, M: Matrix) -> Vector:
-        """A(M): the quadratic form of each edge."""
+        """Return A(M), the quadratic form of each edge."""
         return np.einsum("ea,ea->e", self.edges.rows @ M, self.edges.rows)
 
     def products(self, M: Matrix) -> Matrix:
-        """q M q', between all edges."""
+        """Return q M q', over all pairs of edges."""
         return np.asarray(self.edges.rows @ M @ self.edges.rows.T)
 
     def laplacian(self, y: Vector) -> Matrix:
-        """A'(y)."""
+        """Return A'(y), the moment of the weights."""
         return self.edges.moment(y)
 
     def factor(self, X: Matrix) -> Matrix:
-        """Y with X = Y Y', from all eigenvectors that are not empty."""
+        """Return Y with X = Y Y', from all eigenvectors with a nonzero eigenvalue."""
         return _root(X)
 
 
 class _Path:
-    """The iterate X, y, Z and slacks."""
+    """The iterate X, y, Z with its slacks."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -187,7 +188,7 @@ class _Path:
             Slack(sign, price, np.full(m, a), np.full(m, 10.0))
             for sign, price in signs.get(problem.constraints, ())
         ]
-        # Squared slack is give · y.
+        # The squared slack equals give · y.
         self.give = 0.5 / problem.price if problem.constraints == "squared" else 0.0
         self.degree = n - 1 + m * len(self.slacks)
         self.step = 1.0
@@ -197,7 +198,7 @@ class _Path:
         return self.error, self.X, self.y
 
     def measure(self) -> None:
-        """Residuals, gap and μ at the iterate."""
+        """Compute the residuals, the gap and μ of the iterate."""
         sign = self.problem.sign
         self.F = sign * self.identity + self.Z - self.space.laplacian(self.y)
         self.f = [slack.excess(self.y) for slack in self.slacks]
@@ -217,7 +218,7 @@ class _Path:
         self.error = max(self.gap, self.primal_residual, self.dual_residual)
 
     def advance(self) -> bool:
-        """Predictor and corrector; False where rounding allows no further step."""
+        """Take a predictor-corrector step. Return False if rounding prevents it."""
         try:
             self.inverse = linalg.cho_solve(linalg.cho_factor(self.Z), self.identity)
             self.inverse = (self.inverse + self.inverse.T) / 2
@@ -241,7 +242,7 @@ class _Path:
         return self.step > 1e-6
 
     def _factor(self) -> None:
-        """Cholesky factor of the Schur complement, a little more on its diagonal if need be."""
+        """Factorize the Schur complement, adding to its diagonal if necessary."""
         S = self.space.products(self.X)
         S *= self.space.products(self.inverse)
         diagonal = np.einsum("ee->e", S)
@@ -252,7 +253,7 @@ class _Path:
         for extra in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
             try:
                 diagonal += extra * size
-                # The factor is of the lower triangle; S itself is needed again if it fails.
+                # The factorization uses the lower triangle and does not overwrite S.
                 self.schur = linalg.cho_factor(S, lower=True, check_finite=False)
                 return
             except linalg.LinAlgError:
@@ -262,7 +263,7 @@ class _Path:
     def _direction(
         self, aim: float, before: tuple[Matrix, Vector, Matrix, list[Move]] | None
     ) -> tuple[Matrix, Vector, Matrix, list[Move]]:
-        """Newton's step to X Z = aim · I, with second-order terms of the step before."""
+        """Return Newton's step to X Z = aim · I, with second-order terms of the last step."""
         X, inverse = self.X, self.inverse
         target = aim * inverse + _symmetric(X @ self.F @ inverse)
         corrections = [np.zeros(len(self.y)) for _ in self.slacks]
@@ -289,7 +290,7 @@ class _Path:
         return dX, dy, dZ, moves
 
     def _steps(self, dX: Matrix, dy: Vector, dZ: Matrix, moves: list[Move]) -> tuple[float, float]:
-        """How far the primal and the dual step may go, at most 1 / share."""
+        """Return the lengths of the primal and the dual step, at most 1 / _SHARE."""
         primal, dual = _to_boundary(self.X, dX), _to_boundary(self.Z, dZ)
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
             primal = max(primal, float((-ds / slack.s).max()))
@@ -299,7 +300,7 @@ class _Path:
 
 
 def _root(X: Matrix) -> Matrix:
-    """Y with X = Y Y', from all eigenvectors that are not empty."""
+    """Return Y with X = Y Y', from all eigenvectors with a nonzero eigenvalue."""
     values, vectors = linalg.eigh(X)
     kept = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
     return np.asarray(vectors[:, kept][:, ::-1] * np.sqrt(values[kept][::-1]))
@@ -310,7 +311,7 @@ def _symmetric(M: Matrix) -> Matrix:
 
 
 def _to_boundary(M: Matrix, dM: Matrix) -> float:
-    """The inverse of the step at which M + step · dM leaves the cone; at most 0 if it does not."""
+    """Return the inverse of the step at which M + step · dM leaves the cone, or at most 0."""
     L = linalg.cholesky(M, lower=True)
     half = linalg.solve_triangular(L, dM, lower=True)
     whole = linalg.solve_triangular(L, half.T, lower=True)

@@ -1,18 +1,19 @@
 r"""Unfolding with a factor of few columns, :math:`K = Y Y^T`, for graphs of many points.
 
-A primal-dual interior point method in Y, the edge weights w and the slacks of the edges. A step
+A primal-dual interior-point method in Y, the edge weights w and the slacks of the edges. A step
 solves
 
 .. math::
     \bigl( 2 (L_w \mp C) \otimes I + J^T E^{-1} J \bigr) \, \mathrm{vec}(dY) = \text{residuals} ,
 
-C being the masses, J the derivative of the edges' squared lengths and E a diagonal, slack over
-multiplier. The matrix has a small block for each point and each edge, and a sparse factor where
-points lie near a manifold of few dimensions; the signs of its pivots tell whether it is definite.
+where C contains the masses, J the derivatives of the squared edge lengths, and the diagonal E slack
+divided by multiplier. The matrix has a small block for each point and each edge. Its factorization
+is sparse if the points lie near a low-dimensional manifold. The signs of its pivots show whether it
+is definite.
 
-In Y the problem is not convex. At its saddle points the Laplacian of the weights has an eigenvalue
-:math:`\lambda_2 < 1`: its eigenvector is the way out, and it is taken. At the end
-:math:`\lambda_2 = 1`, which proves the optimum among all K.
+In Y the problem is not convex. At a saddle point the Laplacian of the weights has an eigenvalue
+:math:`\lambda_2 < 1`, and the method leaves the saddle along its eigenvector. At the end
+:math:`\lambda_2 = 1`, which certifies the optimum among all K.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ from nearfar.solvers.unfolding import (
 )
 from nearfar.solvers.unfolding_span import DenseSystem, Spanned
 
-#: What the history of a run holds, one number for each step.
+#: Keys of the history, which has one number per step.
 LOW_RANK_HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
 
-# The least that is added to the second derivative, which is zero along rotations.
+# Minimum regularization of the second derivative, which is zero along rotations.
 _REGULAR = 1e-5
-# And the most, beyond which nothing would move.
+# Maximum regularization, beyond which no point would move.
 _TOO_MUCH = 1e6
-# The square of an edge's turn in one step, relative to its length.
+# Maximum squared displacement of an edge in one step, relative to its squared length.
 _TURN = 1.0
-# Where λ_2 falls short of 1 by more, the way out of a saddle point is taken, with a step for which
-# edges have so much of their slack left, and then so many steps are centred.
+# The method leaves a saddle point if λ_2 is below 1 by more than _UNSTABLE. The step leaves the
+# fraction 1 - _ROOM of the edges' slack. The next _CENTERED steps are centering steps.
 _UNSTABLE = 1e-6
 _ROOM = 0.5
 _CENTERED = 3
-# Complementarity, in units of the gap that is sought, with which the path is at its end.
+# Complementarity below which the path ends, in units of the requested gap.
 _SPENT = 1e-5
-# Escapes in a row after which there are more columns.
+# Number of consecutive escapes after which columns are added.
 _PATIENCE = 4
-# The share of the trace below which a column is left out.
+# Fraction of the trace below which a column is dropped.
 _EMPTY = 1e-4
 
 
@@ -73,13 +74,14 @@ def low_rank(
     max_iter: int = 200,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve for a factor of few columns, to a relative gap of ``tol``.
+    """Solve for a factor with few columns, to a relative gap of ``tol``.
 
-    It begins with ``start``, by default classical scaling of shortest paths, and ``n_columns``, by
-    default as many as that asks for, and two; where the way out of a saddle point needs more, there
-    will be more. ``report`` is called at each step with the new entries of the history. The result,
-    also after Ctrl-C, has the best feasible factor and the weights of the best bound, each for
-    itself.
+    The default ``start`` is classical scaling of shortest paths. The default ``n_columns`` is two
+    more than the start has, but from 4 to 8 for inequalities and from 10 to 12 for other
+    constraints. Columns are added if the method cannot leave a saddle point without them.
+    ``report`` is called at each step with the new entries of the history. The result, also after
+    Ctrl-C, has the best feasible factor and the weights of the best bound, which may belong to
+    different iterates.
     """
     began = time.perf_counter()
     edges = problem.edges
@@ -117,14 +119,14 @@ def low_rank(
             if at.is_spent(tol) or not at.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # nothing was found yet
+        if not history["gap"]:  # No step is complete yet.
             raise
         raise UnfoldingInterrupted(best.result(history, at)) from interrupt
     return best.result(history, at)
 
 
 class _Best:
-    """The best feasible factor and the best bound so far, each for itself."""
+    """The best feasible factor and the best bound so far, of possibly different iterates."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -158,11 +160,8 @@ class _Best:
         return Unfolding(factor, weights, max(0, len(history["gap"]) - 1), history)
 
 
-# ---------------------------------------------------------------------- the method
-
-
 class _Iterate:
-    """Factor, edge weights and slacks, and the steps from one to the next."""
+    """Factor, edge weights and slacks of an iterate, and the steps to the next."""
 
     def __init__(self, problem: Problem, Y: Matrix) -> None:
         self.problem = problem
@@ -171,10 +170,11 @@ class _Iterate:
         self.system = _system_of(self.edges, Y.shape[1])
         D = self.edges.squared
         lengths = self.edges.squared_lengths(Y)
-        typical = self.edges.trace(Y) / len(D)  # of w · D, which sums to the trace
+        typical = self.edges.trace(Y) / len(D)  # typical w · D, since these sum to the trace
         self.w = np.zeros(len(D))
         self.slacks: list[Slack] = []
-        # How far a unit of weight above the anchor stretches an edge beside its slacks.
+        # Increase of an edge's squared length, in addition to its slacks, per unit of weight above
+        # the anchor.
         self.give, self.anchor = np.zeros(len(D)), np.zeros(len(D))
         if problem.constraints == "inequality":
             s = np.maximum(D - lengths, 0.1 * D)
@@ -187,7 +187,7 @@ class _Iterate:
         elif problem.constraints == "squared":
             self.give += 0.5 / problem.price
         else:
-            # Equalities: a penalty, with the anchor for its multipliers.
+            # Equalities use a penalty. The anchor holds their multipliers.
             self.give = 0.03 * D * D / typical
         self.reg = _REGULAR
         self.step = 1.0
@@ -195,7 +195,7 @@ class _Iterate:
         self.widened = False
 
     def measure(self) -> None:
-        """What depends on the point alone."""
+        """Compute all quantities that depend on the iterate alone."""
         edges, D, C = self.edges, self.edges.squared, self.edges.masses
         self.delta = edges.differences(self.Y)
         self.over = np.einsum("er,er->e", self.delta, self.delta) - D
@@ -211,23 +211,23 @@ class _Iterate:
 
     @property
     def is_near(self) -> bool:
-        """Whether the weights are worth an eigenvalue."""
+        """Whether the weights are good enough to compute eigenvalues for a bound."""
         return self.complementarity < 0.05 and self.stationarity < 1
 
     def is_spent(self, tol: float) -> bool:
-        """Whether slacks leave nothing to gain: further steps would only divide by zero."""
+        """Return True if complementarity is exhausted: further steps would divide by zero."""
         return bool(self.slacks) and self.complementarity < _SPENT * tol
 
     @property
     def n_active(self) -> int:
-        """Edges that hold something."""
+        """Number of edges with a significant weight."""
         size = np.abs(self.w) * self.edges.squared
         return int((size > 1e-6 * size.sum() / len(size)).sum())
 
     def advance(self) -> bool:
-        """One step: a predictor that says what to aim at, then a corrector.
+        """Take one predictor-corrector step.
 
-        False where rounding allows no further step.
+        Returns False if rounding prevents it.
         """
         if not self._factor():
             return False
@@ -259,9 +259,9 @@ class _Iterate:
         return True
 
     def _factor(self) -> bool:
-        """Factor the system, regularised until it is definite on centred factors.
+        """Factorize the system, regularized until it is definite on centered factors.
 
-        False if it is singular to rounding whatever is added.
+        Returns False if it stays numerically singular.
         """
         C, sign = self.edges.masses, self.problem.sign
         self.compliance = self.give.copy()
@@ -269,7 +269,7 @@ class _Iterate:
             self.compliance += slack.s / slack.z
         self.reg = min(self.reg, 1.9)
         while True:
-            # Translations are eigenvectors too, with this sign; centred steps do not see them.
+            # Translations are eigenvectors with this sign too. Centered steps ignore them.
             shift = self.reg - 2 * sign
             if self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C):
                 return True
@@ -280,7 +280,7 @@ class _Iterate:
     def _direction(
         self, aim: float, corrections: list[Vector]
     ) -> tuple[Matrix, Vector, list[Move]]:
-        """Newton's step to slack times multiplier = aim: dY, dw, and (ds, dz) of each slack."""
+        """Return Newton's step to slack · multiplier = aim: dY, dw, and (ds, dz) per slack."""
         target = self.over.copy()
         excess = [slack.excess(self.w) for slack in self.slacks]
         for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
@@ -297,7 +297,7 @@ class _Iterate:
         return dY, dw, moves
 
     def _aim(self, moves: list[Move]) -> float:
-        """Mehrotra's rule; complementarity must not run ahead of the residuals."""
+        """Return the target by Mehrotra's rule, limited so that residuals decrease first."""
         primal, dual = self._steps(moves, 1.0)
         now = after = 0.0
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
@@ -314,7 +314,7 @@ class _Iterate:
         return centering * now / (len(self.w) * len(self.slacks))
 
     def _steps(self, moves: list[Move], share: float) -> tuple[float, float]:
-        """The parts of a step that keep slacks, and that keep multipliers positive."""
+        """Return the step fractions that keep slacks and multipliers positive."""
         primal = dual = 1.0
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
             primal = min(primal, share / max(float((-ds / slack.s).max()), share))
@@ -322,10 +322,10 @@ class _Iterate:
         return primal, dual
 
     def escape(self, values: Vector, vectors: Matrix) -> None:
-        r"""Leave a saddle point by the eigenvectors of :math:`L_w` below 1.
+        r"""Leave a saddle point along the eigenvectors of :math:`L_w` below 1.
 
-        One of them, added in a direction of space that the points about do not use, raises the
-        trace. The step is as long as the edges have room for.
+        Adding such an eigenvector, in a spatial direction that the points nearby do not use,
+        increases the trace. The slack of the edges limits the step.
         """
         self.centered_steps = max(0, self.centered_steps - 1)
         threshold = max(_UNSTABLE, 3 * self.complementarity)
@@ -351,7 +351,7 @@ class _Iterate:
         self.measure()
 
     def trim(self) -> None:
-        """Leave out columns that hold next to nothing, but one."""
+        """Drop columns with a negligible fraction of the trace, except one."""
         if self.widened:
             return
         values, axes = turned_to_axes(self.edges, self.Y, 0.0)
@@ -363,9 +363,6 @@ class _Iterate:
         self.Y = Y
         self.system = _system_of(self.edges, Y.shape[1])
         self.measure()
-
-
-# ---------------------------------------------------------------------- the system
 
 
 def _system_of(edges: Edges, n_columns: int) -> BlockSystem | DenseSystem:
@@ -380,7 +377,7 @@ class BlockSystem:
     def __init__(self, edges: Edges, n_columns: int) -> None:
         n, r = edges.n_points, n_columns
         self.edges, self.r = edges, r
-        # Points in an order in which factors of the graph's own Laplacian stay sparse.
+        # Order the points such that factorizations of the graph Laplacian stay sparse.
         pattern = edges.laplacian(np.ones(len(edges))) + sparse.eye_array(n)
         self.place = np.asarray(symmetric_factor(pattern.tocsc()).perm_c, np.intp)
         here, first, second = np.arange(n), self.place[edges.first], self.place[edges.second]
@@ -389,7 +386,7 @@ class BlockSystem:
         self._order = np.lexsort((columns, rows))
         starts = np.searchsorted(rows[self._order], np.arange(n + 1)).astype(np.int32)
         self._touching = abs(edges.incidence).T.tocsr()
-        # Which number of the blocks each stored entry is, by compressing the numbers themselves.
+        # Find the source of each stored entry by compressing the entries' own numbers.
         numbers = np.arange(len(rows) * r * r, dtype=np.float64).reshape(-1, r, r)
         which = columns[self._order].astype(np.int32)
         whole = sparse.bsr_array((numbers, which, starts), shape=(n * r, n * r)).tocsr()
@@ -397,9 +394,9 @@ class BlockSystem:
         self._indices, self._indptr = whole.indices, whole.indptr
 
     def factor(self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector) -> bool:
-        """Factor ``2 w I + 4 k δδ'`` for each edge, and a multiple of I for each point.
+        """Factorize ``2 w I + 4 k δδ'`` for each edge, plus a multiple of I for each point.
 
-        False if it is not definite on centred factors.
+        Returns False if the matrix is not definite on centered factors.
         """
         n, r = self.edges.n_points, self.r
         own = np.arange(r)
@@ -409,7 +406,7 @@ class BlockSystem:
         point[self.place] = (self._touching @ edge.reshape(len(edge), r * r)).reshape(n, r, r)
         point[self.place[:, None], own, own] += diagonal[:, None]
         data = np.concatenate([point, -edge, -edge])[self._order].ravel()[self._entries]
-        # Compressed rows of a symmetric matrix are its compressed columns.
+        # The compressed rows of a symmetric matrix are its compressed columns.
         matrix = sparse.csc_array((data, self._indices, self._indptr), shape=(n * r, n * r))
         options = {"SymmetricMode": True}
         try:
@@ -418,28 +415,25 @@ class BlockSystem:
             )
         except RuntimeError:  # a pivot of exactly zero
             return False
-        # Translations have the sign of the diagonal.
+        # Translations have eigenvalues with the sign of the diagonal.
         negative = int((self._factor.U.diagonal() < 0).sum())
         return negative <= (r if diagonal[0] < 0 else 0)
 
     def solve(self, right: Matrix) -> Matrix:
-        """The solution for a right-hand side in the order of the points."""
+        """Return the solution for a right-hand side in the order of the points."""
         ordered = np.empty_like(right)
         ordered[self.place] = right
         return np.asarray(self._factor.solve(ordered.ravel()).reshape(right.shape)[self.place])
 
 
-# ---------------------------------------------------------------------- where to begin
-
-
 def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
-    """Classical scaling of the shortest paths to a few points far from one another.
+    """Return classical scaling of the shortest paths to landmarks that are far apart.
 
-    Columns are as many as have a share of their variance of at least a hundredth.
+    It has as many columns as there are eigenvalues with at least 1% of the positive variance.
     """
     n = edges.n_points
     lengths = np.sqrt(edges.squared)
-    # SciPy before 1.13 has paths over short indices only.
+    # SciPy before 1.13 computes paths only with 32-bit indices.
     ends = edges.first.astype(np.int32), edges.second.astype(np.int32)
     graph = sparse.coo_array((lengths, ends), shape=(n, n)).tocsr()
     graph = (graph + graph.T).tocsr()
@@ -461,13 +455,14 @@ def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
 
 
 def _spared_columns(problem: Problem, Y: Matrix) -> int:
-    # Negative weights push points apart in all directions: the more columns, the fewer saddles.
+    # Negative weights push points apart in all directions, so more columns mean fewer saddles.
     least, most = (4, 8) if problem.constraints == "inequality" else (10, 12)
     return min(max(Y.shape[1] + 2, least), most)
 
 
 def _with_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
-    """Y on its principal axes in exactly so many columns; smooth ones are added to it."""
+    """Return Y on its principal axes with exactly ``n_columns``, adding smooth functions."""
+
     _, Y = turned_to_axes(edges, Y)
     missing = n_columns - Y.shape[1]
     if missing <= 0:

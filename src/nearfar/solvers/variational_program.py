@@ -1,29 +1,29 @@
 r"""Unfolding within a basis: a small semidefinite program over many edges.
 
-Where :math:`K = Q Z Q^T` with few columns in Q, the squared length of an edge is
-:math:`q_e^T Z q_e`, :math:`q_e = Q_i - Q_j`, and unfolding becomes
+If :math:`K = Q Z Q^T` with few columns in Q, the squared length of an edge is
+:math:`q_e^T Z q_e` with :math:`q_e = Q_i - Q_j`, and unfolding becomes
 
 .. math::
     \max_{Z \succeq 0} \; \mathrm{tr}(C Z) - c \sum_e (q_e^T Z q_e - D_e)^2
     \qquad\text{or}\qquad
     \max_{Z \succeq 0} \; \mathrm{tr}(C Z), \quad q_e^T Z q_e \le D_e .
 
-Squared slack is solved by a primal-dual interior point method with the dual slack
+Squared slack is solved by a primal-dual interior-point method with the dual slack
 
 .. math:: S = \sum_e w_e q_e q_e^T - C \succeq 0 .
 
-w follows from Z, and a step is solved for the m (m + 1) / 2 entries of Z: with
-:math:`a_e = \mathrm{svec}(q_e q_e^T)` and Z S = μ I linearised as
+Z determines w, and a step solves for the m (m + 1) / 2 entries of Z. With
+:math:`a_e = \mathrm{svec}(q_e q_e^T)` and Z S = μ I linearized as
 :math:`dS = \mu Z^{-1} - S - \mathrm{sym}(Z^{-1} dZ \, S)`,
 
 .. math:: \Bigl( 2c \sum_e a_e a_e^T + \mathrm{sym}(Z^{-1} \cdot S) \Bigr) dZ = \cdots
 
-The sum is built once, O(E m⁴ / 4), and steps do not see the edges again: O(m⁶) each, for few
-functions.
+The sum is built once, in O(E m⁴ / 4). The steps do not use the edges again and cost O(m⁶) each, so
+this suits few functions.
 
-Inequalities are solved for a factor of few columns, Z = Y Y', by ``unfolding_low_rank`` with the
-edges of ``unfolding_span``: O(E m² r²) for each of some 30 steps, r being 3 to 12, with all edges
-and no Schur complement of their number. S proves the optimum among all Z.
+Inequalities are solved for a factor with few columns, Z = Y Y', by ``unfolding_low_rank`` with the
+edges of ``unfolding_span``: O(E m² r²) for each of about 30 steps, with r from 3 to 12. This uses
+all edges and needs no Schur complement of their size. S certifies the optimum among all Z.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ from nearfar.solvers.unfolding import Problem
 from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.solvers.unfolding_span import EMPTY, Spanned
 
+# Maximum number of steps of both solvers.
 _MAX_STEPS = 200
-# Functions to begin with where no start is given.
+# Number of functions in the default start for inequalities.
 _SMOOTH = 4
 
 
 class Unfolded(NamedTuple):
-    """A solution in the basis: Z, the weights of the edges, both values, steps taken."""
+    """Solution in the basis: Z, edge weights, objective, bound, and number of steps."""
 
     Z: Matrix
     weights: Vector
@@ -65,17 +66,17 @@ class Unfolded(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Relative distance of the value from the best in the basis."""
+        """Relative distance of the objective from the bound within the basis."""
         return (self.bound - self.value) / max(abs(self.bound), np.finfo(float).tiny)
 
 
 def unfold_with_slack(
     rows: Matrix, squared: Vector, C: Matrix, price: float, tol: float = 1e-9
 ) -> Unfolded:
-    """Squared slack: Z for which trace less the price of slack is largest, to a relative gap.
+    """Maximize the trace minus the price of squared slack over Z, to a relative gap of ``tol``.
 
-    ``rows`` are the :math:`q_e`; D is of mean about 1; C is the identity for an orthonormal,
-    centred basis.
+    ``rows`` are the :math:`q_e`. D has a mean of about 1. C is the identity for an orthonormal,
+    centered basis.
     """
     R, C_ = _balanced(rows, C)
     q = rows @ R
@@ -104,9 +105,9 @@ def unfold_with_slack(
             target = gap / m * min(1.0, max(after, 0.0) / gap) ** 2
             second = sym(inverse @ dZ @ dS)
             dZ, dS = _slack_direction(newton, c - pull, inverse, S, target, second)
-            # One length for both: S depends on Z through the slack.
+            # Use one step length for both, because S depends on Z through the slack.
             reach = min(_step(Z, dZ), _step(S, dS))
-        except linalg.LinAlgError:  # as near as rounding allows
+        except linalg.LinAlgError:  # Rounding prevents further progress.
             break
         Z, S = Z + reach * dZ, S + reach * dS
         if reach < 1e-8:
@@ -127,7 +128,7 @@ def _slack_direction(
     mu: float,
     second: Matrix,
 ) -> tuple[Matrix, Matrix]:
-    """Steps of Z and S towards Z S = μ I; ``second`` is what the step before left out."""
+    """Return steps of Z and S towards Z S = μ I. ``second`` is the second-order correction."""
     dZ = smat(linalg.cho_solve(newton, short + svec(mu * inverse - second)), len(S))
     return dZ, mu * inverse - S - sym(inverse @ dZ @ S) - second
 
@@ -135,10 +136,11 @@ def _slack_direction(
 def unfold_with_inequalities(
     rows: Matrix, squared: Vector, C: Matrix, start: Matrix | None = None, tol: float = 1e-6
 ) -> Unfolded:
-    r"""Inequalities: Z of largest trace with no edge too long, to a relative gap of ``tol``.
+    r"""Maximize the trace over Z with no edge too long, to a relative gap of ``tol``.
 
-    D > 0, and ``rows``, the :math:`q_e`, have a length wherever C has one. ``start`` is a factor of
-    some Z to begin with. Z is feasible: what is left of violations is repaired by shrinking.
+    Requires D > 0. ``rows`` are the :math:`q_e`, which must be nonzero in every direction in which
+    C is. ``start`` is a factor of an initial Z. The result is feasible: the remaining violations
+    are repaired by shrinking.
     """
     R = whitener(C, EMPTY)
     edges = Spanned.of(rows @ R, squared)
@@ -155,14 +157,14 @@ def unfold_with_inequalities(
 
 
 def _smooth_start(edges: Spanned) -> Matrix:
-    """A few functions that change least along edges, each as long as edges allow."""
+    """Return a few functions that change least along edges, as large as edges allow."""
     _, smooth = edges.eigenpairs(np.ones(len(edges)), _SMOOTH)
     slope = np.max(edges.differences(smooth) ** 2 / edges.squared[:, None], axis=0)
     return smooth / np.sqrt(len(slope) * slope)
 
 
 def _holding(edges: Spanned, weights: Vector) -> Vector:
-    """Weights scaled so that their moment exceeds I, by more than rounding."""
+    """Scale weights so that their moment exceeds I by more than rounding."""
     for share in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
         moment = edges.moment(weights + share * float(weights.max()))
         rounding = 8 * np.finfo(float).eps * float(np.linalg.norm(moment))
@@ -172,14 +174,12 @@ def _holding(edges: Spanned, weights: Vector) -> Vector:
     return np.full(len(weights), np.inf)
 
 
-# ---------------------------------------------------------------------- helpers
-
-
 def _balanced(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
-    """R for which the rows of ``rows @ R`` have unit second moment, and C in these coordinates.
+    """Return R such that ``rows @ R`` has unit second moment, and C in these coordinates.
 
-    For eigenvectors of the graph's Laplacian this divides by roots of eigenvalues. Directions in
-    which no edge has any length are left out: nothing would hold them, and C has none there.
+    For eigenvectors of the graph Laplacian this divides by the square roots of the eigenvalues.
+    Directions in which all edges have length zero are dropped: they are unconstrained, and C is
+    zero there.
     """
     moment = rows.T @ rows / max(len(rows), 1)
     values, vectors = linalg.eigh(moment)
@@ -189,7 +189,7 @@ def _balanced(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _slack_bound(rows: Matrix, squared: Vector, C: Matrix, price: float, weights: Vector) -> float:
-    """w'D + |w|²/4c for weights scaled until their moment exceeds C, within the basis."""
+    """Return w'D + |w|²/4c for weights scaled so that their moment exceeds C, in the basis."""
     R, C_ = _balanced(rows, C)
     q = rows @ R
     moment = sym(q.T @ (weights[:, None] * q))
@@ -207,7 +207,7 @@ def _lengths(rows: Matrix, Z: Matrix) -> Vector:
 
 
 def _moments(rows: Matrix) -> Matrix:
-    r""":math:`\sum_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
+    r"""Return :math:`\sum_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
     size = rows.shape[1] * (rows.shape[1] + 1) // 2
     total = np.zeros((size, size))
     for block in row_blocks(len(rows), 16 * size, at_most=4096):
@@ -217,5 +217,5 @@ def _moments(rows: Matrix) -> Matrix:
 
 
 def _step(M: Matrix, dM: Matrix) -> float:
-    """How far M + t dM stays positive definite, with some distance, at most 1."""
+    """Return the step that keeps M + t dM positive definite with a margin, at most 1."""
     return min(1.0, 0.95 * longest_step(M, dM))
