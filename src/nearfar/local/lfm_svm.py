@@ -44,9 +44,10 @@ class LFMSVMClassifier(LocalVoter):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner or transformer that is fitted first. Neighbors are searched in its transformed
+        space. None searches X itself.
     n_neighbors : int, default=5
-        How many points vote.
+        Number of neighbors that vote.
     C : float, default=1.0
         Cost of errors of the SVM.
     kernel : {"rbf", "linear", "poly"}, default="rbf"
@@ -70,16 +71,17 @@ class LFMSVMClassifier(LocalVoter):
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How to break a tied vote. "shrink" drops the farthest neighbor until one label wins;
+        "first" takes the tied label that sorts first, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     svcs_ : list of KernelMachine
         The SVM for each two classes, on standardised points: classes 0 and 1, 0 and 2, ..., 1 and
         2, ...; f is positive for the second.
@@ -93,7 +95,7 @@ class LFMSVMClassifier(LocalVoter):
         Training points without a boundary point, where all features count alike; few, unless an
         SVM puts all points on one side.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
@@ -196,7 +198,7 @@ class LFMSVMClassifier(LocalVoter):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
@@ -220,17 +222,17 @@ class LFMSVMClassifier(LocalVoter):
         return points, found
 
     def weights_at(self, X: ArrayLike) -> Matrix:
-        """The weights of features at each point, in standard units.
+        """Return the feature weights at each point.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
         ndarray of shape (n_queries, p)
-            Each row adds up to one.
+            Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
         (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))

@@ -49,7 +49,7 @@ class MVEMClassifier(NeighborVoter):
     Parameters
     ----------
     n_neighbors : int, default=3
-        How many points vote.
+        Number of neighbors that vote.
     neighborhood : int or None, default=None
         How many neighbours make the covariance, the point itself not counted; None finds it among
         5, 8, 12, 16 and 24.
@@ -59,14 +59,15 @@ class MVEMClassifier(NeighborVoter):
     symmetric : bool, default=False
         Use the symmetrised form.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How to break a tied vote. "shrink" drops the farthest neighbor until one label wins;
+        "first" takes the tied label that sorts first, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     neighborhood_ : int
         The size used.
     ridge_ : float
@@ -176,7 +177,7 @@ class MVEMClassifier(NeighborVoter):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points. One equal to a training point is not its own neighbour.
+            Query points. One equal to a training point is not its own neighbour.
 
         Returns
         -------

@@ -52,9 +52,10 @@ class QuasiconformalClassifier(LocalVoter):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner or transformer that is fitted first. Neighbors are searched in its transformed
+        space. None searches X itself.
     n_neighbors : int, default=5
-        How many points vote.
+        Number of neighbors that vote.
     n_posterior : int or None, default=None
         How many nearest points make a posterior; None is the root of the number of rows, but at
         least 10.
@@ -70,24 +71,25 @@ class QuasiconformalClassifier(LocalVoter):
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How to break a tied vote. "shrink" drops the farthest neighbor until one label wins;
+        "first" takes the tied label that sorts first, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     posterior_ : ndarray of shape (n_samples, n_classes)
         Posteriors at the training points, each by all others.
     precision_ : ndarray of shape (n_features, n_features)
         The inverse covariance, of standardised features.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     n_posterior_ : int
         The number used.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
@@ -219,7 +221,7 @@ class QuasiconformalClassifier(LocalVoter):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
