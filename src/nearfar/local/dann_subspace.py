@@ -162,7 +162,7 @@ class DANNSubspace(LinearLearner):
         self._check_sizes(n, p)
         deviations = deviations_of(points)
         if not deviations.any():
-            raise ValueError("Every feature of X is constant: there is no distance to learn.")
+            raise ValueError("Every feature of X is constant, so no distance can be learned.")
         scale = np.where(bool(self.standardize) & (deviations > 0), deviations, 1.0)
         mean = points.mean(axis=0)
         standard = (points - mean) / scale
