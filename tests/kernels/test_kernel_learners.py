@@ -198,7 +198,7 @@ def test_free_matrices_have_no_kernel_for_new_points_and_say_so(cls):
     assert learner.objective_ == pytest.approx(learner.bound_, rel=1e-6)
     assert len(learner.weights_) == 0 and not hasattr(learner, "transduction_")
     for use in (learner.kernel, learner.transform):
-        with pytest.raises(ValueError, match='mode="free" .* no kernel for other points'):
+        with pytest.raises(ValueError, match='mode="free" .* no kernel values for other points'):
             use(X)
 
 
@@ -274,7 +274,7 @@ def test_bad_input(cls):
     with pytest.raises(ValueError, match="do not vary"):
         cls(["linear"]).fit(np.ones((4, 2)), [0, 0, 1, 1])
     learner = cls(NAMED).fit(X, Y)
-    with pytest.raises(ValueError, match="i must be the number of a kernel, from 0 to 3; got 4"):
+    with pytest.raises(ValueError, match="i must be the index of a kernel, from 0 to 3; got 4"):
         learner.base_kernel(4, X)
     with pytest.raises(ValueError, match="3 features"):
         learner.kernel(X, X[:, :2])
@@ -290,5 +290,5 @@ def test_bad_input_of_programs():
         AlignmentKernelLearner(["linear"]).fit([[1.0], [-1.0], [1.0], [-1.0]], [0, 0, 1, 1])
     with pytest.raises(ValueError, match="none is a combination of the others"):
         MarginKernelLearner(["linear", "linear"], mode="signed").fit(X, Y)
-    with pytest.raises(ValueError, match="give a lam above 0"):
+    with pytest.raises(ValueError, match="Set lam above 0"):
         EasyMKL(["linear"], lam=0.0).fit(twice, np.append(Y, 1 - Y))

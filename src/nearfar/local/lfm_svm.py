@@ -50,11 +50,11 @@ class LFMSVMClassifier(LocalVoter):
     n_neighbors : int, default=5
         Number of neighbors that vote.
     C : float, default=1.0
-        Cost of errors of the SVM.
+        Penalty parameter of the SVM.
     kernel : {"rbf", "linear", "poly"}, default="rbf"
         Kernel of the SVM, defined as in scikit-learn.
     gamma : float or None, default=None
-        Coefficient of the kernels "rbf" and "poly". None uses 1 over the sum of the variances of
+        Scale of the kernels "rbf" and "poly". None uses 1 over the sum of the variances of
         the standardized features.
     degree : int, default=3
         Degree of the kernel "poly".
