@@ -164,7 +164,7 @@ def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, or function of an index
         Base kernels. They are scaled to unit diagonal, :math:`K_{ij} / \sqrt{K_{ii} K_{jj}}`, and
-        the weights apply to the scaled kernels. If :math:`K_{ii} = 0`, all entries of point i are 0.
+        the weights apply to the scaled kernels. A point with :math:`K_{ii} = 0` gets zeros.
     y : array-like of shape (n_labeled,)
         Labels of the first points. With more than two classes, the values of each class against
         the rest are added.

@@ -110,8 +110,8 @@ class KernelSVM(ClassifierMixin, Estimator):
             self.dual_coef_ = machine.dual_coef_.T.copy()
             self.intercept_ = machine.intercept_.astype(float)
             return
-        # In libsvm's layout, row j - (j > i) of dual_coef_, for a support vector of class i, belongs
-        # to the SVM of classes i and j.
+        # In libsvm's layout, the coefficient of a support vector of class i in the SVM of classes i
+        # and j is in row j - (j > i).
         ends = np.cumsum([0, *machine.n_support_])
         pairs = list(combinations(range(n_classes), 2))
         self.dual_coef_ = np.zeros((ends[-1], len(pairs)))
