@@ -40,7 +40,7 @@ class AlignmentKernelLearner(KernelProgram):
         Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
         and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     mode : {"nonneg", "independent", "signed", "rank_one", "free"}, default="nonneg"
-        Set of kernels over which the alignment is maximized. See Notes.
+        Set of kernels over which the objective is optimized. See Notes.
     centered : bool, default=True
         Center the kernels and the target first. Without centering, a constant kernel is aligned
         with classes of unequal size.
@@ -97,8 +97,8 @@ class AlignmentKernelLearner(KernelProgram):
     - "rank_one": weights of the leading eigenvectors of the mean of the kernels, extended to new
       points by Nyström's formula. ``n_directions`` is the number of eigenvectors; "auto" uses at
       most 100;
-    - "free": any positive semi-definite matrix. It only repeats the labels, and there are no kernel
-      values for new points.
+    - "free": any positive semi-definite matrix. It only repeats the labels and has no kernel values
+      for new points.
 
     References
     ----------

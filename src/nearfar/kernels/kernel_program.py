@@ -56,7 +56,7 @@ class KernelProgram(KernelCombination):
         return weights
 
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        """Fit in mode "free". There are no weights, and new points have no kernel values."""
+        """Fit in mode "free", without weights and without kernel values for new points."""
         self._noted(self._solve(None, codes, n_points=len(points)))
         self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
         self._shares = np.zeros(len(self._base))

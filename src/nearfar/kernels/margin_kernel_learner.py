@@ -50,7 +50,7 @@ class MarginKernelLearner(KernelProgram):
         Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
         with weight :math:`1/\tau`.
     mode : {"nonneg", "signed", "rank_one", "free"}, default="nonneg"
-        Set of kernels over which the margin is maximized. See Notes.
+        Set of kernels over which the objective is optimized. See Notes.
     trace : float or None, default=None
         Trace c of the learned kernel. None uses the number of rows.
     norm : float, default=1.0
@@ -119,8 +119,8 @@ class MarginKernelLearner(KernelProgram):
     - "rank_one": weights of the leading eigenvectors of the mean of the kernels, extended to new
       points by Nyström's formula. ``n_directions`` is the number of eigenvectors; "auto" uses at
       most 100;
-    - "free": any positive semi-definite matrix, for two classes. It only repeats the labels, and
-      there are no kernel values for new points.
+    - "free": any positive semi-definite matrix, for two classes. It only repeats the labels and has
+      no kernel values for new points.
 
     References
     ----------

@@ -215,7 +215,7 @@ def check_margin_parameters(owner: str, C: float | None, tau: float) -> None:
 
 
 def refuse_inseparable(solutions: list[MarginSolution]) -> None:
-    """Raise if there is no hard margin."""
+    """Raise if a hard margin does not exist."""
     if not all(np.isfinite(solution.value) for solution in solutions):
         raise ValueError(
             "C=None with tau=0 requires a hard margin, but the kernel does not separate the "

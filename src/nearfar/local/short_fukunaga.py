@@ -39,7 +39,8 @@ class ShortFukunagaClassifier(LocalVoter):
         Number of nearest training points that define a metric. None uses a fifth of the rows,
         but at least 50 (or all rows, if there are fewer).
     epsilon : float, default=0.1
-        Weight of the directions other than v, relative to v.
+        Weight of the directions in which the classes do not differ. These are all directions
+        orthogonal to v; v itself has the weight 1 + epsilon.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
