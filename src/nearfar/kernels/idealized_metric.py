@@ -71,7 +71,7 @@ class IdealizedMetric(PairLearner):
     C_D : float, default=1.0
         Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
-        Upper bound on the fraction of margin errors, which are the dissimilar pairs that miss the
+        Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
         margin. Above 0 and at most 1.
     base : array of shape (p, p) or None, default=None
         Positive semi-definite matrix of the original distance :math:`d_0`. None uses the identity,

@@ -56,7 +56,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     C_D : float, default=1.0
         Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
-        Upper bound on the fraction of margin errors, which are the dissimilar pairs that miss the
+        Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
         margin. Above 0 and at most 1.
     psd : {"project", "constrain", "raise", "none"}, default="project"
         Treatment of negative eigenvalues of B: see :class:`IdealizedMetric`. "constrain" is

@@ -64,7 +64,7 @@ class MarginKernelLearner(KernelProgram):
         Stop when the gap between the objective and its bound is at most this, relative to the
         objective.
     max_iter : int, default=200
-        Maximum number of iterations, which are rounds of SVMs.
+        Maximum number of iterations. An iteration is a round of SVMs.
 
     Attributes
     ----------

@@ -46,8 +46,8 @@ class DANNClassifier(LocalVoter):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Learner or transformer that is fitted first. Neighbors are searched in its transformed
-        space. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_metric : int or None, default=None
@@ -67,8 +67,8 @@ class DANNClassifier(LocalVoter):
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        How to break a tied vote. "shrink" drops the farthest neighbor until one label wins;
-        "first" takes the tied label that sorts first, as scikit-learn does.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores.
 

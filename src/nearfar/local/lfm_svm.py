@@ -45,8 +45,8 @@ class LFMSVMClassifier(LocalVoter):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Learner or transformer that is fitted first. Neighbors are searched in its transformed
-        space. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     C : float, default=1.0
@@ -72,8 +72,8 @@ class LFMSVMClassifier(LocalVoter):
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        How to break a tied vote. "shrink" drops the farthest neighbor until one label wins;
-        "first" takes the tied label that sorts first, as scikit-learn does.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores.
 
@@ -102,17 +102,17 @@ class LFMSVMClassifier(LocalVoter):
     --------
     ADAMENNClassifier, DANNClassifier, KNNClassifier
 
+    Notes
+    -----
+    For the leave-one-out error, a point is not counted among its own neighbors, nor among the
+    support vectors in A. The SVMs themselves are not fitted again, so they were trained with it.
+
     References
     ----------
     .. [1] C. Domeniconi, D. Gunopulos, "Adaptive nearest neighbor classification using support
        vector machines", Advances in Neural Information Processing Systems 14, 2001.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
        Michigan State University, 2006, section 3.1.7.
-
-    Notes
-    -----
-    For the leave-one-out error, a point is not counted among its own neighbors, nor among the
-    support vectors in A. The SVMs themselves are not fitted again, so they were trained with it.
 
     Examples
     --------

@@ -62,8 +62,8 @@ class MVEMClassifier(NeighborVoter):
     symmetric : bool, default=False
         Use the symmetrized form.
     ties : {"shrink", "first"}, default="shrink"
-        How to break a tied vote. "shrink" drops the farthest neighbor until one label wins;
-        "first" takes the tied label that sorts first, as scikit-learn does.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores.
 
