@@ -201,9 +201,9 @@ def test_a_function_gives_the_same_and_few_kernels_are_kept():
 
 def test_kernels_that_know_nothing_of_the_labels_raise():
     y = [0, 1] * 5
-    with pytest.raises(ValueError, match="none is aligned with y"):
+    with pytest.raises(ValueError, match="no kernel is aligned with y"):
         alignment_weights([np.ones((10, 10))], y)
-    with pytest.raises(ValueError, match="none is aligned with y"):
+    with pytest.raises(ValueError, match="no kernel is aligned with y"):
         alignment_weights([np.ones((10, 10))], y, centered=False)
 
 

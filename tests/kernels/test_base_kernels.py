@@ -90,19 +90,19 @@ def test_features_have_one_kernel_each():
         ("gauss", "names are linear, poly, rbf, laplacian, cosine; got 'gauss'"),
         (
             [np.eye(3)],
-            r"got an array of shape \(3, 3\)\. Matrices go to nearfar.kernels.margin_weig",
+            r"got an array of shape \(3, 3\)\. For matrices, use nearfar.kernels.margin_weig",
         ),
-        (["gauss"], "kernels\\[0\\]: there is no kernel 'gauss'; there are linear, poly"),
+        (["gauss"], "kernels\\[0\\]: unknown kernel 'gauss'; expected one of linear, poly"),
         (["rbf", 3], "kernels\\[1\\] must be the name of a kernel, or a pair"),
         ([("rbf", 0.1)], "kernels\\[0\\] must be the name of a kernel, or a pair"),
-        ([("rbf", {"sigma": 1})], "rbf has no option 'sigma'; it has gamma, columns"),
+        ([("rbf", {"sigma": 1})], "unknown option 'sigma' of rbf; expected one of gamma, columns"),
         ([("rbf", {"gamma": -1})], "gamma must be a number above 0; got -1"),
         ([("poly", {"coef0": -1.0})], "coef0 must be a number of at least 0; got -1.0"),
         ([("poly", {"degree": 2.5})], "degree must be an integer of at least 1; got 2.5"),
-        ([("rbf", {"columns": ["z"]})], "there is no column 'z'; X has a, b, c, d, e"),
-        ([("rbf", {"columns": [5]})], "numbers from 0 to 4; got 5"),
-        ([("rbf", {"columns": [True]})], "numbers from 0 to 4; got True"),
-        ([("rbf", {"columns": []})], "columns must list at least one"),
+        ([("rbf", {"columns": ["z"]})], "unknown column 'z'; X has a, b, c, d, e"),
+        ([("rbf", {"columns": [5]})], "indices from 0 to 4; got 5"),
+        ([("rbf", {"columns": [True]})], "indices from 0 to 4; got True"),
+        ([("rbf", {"columns": []})], "columns must list at least one column"),
     ],
 )
 def test_what_makes_no_kernel_is_refused(kernels, words):
@@ -111,7 +111,7 @@ def test_what_makes_no_kernel_is_refused(kernels, words):
 
 
 def test_names_need_names():
-    with pytest.raises(ValueError, match="there is no column 'a'; X has no names"):
+    with pytest.raises(ValueError, match="unknown column 'a'; X has no feature names"):
         BaseKernels([("rbf", {"columns": ["a"]})], X)
 
 

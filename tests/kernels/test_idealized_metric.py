@@ -122,7 +122,7 @@ def test_what_the_works_call_a_metric_need_not_be_one():
     clipped = (vectors * np.maximum(values, 0)) @ vectors.T
     np.testing.assert_allclose(projected.matrix_, clipped, atol=1e-8)
     np.testing.assert_allclose(free.get_mahalanobis_matrix(), clipped, atol=1e-8)
-    with pytest.raises(ValueError, match=r"eigenvalue -\d.* no metric.*constrain"):
+    with pytest.raises(ValueError, match=r"eigenvalue -\d.* not define a metric.*constrain"):
         IdealizedMetric(20, C_D=20, psd="raise").fit(X, supervision=pairs)
     best = IdealizedMetric(20, C_D=20, psd="constrain").fit(X, supervision=pairs)
     assert best.negative_share_ == 0

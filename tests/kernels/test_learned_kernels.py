@@ -237,7 +237,7 @@ def test_what_is_no_kernel_is_refused():
         for method in (KernelDA(kernel=wrong), KernelRCA(kernel=wrong)):
             with pytest.raises(ValueError, match=r"kernel must be .*AlignmentKernelLearner\(\)"):
                 method.fit(X, Y)
-    with pytest.raises(ValueError, match=r"kernels\[0\]: there is no kernel 'wavelet'"):
+    with pytest.raises(ValueError, match=r"kernels\[0\]: unknown kernel 'wavelet'"):
         KernelDA(kernel=AlignmentKernelLearner(["wavelet"])).fit(X, Y)
 
 

@@ -161,9 +161,9 @@ def test_scaling_and_the_distance_of_hulls():
 
 def test_inseparable_rows_have_no_hard_margin():
     X, y = rows(60)
-    with pytest.raises(ValueError, match="hulls meet. Give C"):
+    with pytest.raises(ValueError, match="hulls intersect. Set C"):
         margin_value(X @ X.T, y)
-    with pytest.raises(ValueError, match="hulls meet. Give C"):
+    with pytest.raises(ValueError, match="hulls intersect. Set C"):
         margin_weights([X @ X.T, 1 + X @ X.T], y, C=None)
     copies = np.vstack([X, X])
     K = np.exp(-cdist(copies, copies, "sqeuclidean"))

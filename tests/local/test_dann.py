@@ -190,7 +190,9 @@ def test_duplicates_single_rows_and_windows_of_one_class():
 def test_more_features_than_rows_say_that_shrinkage_does_it():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(30, 60)), np.arange(30) % 2
-    with pytest.warns(UserWarning, match=r"30 points make a metric of 60 features and 2 classes"):
+    with pytest.warns(
+        UserWarning, match=r"n_metric=30 points are too few for 60 features and 2 classes"
+    ):
         dann = DANNClassifier(shrinkage=0.1).fit(X, y)
     assert np.isfinite(dann.kneighbors(X)[0]).all()
     with warnings.catch_warnings():

@@ -107,7 +107,9 @@ def test_duplicates_and_bad_sizes():
     for m in (3, 30):
         learner = DANNSubspace(1, n_metric=m).fit(X, y)
         assert np.isfinite(learner.components_).all()
-    with pytest.raises(ValueError, match="n_components=3 is more than the 2 features"):
+    with pytest.raises(
+        ValueError, match="n_components=3 must be at most the number of features, 2"
+    ):
         DANNSubspace(3).fit(X, y)
-    with pytest.raises(ValueError, match=r"n_metric=61 is more than .* \(n_samples=60\)"):
+    with pytest.raises(ValueError, match=r"n_metric=61 must be at most .* \(n_samples=60\)"):
         DANNSubspace(n_metric=61).fit(X, y)

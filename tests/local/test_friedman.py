@@ -200,5 +200,7 @@ def test_one_pass_finds_the_neighbours_for_each_k(mode, n, most, alpha):
     for k, near in enumerate(found, 1):
         alone = FriedmanClassifier(mode=mode, alpha=alpha, n_neighbors=k).fit(X[:n], y[:n])
         np.testing.assert_array_equal(near, alone.kneighbors(X[n:])[1])
-    with pytest.raises(ValueError, match=f"most={n + 1} must be from 1 to the {n}"):
+    with pytest.raises(
+        ValueError, match=f"most={n + 1} must be from 1 to the number of training points, {n}"
+    ):
         rule.kneighbors_by_k(X[n:], n + 1)

@@ -147,7 +147,7 @@ def test_rows_beyond_the_reach_of_the_kernel_are_still_in_order():
 
 
 def test_bad_sizes_are_named():
-    with pytest.raises(ValueError, match=r"n_posterior=120 is more than .* \(n_samples=120, less"):
+    with pytest.raises(ValueError, match=r"n_posterior=120 must be below .* \(n_samples=120\)"):
         QuasiconformalClassifier(n_posterior=120).fit(*TWO)
 
 

@@ -1,4 +1,4 @@
-"""Learning the kernel itself: margin programs, alignment, ideal kernels."""
+"""Kernel learning: weighted sums of kernels by margin or alignment, and idealized kernels."""
 
 from nearfar.kernels.alignment import alignment, center_kernel, target_alignment, target_kernel
 from nearfar.kernels.alignment_weights import AlignmentWeights, alignment_weights

@@ -1,4 +1,4 @@
-"""How alike two kernels are, and how alike a kernel is to the labels."""
+"""Alignment of two kernels, and of a kernel with labels."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from nearfar.labels import encode_labels
 
 
 def alignment(K: ArrayLike, L: ArrayLike, centered: bool = False) -> float:
-    r"""The cosine of two kernels, :math:`\langle K, L \rangle_F / (\|K\|_F \|L\|_F)`.
+    r"""Return the alignment of two kernels, :math:`\langle K, L \rangle_F / (\|K\|_F \|L\|_F)`.
 
-    From -1 to 1; from 0 to 1 for kernels, that is, positive semi-definite matrices. It does not
-    change with the scale of either.
+    This is the cosine of the angle between the matrices. It is between -1 and 1, and between 0 and
+    1 if both matrices are positive semi-definite. It does not depend on their scales.
 
     Parameters
     ----------
     K, L : array-like of shape (n, n)
         Symmetric matrices.
     centered : bool, default=False
-        Whether to centre both first. Without it two kernels whose entries are all positive are
-        aligned by that alone, and the alignment with labels depends on the sizes of classes.
+        Center both kernels first. Without centering, kernels with only positive entries always
+        have a large alignment, and the alignment with labels depends on the class sizes.
 
     Returns
     -------
@@ -30,9 +30,9 @@ def alignment(K: ArrayLike, L: ArrayLike, centered: bool = False) -> float:
 
     Notes
     -----
-    O(n²), in blocks of rows. With features of unit norm the alignment of a sample is within
-    :math:`O(\sqrt{\log(1/\delta)/n})` of that of the distribution, with probability
-    :math:`1 - \delta`.
+    Cost: O(n²), in blocks of rows. If the feature vectors have unit norm, the alignment of a sample
+    of n points differs from that of the distribution by at most
+    :math:`O(\sqrt{\log(1/\delta)/n})`, with probability :math:`1 - \delta`.
 
     References
     ----------
@@ -50,18 +50,18 @@ def alignment(K: ArrayLike, L: ArrayLike, centered: bool = False) -> float:
     pair = [as_matrix(K, "K"), as_matrix(L, "L")]
     if pair[0].shape != pair[1].shape:
         raise ValueError(
-            f"K and L must be of one size; got shapes {pair[0].shape} and {pair[1].shape}."
+            f"K and L must have the same shape; got {pair[0].shape} and {pair[1].shape}."
         )
     return _cosine(GivenKernels(pair).grams(centered), centered)
 
 
 def center_kernel(K: ArrayLike) -> Matrix:
-    r"""The kernel of centred features, :math:`HKH` with :math:`H = I - \tfrac1n ee^T`.
+    r"""Return the kernel of centered features, :math:`HKH` with :math:`H = I - \tfrac1n ee^T`.
 
     Parameters
     ----------
     K : array-like of shape (n, n)
-        A kernel.
+        Kernel matrix.
 
     Returns
     -------
@@ -82,15 +82,15 @@ def center_kernel(K: ArrayLike) -> Matrix:
 
 
 def target_kernel(y: ArrayLike) -> Matrix:
-    r"""The kernel that labels would have: 1 within a class, :math:`-1/(J-1)` across J classes.
+    r"""Return the target kernel of labels: 1 within a class, :math:`-1/(J-1)` between J classes.
 
-    For two classes :math:`yy^T` of labels 1 and -1. It is that of the corners of a regular simplex
-    about zero.
+    For two classes it is :math:`yy^T` with labels 1 and -1. In general, it contains the inner
+    products of the corners of a regular simplex centered at zero.
 
     Parameters
     ----------
     y : array-like of shape (n,)
-        Labels.
+        Class labels.
 
     Returns
     -------
@@ -109,18 +109,18 @@ def target_kernel(y: ArrayLike) -> Matrix:
 
 
 def target_alignment(K: ArrayLike, y: ArrayLike, centered: bool = False) -> float:
-    r"""The alignment of a kernel with the labels, :func:`alignment` with :func:`target_kernel`.
+    r"""Return the :func:`alignment` of a kernel with the :func:`target_kernel` of labels.
 
-    For two classes :math:`y^T K y / (n \|K\|_F)`.
+    For two classes it is :math:`y^T K y / (n \|K\|_F)`.
 
     Parameters
     ----------
     K : array-like of shape (n, n)
-        A symmetric matrix.
+        Symmetric matrix.
     y : array-like of shape (n,)
-        Labels.
+        Class labels.
     centered : bool, default=False
-        Whether to centre both; do so where classes are of unequal size.
+        Center both kernels first. Recommended if the classes have unequal sizes.
 
     Returns
     -------
@@ -136,8 +136,7 @@ def target_alignment(K: ArrayLike, y: ArrayLike, centered: bool = False) -> floa
     F = target_factor(y, centered)
     if len(F) != len(matrix):
         raise ValueError(
-            f"y must have a label for each point of K; got {len(F)} labels and {len(matrix)} "
-            "points."
+            f"y must have one label per point of K; got {len(F)} labels and {len(matrix)} points."
         )
     own = GivenKernels([matrix])
     product = float(own.forms(F).sum())
@@ -147,7 +146,7 @@ def target_alignment(K: ArrayLike, y: ArrayLike, centered: bool = False) -> floa
 
 
 def target_codes(y: ArrayLike) -> tuple[int, np.ndarray]:
-    """The number of classes, at least 2, and the class of each row."""
+    """Return the number of classes, which must be at least 2, and the class of each row."""
     classes, codes = encode_labels(y)
     if len(classes) < 2:
         raise ValueError(f"y must have at least 2 classes; all labels are {classes.tolist()[0]!r}.")
@@ -155,12 +154,12 @@ def target_codes(y: ArrayLike) -> tuple[int, np.ndarray]:
 
 
 def target_factor(y: ArrayLike, centered: bool) -> Matrix:
-    """F with the target kernel F F', centred if that is wished; one column for two classes."""
+    """Return a factor F of the target kernel F F', centered on request."""
     J, codes = target_codes(y)
     if J == 2:
         F = np.where(codes == 1, 1.0, -1.0)[:, None]
     else:
-        # sqrt(J/(J-1)) (e_c - mean): the products are 1 and -1/(J-1).
+        # Rows are sqrt(J/(J-1)) (e_c - mean); their inner products are 1 and -1/(J-1).
         F = np.sqrt(J / (J - 1)) * (np.eye(J) - 1 / J)[codes]
     return F - F.mean(axis=0) if centered else F
 
@@ -170,12 +169,14 @@ def _cosine(gram: Matrix, centered: bool) -> float:
     for k, name in enumerate("KL"):
         if not gram[k, k] > 0:
             raise ValueError(
-                f"{name} {'is constant: centred, it' if centered else ''} is zero, and has no "
-                "alignment.".replace("  ", " ")
+                f"{name} {'is constant, so the centered matrix' if centered else ''} is zero. Its "
+                "alignment is not defined.".replace("  ", " ")
             )
     return float(np.clip(gram[0, 1] / np.sqrt(gram[0, 0]) / np.sqrt(gram[1, 1]), -1, 1))
 
 
 def _refuse_infinite(values: Matrix) -> None:
     if not np.isfinite(values).all():
-        raise ValueError("K must be finite; an entry is NaN or infinite, or too large to square.")
+        raise ValueError(
+            "K must be finite, but an entry is NaN, infinite, or too large to be squared."
+        )

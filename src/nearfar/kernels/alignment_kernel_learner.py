@@ -1,4 +1,4 @@
-"""A sum of kernels that is aligned with the labels."""
+"""AlignmentKernelLearner: a weighted sum of kernels, aligned with the labels."""
 
 from __future__ import annotations
 
@@ -15,73 +15,97 @@ from nearfar.parameters import boolean, one_of
 
 
 class AlignmentKernelLearner(KernelProgram):
-    r"""The sum of kernels that is most aligned with the labels.
+    r"""Weighted sum of kernels with the largest alignment with the labels.
+
+    It solves
 
     .. math:: \max_\mu\; \frac{\langle K, T \rangle_F}{\|K\|_F}, \qquad
         K = \sum_i \mu_i K_i,
 
-    where T is 1 for two points of a class and :math:`-1/(J-1)` for points of two of the J classes,
-    and both are centred unless that is not wished. See :func:`nearfar.kernels.alignment_weights`.
+    where the target T is 1 for two points of the same class and :math:`-1/(J-1)` for points of
+    different classes, with J classes in all. Both matrices are centered unless ``centered=False``.
+    See :func:`nearfar.kernels.alignment_weights`.
 
-    Use it first: it has nothing to tune, takes any number of classes, and one pass over the kernels
-    is all. It prefers kernels that show classes as wholes, while a support vector machine only
-    needs to separate them; where classes have many parts, compare with ``AverageKernelLearner``.
+    Try it first: it has nothing to tune, supports any number of classes, and needs one pass over
+    the kernels. It prefers kernels in which each class forms one cluster, while a support vector
+    machine only needs to separate the classes. If classes consist of many clusters, compare it with
+    ``AverageKernelLearner``.
 
-    Cost: O(m² n²) for m kernels of n rows; O(m n) for the kernel values of a new point. It keeps
-    the training points, and two matrices of n×n while it fits.
+    Cost: O(m² n²) for m kernels of n rows; O(m n) for the kernel values of a new point. The fitted
+    learner stores the training points. Fitting needs two n × n matrices.
 
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        The base kernels. "auto" is linear, polynomials of degree 2 and 3, and rbf at seven widths
-        about the median of the distances; "features" is one rbf for each feature. A list has names
-        ("linear", "poly", "rbf", "laplacian", "cosine") and pairs such as ``("rbf", {"gamma": 0.1,
-        "columns": [0, 1]})``, with columns by index or name; see ``nearfar.kernels.BaseKernels``.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
+        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     mode : {"nonneg", "independent", "signed", "rank_one", "free"}, default="nonneg"
-        What weights may be. "nonneg" is :math:`\mu \ge 0`. "independent" weighs each kernel, at
-        norm 1, by its own alignment. "signed" takes any weights whose sum is positive semi-definite
-        on the training rows; for new ones it need not be. "rank_one" weighs the leading
-        eigenvectors of the mean of the kernels, which new points get by Nyström's formula. "free"
-        is any matrix: it repeats the labels, and there is no kernel for new points.
+        Set of kernels over which the objective is optimized. See Notes.
     centered : bool, default=True
-        Whether kernels and target are centred first; otherwise constant kernels are aligned with
-        classes of unequal size.
+        Center the kernels and the target first. Without centering, a constant kernel is aligned
+        with classes of unequal size.
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty: distances after the map are then those of the kernel. In mode "rank_one"
-        the eigenvectors that are weighted, with "auto" at most 100.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
+        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
+        Mode "rank_one" differs, see Notes.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Of the kernels, or of the eigenvectors, so that the mean of the sum's diagonal is 1.
+        Weights of the kernels, or of the eigenvectors in mode "rank_one", scaled so that the mean
+        diagonal of the learned kernel is 1.
     shares_ : ndarray of shape (n_kernels,)
-        What each kernel has of the trace of the sum; these can be compared.
+        Fraction of the trace of the learned kernel that comes from each kernel. Unlike
+        ``weights_``, these are comparable between kernels.
     kernel_names_ : list of str
-        What the kernels are called.
+        Names of the kernels.
     objective_ : float
-        The product with the target, of the kernel at norm 1.
+        Frobenius product of the target and the learned kernel, scaled to Frobenius norm 1.
     bound_ : float
-        No weights have more.
+        Upper bound on the objective over all weights.
     duality_gap_ : float
-        The bound less the objective, relative to the objective.
+        Difference of the bound and the objective, divided by the objective.
     alignment_ : float
-        The objective over the norm of the target: with all rows labelled, the alignment.
+        Objective divided by the norm of the target. If all rows are labeled, it is the alignment.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Labels of the rows in ``unlabeled``, if there were any; mode "free" has none to give.
+        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
+        ``fit``, and not in mode "free".
 
     See Also
     --------
     AverageKernelLearner, EasyMKL, MarginKernelLearner, MKLClassifier
 
+    Notes
+    -----
+    The base kernels can be passed as
+
+    - "auto": a linear kernel, polynomial kernels of degree 2 and 3, and RBF kernels with seven
+      widths around the median distance between rows;
+    - "features": one RBF kernel per feature;
+    - a list of names ("linear", "poly", "rbf", "laplacian", "cosine") and of pairs of a name and
+      its options. The option ``columns`` selects features by index or name. See
+      ``nearfar.kernels.BaseKernels``.
+
+    The modes are
+
+    - "nonneg": weights :math:`\mu \ge 0`;
+    - "independent": each kernel, scaled to norm 1, is weighted by its own alignment;
+    - "signed": any weights for which the sum is positive semi-definite on the training rows. On new
+      rows it need not be;
+    - "rank_one": weights of the leading eigenvectors of the mean of the kernels, extended to new
+      points by Nyström's formula. ``n_directions`` is the number of eigenvectors; "auto" uses at
+      most 100;
+    - "free": any positive semi-definite matrix. It only repeats the labels and has no kernel values
+      for new points.
+
     References
     ----------
     .. [1] C. Cortes, M. Mohri and A. Rostamizadeh, "Algorithms for learning kernels based on
        centered alignment", JMLR 13, 2012.
-    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
-       section 6.3.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 6.3.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Weights of kernels by the alignment of their sum with the labels."""
+"""Kernel weights that maximize the alignment of the weighted sum with the labels."""
 
 from __future__ import annotations
 
@@ -21,30 +21,32 @@ from nearfar.notices import warn
 from nearfar.parameters import boolean, check_parameter, integer, none, one_of, real
 
 AlignmentMode = Literal["nonneg", "independent", "signed", "free", "rank_one"]
-# Eigenvalues of the products of unit kernels below this are rounding.
+# Eigenvalues of the Gram matrix of normalized kernels below this fraction of the largest are
+# rounding errors.
 _ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class AlignmentWeights:
-    r"""Weights whose sum of kernels has norm 1, and its product with the target.
+    r"""Result of :func:`alignment_weights`: kernel weights, their objective and its bound.
 
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Of the kernels as given, or of the directions; None for mode "free".
+        Weights of the kernels as they were passed, or of the directions in mode "rank_one". None in
+        mode "free".
     value : float
-        The product :math:`\langle K, T \rangle_F` with the target on the labelled points, for K of
+        Product :math:`\langle K, T \rangle_F` with the target on the labeled points. K has
         Frobenius norm 1 over all points.
     bound : float
-        No weights of the mode have more; for "independent", which maximises nothing, those of
-        "nonneg".
+        Upper bound on ``value`` over all weights of the mode. Mode "independent" does not optimize;
+        its bound is that of "nonneg".
     gap : float
         ``(bound - value) / value``.
     alignment : float
-        ``value`` over the norm of the target: with all points labelled, the alignment.
+        ``value`` divided by the norm of the target. If all points are labeled, it is the alignment.
     directions : ndarray of shape (n, n_directions) or None
-        For mode "rank_one", the eigenvectors of which the kernels are made.
+        Eigenvectors whose outer products are the kernels in mode "rank_one".
     """
 
     weights: Vector | None
@@ -56,12 +58,12 @@ class AlignmentWeights:
 
     @property
     def gap(self) -> float:
-        """How far the value may be from the largest one, relative to it."""
+        """Difference of ``bound`` and ``value``, divided by ``value``."""
         return (self.bound - self.value) / abs(self.value)
 
     @cached_property
     def kernel(self) -> Matrix:
-        """The learned kernel, of all points; made when first asked for."""
+        """Learned kernel of all points, computed on first use."""
         if isinstance(self._kernels, KernelSet):
             assert self.weights is not None
             return self._kernels.weighted(self.weights)
@@ -79,56 +81,62 @@ def alignment_weights(
     tol: float = 1e-6,
     max_iter: int = 200,
 ) -> AlignmentWeights:
-    r"""The combination of kernels most aligned with the labels,
+    r"""Return the kernel weights whose sum has the largest alignment with the labels.
+
+    They solve
 
     .. math:: \max_\mu\; b^T\mu, \qquad \mu^T Q \mu \le 1, \qquad
         b_i = \langle K_i, T \rangle_F,\; Q_{ij} = \langle K_i, K_j \rangle_F,
 
-    with :func:`target_kernel` T on the labelled points, which are the first ones, and Q over all
-    points. Modes:
+    where T is the :func:`target_kernel` of the labeled points, which are the first points, and Q
+    includes all points. Modes:
 
-    * "nonneg": :math:`\mu \ge 0`, by one non-negative least squares problem.
-    * "independent": no program; each kernel, brought to norm 1, weighs as much as it is aligned.
-    * "signed": any μ whose sum is positive semi-definite.
-    * "rank_one": the kernels are :math:`v_i v_i^T`, of the leading eigenvectors of one kernel
-      (centred, if ``centered``); :math:`\mu_i \propto v_i^T T v_i`.
-    * "free": any positive semi-definite matrix, which is T over its norm: it repeats the labels
-      and is zero for points without one.
+    * "nonneg": :math:`\mu \ge 0`, solved as one non-negative least squares problem.
+    * "independent": without optimization, each kernel, scaled to norm 1, is weighted by its own
+      alignment.
+    * "signed": any μ for which the weighted sum is positive semi-definite.
+    * "rank_one": the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the leading eigenvectors
+      of one kernel (centered if ``centered=True``). The weights are
+      :math:`\mu_i \propto v_i^T T v_i`.
+    * "free": any positive semi-definite matrix. The solution is T divided by its norm: it repeats
+      the labels and is zero for unlabeled points.
 
-    Use it first: it needs one pass over the kernels, no C, and takes any number of classes.
+    Try it first: it needs one pass over the kernels, has no parameter C, and supports any number of
+    classes.
 
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
-        The base kernels. A function is called with 0, 1, ... until it raises IndexError, or up to
-        its length if it has one; it is called for each some m/3 times. "rank_one" takes one
-        kernel, "free" none.
-    y : array-like of shape (n_labelled,)
-        Labels of the first points, all or fewer.
+        Base kernels. A function is called with 0, 1, ... up to its length, or until it raises
+        IndexError; with m kernels, it is called about m/3 times per kernel. "rank_one" needs one
+        kernel, "free" None.
+    y : array-like of shape (n_labeled,)
+        Labels of the first points. It can be shorter than the kernels.
     mode : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
-        As above.
+        Set of weights or matrices, as listed above.
     centered : bool, default=True
-        Whether kernels and target are centred first (the kernels over all points, the target over
-        the labelled ones). Otherwise a constant kernel is aligned with classes of unequal size.
+        Center the kernels (over all points) and the target (over the labeled points) first.
+        Without centering, a constant kernel is aligned with classes of unequal size.
     n_directions : int, default=None
-        For "rank_one", how many eigenvectors; by default all that are not rounding, at most 100.
+        Number of eigenvectors in mode "rank_one". None uses all that are not rounding errors, but
+        at most 100.
     n_points : int, default=None
-        For "free", the number of all points; by default that of the labelled ones.
+        Total number of points in mode "free". None uses the number of labeled points.
     tol : float, default=1e-6
-        For "signed", the gap at which to stop.
+        Relative gap at which mode "signed" stops.
     max_iter : int, default=200
-        For "signed", most rounds, of an eigendecomposition each.
+        Maximum number of rounds in mode "signed". Each round computes an eigendecomposition.
 
     Returns
     -------
     AlignmentWeights
-        With ``weights``, ``value``, ``bound``, ``gap``, ``alignment``, ``kernel``.
+        Result with ``weights``, ``value``, ``bound``, ``gap``, ``alignment`` and ``kernel``.
 
     Notes
     -----
-    Cost: :math:`O(m^2 n^2)` for Q, in one product of blocks of rows of all kernels. Entries are
-    centred before they are multiplied; the shorter way by sums of rows loses its digits on wide
-    kernels.
+    Cost: :math:`O(m^2 n^2)` for Q, as matrix products over blocks of rows of all kernels. Entries
+    are centered before they are multiplied. The faster formula with row sums loses all significant
+    digits for wide kernels.
 
     References
     ----------
@@ -136,8 +144,8 @@ def alignment_weights(
        NIPS 2001.
     .. [2] C. Cortes, M. Mohri and A. Rostamizadeh, "Algorithms for learning kernels based on
        centered alignment", JMLR 13, 2012: "align" is mode "independent", "alignf" is "nonneg".
-    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
-       section 6.3.
+    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 6.3.
 
     Examples
     --------
@@ -165,7 +173,7 @@ def alignment_weights(
         ("n_points", n_points, "free"),
     ):
         if given is not None and mode != wanted:
-            raise ValueError(f'{name} is for mode="{wanted}" alone; mode is {mode!r}.')
+            raise ValueError(f'{name} can be set only with mode="{wanted}"; got mode={mode!r}.')
     F = target_factor(y, centered)
     target = float(np.sqrt(np.sum((F.T @ F) ** 2)))
     if mode == "free":
@@ -194,16 +202,16 @@ def alignment_weights(
 
 
 def refuse_unaligned(b: Vector) -> None:
-    """Raise if no kernel has anything of the target."""
+    """Raise if no kernel has a positive product with the target."""
     if not b.max() > 0:
         raise ValueError(
-            "kernels: none is aligned with y (the largest product with the target kernel is "
-            f"{b.max():.3g}); no weights would make them so."
+            "kernels: no kernel is aligned with y (the largest product with the target kernel is "
+            f"{b.max():.3g}), so no weighted sum is. Use other kernels."
         )
 
 
 class _Products(NamedTuple):
-    """Of kernels times their scale: with the target, and with one another."""
+    """Products of the scaled kernels with the target (b) and with each other (Q)."""
 
     b: Vector
     Q: Matrix
@@ -211,22 +219,22 @@ class _Products(NamedTuple):
 
 
 def _unit_products(base: KernelSet, F: Matrix, centered: bool) -> _Products:
-    """Products of the kernels at norm 1; a kernel of which centring leaves nothing is at 0."""
+    """Return the products of kernels scaled to norm 1. Constant kernels get scale 0."""
     Q = base.grams(centered)
     lengths = np.sqrt(np.diag(Q))
-    # Centring a constant kernel leaves rounding: some 1e-16 of its trace.
+    # Centering a constant kernel leaves rounding errors of about 1e-16 times its trace.
     nothing = lengths <= 1e-12 * base.traces
     scale = np.where(nothing, 0.0, 1 / np.where(nothing, 1.0, lengths))
     return _Products(base.forms(F).sum(axis=1) * scale, Q * np.outer(scale, scale), scale)
 
 
 def _nonneg(products: _Products) -> tuple[Vector, float]:
-    """Weights that are not negative, and a bound that they prove to be the best."""
+    """Return the best nonnegative weights, and an upper bound on their objective."""
     R, root = _factor(products.Q)
     goal = root @ products.b
     x = nnls(R, goal)[0]
     x = x / np.sqrt(x @ products.Q @ x)
-    # For every v >= b and weights x of norm 1, b x <= v x <= the norm of v.
+    # For every v >= b and nonnegative weights x of norm 1, b x <= v x <= the norm of v.
     v = np.maximum(products.b, (products.b @ x) * (products.Q @ x))
     return x, max(float(np.linalg.norm(root @ v)), float(products.b @ x))
 
@@ -234,7 +242,10 @@ def _nonneg(products: _Products) -> tuple[Vector, float]:
 def _signed(
     base: KernelSet, products: _Products, start: Vector, tol: float, max_iter: int
 ) -> tuple[Vector, float]:
-    """Weights of any sign in the cone, by cuts that eigenvectors give."""
+    """Return weights of any sign for which the sum is positive semi-definite, and a bound.
+
+    This is a cutting plane method: each negative eigenvector gives a linear constraint.
+    """
     assert isinstance(products.scale, np.ndarray)
     cone = Cone(base, products.scale)
     root = _factor(products.Q)[1]
@@ -243,8 +254,8 @@ def _signed(
     best, value, bound = start, float(products.b @ start), np.inf
     cuts = np.empty((0, len(start)))
     for _ in range(max_iter):
-        # The nearest point, of the cone that the cuts leave, to the best without any: in the
-        # coordinates R x, where products with Q are plain.
+        # Project the unconstrained optimum onto the cone of the cuts so far. In the coordinates
+        # R x, products with Q are ordinary inner products.
         A = cuts @ root.T
         z = free + A.T @ nnls(A.T, -free)[0] if len(A) else free
         bound = min(bound, float(np.linalg.norm(z)))
@@ -258,15 +269,14 @@ def _signed(
     else:
         warn(
             f"alignment_weights stopped after {max_iter} rounds, at a gap of "
-            f"{(bound - value) / value:.2g} and not {tol:g}; raise max_iter, or tol to be content "
-            "with less.",
+            f"{(bound - value) / value:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
     return best, bound
 
 
 def _factor(Q: Matrix) -> tuple[Matrix, Matrix]:
-    """R and its pseudo-inverse's transpose, with Q = R'R; kernels may depend on one another."""
+    """Return R with Q = R'R, and its transposed pseudo-inverse. Q can be singular."""
     values, V = linalg.eigh(Q)
     good = values > _ROUNDING * values[-1]
     roots = np.sqrt(values[good])[:, None]
@@ -275,7 +285,7 @@ def _factor(Q: Matrix) -> tuple[Matrix, Matrix]:
 
 def _free(kernels: object, F: Matrix, target: float, n_points: int | None) -> AlignmentWeights:
     if kernels is not None:
-        raise ValueError('mode="free" chooses among all matrices; kernels must be None.')
+        raise ValueError('mode="free" optimizes over all matrices, so kernels must be None.')
     n = len(F) if n_points is None else n_points
     if n < len(F):
         raise ValueError(f"n_points must be at least the {len(F)} labels of y; got {n}.")

@@ -1,4 +1,4 @@
-"""The mean of kernels: what learned weights are compared with."""
+"""AverageKernelLearner: the mean of kernels, as a baseline for learned weights."""
 
 from __future__ import annotations
 
@@ -14,47 +14,59 @@ from nearfar.kernels.kernel_set import KernelSet
 
 
 class AverageKernelLearner(KernelCombination):
-    r"""The mean of kernels, each brought to the same trace: what learned weights must beat.
+    r"""Mean of kernels, each scaled to the same trace: a baseline for learned weights.
 
-    Its weights are :math:`\mu_i = n / (m\, \mathrm{tr} K_i)`; nothing is learned from labels. Use
-    it as the baseline: weights that do no better than it are not worth their time, and on few rows
-    they often do not. Labels are needed only for ``transduction_``, and are checked in any case.
+    The weights of m kernels of n rows are :math:`\mu_i = n / (m\, \mathrm{tr} K_i)`. They do not
+    depend on the labels. Use it as the baseline: learned weights that are not better are not worth
+    their computing time, and with few rows they often are not. Labels are used only for
+    ``transduction_``, but they are always checked.
 
-    Cost: one sum of the m kernels, O(m n²); O(m n) for the kernel values of a new point. It keeps
-    the training points, and a matrix of n×n while it fits.
+    Cost: one sum of the m kernels, O(m n²); O(m n) for the kernel values of a new point. The fitted
+    learner stores the training points. Fitting needs one n × n matrix.
 
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        The base kernels. "auto" is linear, polynomials of degree 2 and 3, and rbf at seven widths
-        about the median of the distances; "features" is one rbf for each feature. A list has names
-        ("linear", "poly", "rbf", "laplacian", "cosine") and pairs such as ``("rbf", {"gamma": 0.1,
-        "columns": [0, 1]})``, with columns by index or name; see ``nearfar.kernels.BaseKernels``.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
+        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty: distances after the map are then those of the kernel.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
+        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Of the kernels, so that the mean of the sum's diagonal is 1.
+        Weights of the kernels, for which the mean diagonal of the sum is 1.
     shares_ : ndarray of shape (n_kernels,)
-        What each kernel has of the trace of the sum; these can be compared.
+        Fraction of the trace of the learned kernel that comes from each kernel. Unlike
+        ``weights_``, these are comparable between kernels.
     kernel_names_ : list of str
-        What the kernels are called.
+        Names of the kernels.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Labels of the rows in ``unlabeled``, if there were any.
+        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
+        ``fit``.
 
     See Also
     --------
     AlignmentKernelLearner, EasyMKL, MarginKernelLearner, MKLClassifier
 
+    Notes
+    -----
+    The base kernels can be passed as
+
+    - "auto": a linear kernel, polynomial kernels of degree 2 and 3, and RBF kernels with seven
+      widths around the median distance between rows;
+    - "features": one RBF kernel per feature;
+    - a list of names ("linear", "poly", "rbf", "laplacian", "cosine") and of pairs of a name and
+      its options. The option ``columns`` selects features by index or name. See
+      ``nearfar.kernels.BaseKernels``.
+
     References
     ----------
     .. [1] C. Cortes, M. Mohri and A. Rostamizadeh, "Algorithms for learning kernels based on
-       centered alignment", JMLR 13, 2012, where it is the baseline "unif".
+       centered alignment", JMLR 13, 2012. There it is the baseline "unif".
 
     Examples
     --------

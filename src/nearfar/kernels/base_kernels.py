@@ -1,4 +1,4 @@
-"""Base kernels of rows: what is asked for by name, parsed, and computed in blocks."""
+"""BaseKernels: kernels of rows, specified by name and computed in blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import Allowed, integer, real
 from nearfar.state import Sizes, State, flag, floats, need, texts, unsigned
 
-#: The options of each kernel, with what they may be.
+#: Options of each kernel, with their allowed values.
 OPTIONS: dict[str, dict[str, Allowed]] = {
     "linear": {},
     "poly": {"gamma": real(0, open_low=True), "degree": integer(1), "coef0": real(0)},
@@ -24,16 +24,16 @@ OPTIONS: dict[str, dict[str, Allowed]] = {
     "laplacian": {"gamma": real(0, open_low=True)},
     "cosine": {},
 }
-# The kernels of "auto": rbf at so many times 1 over the median of squared distances.
+# Scales of the RBF kernels of "auto", in units of 1 over the median squared distance.
 _WIDTHS = tuple(2.0**power for power in range(-3, 4))
-# Rows among which medians are found.
+# Upper limit for the number of rows from which medians are computed.
 _SOME = 1000
-# Numbers that are worked on at a time: a few blocks of them should stay in a processor's cache.
+# Number of floats per block, chosen so that a few blocks fit into the CPU cache.
 _IN_CACHE = 1 << 16
 
 
 class _One(NamedTuple):
-    """One kernel as it was asked for; gamma is None, or so many times its natural value."""
+    """Specification of one kernel. If gamma is None, it is ``times`` its default value."""
 
     kind: str
     columns: tuple[int, ...]
@@ -44,38 +44,59 @@ class _One(NamedTuple):
 
 
 class BaseKernels:
-    r"""Kernels of rows, from names and pairs of a name and options.
+    r"""Set of kernels between rows, specified by names and options.
 
-    "linear" is :math:`x^T z`, "poly" :math:`(\gamma x^T z + c_0)^d`, "cosine"
-    :math:`x^T z / |x||z|`, each of rows less the mean of the training rows, so that where zero lies
-    does not matter; "rbf" is :math:`e^{-\gamma |x-z|^2}`, "laplacian" :math:`e^{-\gamma
-    |x-z|_1}`. Without a ``gamma``, it is 1 over the sum of the variances of its columns (for
-    "laplacian" of their deviations, for "rbf" over the median of squared distances): units of X as
-    a whole do not matter.
+    ========================  =======================================  =========================
+    Name                      Kernel                                   Options
+    ========================  =======================================  =========================
+    "linear"                  :math:`x^T z`                            none
+    "poly"                    :math:`(\gamma x^T z + c_0)^d`           gamma, degree, coef0
+    "cosine"                  :math:`x^T z / |x||z|`                   none
+    "rbf"                     :math:`e^{-\gamma |x-z|^2}`              gamma
+    "laplacian"               :math:`e^{-\gamma |x-z|_1}`              gamma
+    ========================  =======================================  =========================
+
+    All rows are centered by the mean of the training rows, so that the kernels do not depend on the
+    origin.
 
     Parameters
     ----------
     kernels : "auto", "features" or sequence
-        "auto" is linear, poly of degrees 2 and 3, and rbf at seven widths about the median of the
-        distances; "features" one rbf for each feature. A sequence has names ("rbf") and pairs
-        ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``; options are those of the kernel, and
-        ``columns`` by index or name, so that each view of the data may have kernels of its own.
+        Set of kernels; see Notes. A sequence contains names, such as "rbf", and pairs of a name and
+        options, such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``.
     rows : array-like of shape (n_samples, n_features)
-        Training rows: their mean, medians and variances are kept.
+        Training rows. They determine the mean and the default values of gamma.
     feature_names : sequence of str, optional
         Names of the columns.
     unit_diagonal : bool, default=False
-        Whether kernels are divided by the roots of their diagonals,
-        :math:`k(x, z) / \sqrt{k(x, x)\, k(z, z)}`.
+        Scale the kernels to unit diagonal, :math:`k(x, z) / \sqrt{k(x, x)\, k(z, z)}`.
 
     Attributes
     ----------
     names : ndarray of shape (n_kernels,)
-        What the kernels are called.
+        Names of the kernels.
     kinds, gammas, degrees, coefs : ndarray of shape (n_kernels,)
-        What they are, with the options chosen.
+        Type and options of each kernel.
     columns : ndarray of shape (n_kernels, n_features)
-        1 for the features that they read.
+        1 for the features that a kernel uses, else 0.
+
+    Notes
+    -----
+    ``kernels`` can be
+
+    - "auto": "linear", "poly" of degree 2 and 3, and "rbf" with seven widths around the median
+      distance between rows;
+    - "features": one "rbf" per feature;
+    - a sequence. In addition to the options of the table, ``columns`` selects features by index or
+      name, so that each view of the data can have its own kernels.
+
+    The default of ``gamma``, which removes the scale of X, is 1 over
+
+    - the median squared distance between rows for "rbf";
+    - the sum of the variances of the columns for "poly";
+    - the sum of the standard deviations of the columns for "laplacian".
+
+    ``degree`` is 3 and ``coef0`` is 1 by default.
 
     Examples
     --------
@@ -133,17 +154,17 @@ class BaseKernels:
         return len(self.kinds)
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(set(self.kinds.tolist()) <= OPTIONS.keys(), "kinds must be kernels that there are.")
-        need((self.degrees == np.round(self.degrees)).all(), "degrees must be whole.")
-        need(self.columns.any(axis=1).all(), "each kernel must read a column.")
-        need(sizes["m"] > 0, "there must be a kernel.")
+        need(set(self.kinds.tolist()) <= OPTIONS.keys(), "kinds must be names of kernels.")
+        need((self.degrees == np.round(self.degrees)).all(), "degrees must be integers.")
+        need(self.columns.any(axis=1).all(), "each kernel must use at least one column.")
+        need(sizes["m"] > 0, "there must be at least one kernel.")
 
     def values(self, i: int, X: Matrix, Z: Matrix) -> Matrix:
-        """Kernel i between rows."""
+        """Return the values of kernel i between the rows of X and Z."""
         return self.weighted(np.eye(len(self))[i], X, Z)
 
     def weighted(self, weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
-        """The weighted sum of the kernels between rows, in blocks."""
+        """Return the weighted sum of the kernels between the rows of X and Z."""
         K = np.zeros((len(X), len(Z)))
         used = np.flatnonzero(weights).tolist()
         first, second = _Points(self, X), _Points(self, Z)
@@ -154,11 +175,11 @@ class BaseKernels:
         return K
 
     def over(self, rows: Matrix) -> KernelSet:
-        """The kernels among rows, which are never all kept."""
+        """Return the kernels among rows as a KernelSet, which computes them block by block."""
         return RowKernels(self, rows)
 
     def diagonal(self, i: int, squares: Vector) -> Vector:
-        """Kernel i of points with themselves, from their squared lengths."""
+        """Return the values of kernel i of points with themselves, from their squared norms."""
         if self.unit_diagonal:
             return (self._own(i, squares) > 0).astype(float)
         return self._own(i, squares)
@@ -192,7 +213,7 @@ class BaseKernels:
 def parse_kernels(
     kernels: Any, n_features: int, feature_names: Sequence[str] | None = None
 ) -> list[_One]:
-    """The kernels asked for; a ``ValueError`` names what is wrong with which of them."""
+    """Return the specified kernels. Raises ValueError that names the kernel that is not valid."""
     every = tuple(range(n_features))
     if isinstance(kernels, str) and kernels == "auto":
         plain = [_One("linear", every, None, 1.0, 1, 0.0)]
@@ -214,7 +235,7 @@ def _parse(one: Any, i: int, n_features: int, feature_names: Sequence[str] | Non
     name, options = (one, {}) if isinstance(one, str) else _pair(one, i)
     if name not in OPTIONS:
         raise ValueError(
-            f"kernels[{i}]: there is no kernel {_shown(name)}; there are {', '.join(OPTIONS)}."
+            f"kernels[{i}]: unknown kernel {_shown(name)}; expected one of {', '.join(OPTIONS)}."
         )
     known = OPTIONS[name]
     for key, value in options.items():
@@ -222,7 +243,7 @@ def _parse(one: Any, i: int, n_features: int, feature_names: Sequence[str] | Non
             continue
         if key not in known:
             raise ValueError(
-                f"kernels[{i}]: {name} has no option {_shown(key)}; it has "
+                f"kernels[{i}]: unknown option {_shown(key)} of {name}; expected one of "
                 f"{', '.join([*known, 'columns'])}."
             )
         if not known[key].accepts(value):
@@ -243,7 +264,7 @@ def _pair(one: Any, i: int) -> tuple[Any, Mapping[str, Any]]:
         and isinstance(one[1], Mapping)
     ):
         return one[0], one[1]
-    matrices = " Matrices go to nearfar.kernels.margin_weights and alignment_weights."
+    matrices = " For matrices, use nearfar.kernels.margin_weights or alignment_weights."
     raise ValueError(
         f"kernels[{i}] must be the name of a kernel, or a pair of a name and a dict of options; "
         f"got {_shown(one)}.{matrices if isinstance(one, np.ndarray) else ''}"
@@ -265,9 +286,13 @@ def _columns(
     for column in listed:
         if isinstance(column, str):
             if column not in places:
-                known = "X has no names" if not places else f"X has {', '.join(list(places)[:5])}"
+                known = (
+                    "X has no feature names"
+                    if not places
+                    else f"X has {', '.join(list(places)[:5])}"
+                )
                 raise ValueError(
-                    f"kernels[{i}]: there is no column {column!r}; {known}"
+                    f"kernels[{i}]: unknown column {column!r}; {known}"
                     f"{', ...' if len(places) > 5 else ''}."
                 )
             found.append(places[column])
@@ -279,11 +304,13 @@ def _columns(
             found.append(int(column))
         else:
             raise ValueError(
-                f"kernels[{i}]: columns are names, or numbers from 0 to {n_features - 1}; got "
+                f"kernels[{i}]: columns must be names, or indices from 0 to {n_features - 1}; got "
                 f"{_shown(column)}."
             )
     if not found:
-        raise ValueError(f"kernels[{i}]: columns must list at least one; got {_shown(columns)}.")
+        raise ValueError(
+            f"kernels[{i}]: columns must list at least one column; got {_shown(columns)}."
+        )
     return tuple(sorted(set(found)))
 
 
@@ -295,7 +322,7 @@ def _shown(value: Any) -> str:
 
 
 class _NaturalWidths:
-    """What gamma is for some columns, unless it is given; computed once for each set of them."""
+    """Default values of gamma, computed once per kernel type and set of columns."""
 
     def __init__(self, rows: Matrix) -> None:
         self.rows = rows
@@ -319,7 +346,7 @@ class _NaturalWidths:
 
 
 class _Points:
-    """Rows about the mean: the columns that each kernel reads, and their squared lengths."""
+    """Centered rows: the columns that each kernel uses, and their squared norms."""
 
     def __init__(self, base: BaseKernels, rows: Matrix) -> None:
         self.base, self.rows = base, rows - base.mean
@@ -329,7 +356,7 @@ class _Points:
         return len(self.rows)
 
     def part(self, i: int) -> tuple[Matrix, Vector]:
-        """The rows as kernel i reads them, and their squared lengths."""
+        """Return the columns of the rows that kernel i uses, and their squared norms."""
         read = self.base.columns[i]
         key = read.tobytes()
         if key not in self._parts:
@@ -339,7 +366,7 @@ class _Points:
 
 
 class _Between:
-    """Kernels between a block of points and others; what several of them need is found once."""
+    """Kernels between a block of points and other points, with shared intermediate results."""
 
     def __init__(
         self,
@@ -355,7 +382,7 @@ class _Between:
         self._last: tuple[bytes, float, Matrix] | None = None
 
     def values(self, i: int) -> Matrix:
-        """Kernel i; not to be written to."""
+        """Return kernel i. The array must not be modified."""
         base, kind = self.base, self.base.kinds[i]
         rows, squares = (part[self.block] for part in self.points.part(i))
         others, other_squares = self.others.part(i)
@@ -370,7 +397,7 @@ class _Between:
             for _ in range(int(base.degrees[i]) - 1):
                 K *= level
         if kind == "cosine" or base.unit_diagonal:
-            # That of linear, where "cosine" itself has ones.
+            # The diagonal of "cosine" is 1; its scale is that of the linear kernel.
             own = (lambda s: s) if kind == "cosine" else (lambda s: base._own(i, s))
             K = K * _inverse_root(own(squares))[:, None] * _inverse_root(own(other_squares))
         return K
@@ -378,7 +405,7 @@ class _Between:
     def _rbf(self, i: int) -> Matrix:
         key, gamma = self.base.columns[i].tobytes(), float(self.base.gammas[i])
         if self._last is not None and self._last[0] == key and gamma == 2 * self._last[1]:
-            K = np.square(self._last[2])  # in a tenth of the time
+            K = np.square(self._last[2])  # ten times faster than the exponential
         else:
             K = -gamma * self.squared(i)
             np.exp(K, out=K)
@@ -386,7 +413,7 @@ class _Between:
         return K
 
     def squared(self, i: int) -> Matrix:
-        """Squared distances as kernel i sees them."""
+        """Return squared distances in the columns of kernel i."""
         key = self.base.columns[i].tobytes()
         if key not in self._distances:
             squares, others = self.points.part(i)[1][self.block], self.others.part(i)[1]
@@ -409,9 +436,9 @@ def _inverse_root(values: Vector) -> Vector:
 
 
 class RowKernels(KernelSet):
-    """The base kernels among training rows.
+    """Base kernels among training rows.
 
-    One matrix is kept: the squared distances of the columns that most rbf kernels read.
+    Only one matrix is stored: the squared distances in the columns that most RBF kernels use.
     """
 
     def __init__(self, base: BaseKernels, rows: Matrix) -> None:
@@ -430,18 +457,18 @@ class RowKernels(KernelSet):
             if not (np.isfinite(trace) and trace > 0):
                 raise ValueError(
                     f"kernels[{i}] ({base.names[i]}) has trace {trace:g}: its columns "
-                    + ("do not vary." if trace == 0 else "are too large; rescale them.")
+                    + ("do not vary." if trace == 0 else "are too large. Rescale them.")
                 )
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
-        """Some rows of kernel i."""
+        """Return a block of rows of kernel i."""
         if self._block is None or self._block[0] != block:
             between = _Between(self.base, self.points, block, self.points, self._distances)
             self._block = block, between
         return self._block[1].values(i)
 
     def diagonals(self) -> Matrix:
-        """Those of the kernels, without the kernels."""
+        """Return the diagonals of the kernels without computing the kernels."""
         return np.array(
             [self.base.diagonal(i, self.points.part(i)[1]) for i in range(self.n_kernels)]
         )

@@ -1,4 +1,4 @@
-"""A support vector machine whose kernel is magnified near the boundary of another."""
+"""ConformalSVC: an SVM whose kernel is stretched near the boundary of a first SVM."""
 
 from __future__ import annotations
 
@@ -19,51 +19,52 @@ from nearfar.state import Sizes, State, floats, need, number, object_of
 
 
 class ConformalSVC(KernelSVM):
-    r"""A support vector machine, then another with distances stretched where the first decides.
+    r"""Support vector machine with a kernel that is stretched near the boundary of a first SVM.
 
-    With the support vectors s of a machine with kernel k, the next one has
+    A first SVM with kernel k has the support vectors s. The next SVM uses the kernel
 
     .. math:: \tilde k(x, z) = c(x)\, k(x, z)\, c(z), \qquad
         c(x) \propto \sum_s e^{-|x - s|^2 / 2\tau^2},
 
-    a conformal change of the geometry: near support vectors, where classes meet, points move apart.
-    :math:`c` is divided by its root mean square over the training points, since a kernel of another
-    size would be another C.
+    which is a conformal transformation of k: it moves points apart near the support vectors, where
+    the classes meet. :math:`c` is divided by its root mean square over the training points, because
+    a change of the kernel's scale has the same effect as a change of C.
 
-    Use it for context, where an SVM does well and might do a little better; as often it does a
-    little worse. Features should have like units.
+    Use it for comparison if an SVM works well: it is sometimes slightly better, and as often
+    slightly worse. The features should have similar scales.
 
-    Cost: that of ``n_rounds`` + 1 support vector machines for each two classes. It keeps their
-    support vectors, and a matrix of n×n while it fits.
+    Cost: that of ``n_rounds`` + 1 support vector machines per pair of classes. The fitted
+    classifier stores their support vectors. Fitting needs an n × n matrix.
 
     Parameters
     ----------
     C : float, default=1.0
-        Cost of errors of the SVM.
+        Penalty parameter of the SVM.
     kernel : {"rbf", "laplacian", "linear", "poly", "cosine"}, default="rbf"
-        As in scikit-learn, of rows less their mean; "poly" of degree 3.
+        Kernel k, as in scikit-learn, computed from centered rows. "poly" has degree 3.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly" and "laplacian". None is 1 over the sum of the features'
-        variances (for "laplacian", of their deviations), so that units do not matter.
+        Scale of the kernels "rbf", "poly" and "laplacian". None means 1 over the sum of the
+        features' variances (for "laplacian", of their standard deviations).
     width : float or None, default=None
-        Width of the stretched regions, τ. None is the median distance between support vectors:
-        with much less, rows far from all of them are told apart no more.
+        Width τ of the stretched regions. None uses the median distance between support vectors.
+        With a much smaller width, rows far from all support vectors have kernel values near zero.
     n_rounds : int, default=1
-        How often to stretch anew by the last machine's support vectors; 0 is the plain machine.
+        Number of times the kernel is stretched, each time by the support vectors of the last SVM.
+        0 fits an ordinary SVM.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     width_ : float
-        The τ of the last round.
+        Width τ of the last round.
     support_ : ndarray of shape (n_support,)
-        Row numbers of support vectors.
+        Row indices of the support vectors.
     dual_coef_ : ndarray of shape (n_support, n_pairs)
-        Their coefficients in the machine of each two classes (0 and 1, 0 and 2, ..., 1 and 2, ...),
-        which is positive for the second.
+        Coefficients of the support vectors in the SVM of each pair of classes, in the order (0, 1),
+        (0, 2), ..., (1, 2), .... Decision values are positive for the second class of the pair.
     intercept_ : ndarray of shape (n_pairs,)
-        Those of the machines.
+        Intercepts of the SVMs.
 
     See Also
     --------
@@ -73,8 +74,8 @@ class ConformalSVC(KernelSVM):
     ----------
     .. [1] S. Amari and S. Wu, "Improving support vector machine classifiers by modifying kernel
        functions", Neural Networks 12, 1999.
-    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
-       section 3.1.7.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 3.1.7.
 
     Examples
     --------
@@ -121,19 +122,19 @@ class ConformalSVC(KernelSVM):
         self.n_rounds = n_rounds
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the machines, one after the other.
+        """Fit the SVMs, one after the other.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels.
+            Class labels.
 
         Returns
         -------
         ConformalSVC
-            Itself.
+            The fitted classifier.
         """
         self._check_parameters()
         rows = exact(self._check_X(X, reset=True))
@@ -147,8 +148,8 @@ class ConformalSVC(KernelSVM):
         K = self._base.values(0, rows, rows)
         if not np.isfinite(K).all():
             raise ValueError(
-                "The kernel has values that are NaN or infinite: rescale the features of X, or "
-                "choose another kernel or gamma."
+                "The kernel has NaN or infinite values. Rescale the features of X, or choose "
+                "another kernel or gamma."
             )
         machine = fitted_svc(K, codes, self.C)
         for _ in range(self.n_rounds):
@@ -172,13 +173,13 @@ class ConformalSVC(KernelSVM):
     def _width(self) -> float:
         if self.width is not None:
             return float(self.width)
-        # Narrow regions leave rows far from the boundary with kernel values of nothing.
+        # With narrower regions, rows far from the boundary would have kernel values near zero.
         distances = cdist(self._centers, self._centers)
         apart = distances[distances > 0]
         return float(np.median(apart)) if apart.size else 1.0
 
     def _stretch(self, rows: Matrix) -> Vector:
-        """c at rows; 1 where nothing is stretched."""
+        """Return c at rows, or 1 if the kernel is not stretched."""
         if not len(self._centers):
             return np.ones(len(rows))
         squares = cdist(rows / self.width_, self._centers / self.width_, "sqeuclidean")
@@ -190,6 +191,6 @@ class ConformalSVC(KernelSVM):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(len(self._base) == 1, "there must be one kernel.")
+        need(len(self._base) == 1, "_base must have exactly one kernel.")
         finite = np.isfinite(self._vectors).all() and np.isfinite(self._centers).all()
         need(finite, "support vectors must be finite.")

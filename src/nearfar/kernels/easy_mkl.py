@@ -1,4 +1,4 @@
-"""EasyMKL: weights of kernels by the nearest points of the classes' hulls."""
+"""EasyMKL: kernel weights from the distance between the convex hulls of the classes."""
 
 from __future__ import annotations
 
@@ -16,59 +16,73 @@ from nearfar.parameters import check_parameter, real
 
 
 class EasyMKL(KernelCombination):
-    r"""A sum of kernels in proportion to the distance that each sees between the classes.
+    r"""Sum of kernels, each weighted by the distance between the classes that it measures.
 
-    With :math:`\bar K` the mean of the kernels at unit diagonal, first the distributions γ over the
-    points of each class that are nearest to one another,
+    Let :math:`\bar K` be the mean of the kernels, scaled to unit diagonal, and Y the diagonal
+    matrix of the labels 1 and -1. First, EasyMKL computes the distributions γ over the points of
+    each class whose means are nearest to each other,
 
     .. math:: \min_\gamma\; (1 - \lambda)\, \gamma^T Y \bar K Y \gamma + \lambda |\gamma|^2,
         \qquad \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
-    then :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. Of more than two classes, the distances of
-    each to the rest are added.
+    then the weights are :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. With more than two classes,
+    the values of each class against the rest are added.
 
-    Use it for many kernels, hundreds of views or one for each feature: after one program, each
-    costs one product with a vector, and no weight becomes exactly 0. The kernels are divided by the
-    roots of their diagonals, for new points too.
+    Use it for many kernels, such as hundreds of views or one kernel per feature. After the
+    quadratic program above, each kernel costs only one product with a vector, and no weight is
+    exactly 0. All kernels are scaled to unit diagonal, for new points too.
 
-    Cost: O(m n²) for m kernels of n rows, and one program; O(m n) for the kernel values of a new
-    point. It keeps the training points, and a few matrices of n×n while it fits.
+    Cost: O(m n²) for m kernels of n rows, and one quadratic program; O(m n) for the kernel values
+    of a new point. The fitted learner stores the training points. Fitting needs a few n × n
+    matrices.
 
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        The base kernels. "auto" is linear, polynomials of degree 2 and 3, and rbf at seven widths
-        about the median of the distances; "features" is one rbf for each feature. A list has names
-        ("linear", "poly", "rbf", "laplacian", "cosine") and pairs such as ``("rbf", {"gamma": 0.1,
-        "columns": [0, 1]})``, with columns by index or name; see ``nearfar.kernels.BaseKernels``.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
+        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     lam : float, default=0.1
-        λ from 0 (the nearest points of the classes) to 1 (their means).
+        Regularization λ, from 0 (γ picks the nearest points of the convex hulls of the classes) to
+        1 (γ is uniform, so that the class means are compared).
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty: distances after the map are then those of the kernel.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
+        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Of the kernels at unit diagonal, of sum 1.
+        Weights of the kernels at unit diagonal, with sum 1.
     shares_ : ndarray of shape (n_kernels,)
-        What each kernel has of the trace of the sum; these can be compared.
+        Fraction of the trace of the learned kernel that comes from each kernel. Unlike
+        ``weights_``, these are comparable between kernels.
     kernel_names_ : list of str
-        What the kernels are called.
+        Names of the kernels.
     objective_ : float
-        Of the program above; of more than two classes the sum of all programs.
+        Objective of the quadratic program; with more than two classes, the sum over all of them.
     bound_ : float
-        No distributions have less.
+        Lower bound on the objective.
     duality_gap_ : float
-        The objective less the bound, relative to the objective.
+        Difference of the objective and the bound, divided by the objective.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Labels of the rows in ``unlabeled``, if there were any.
+        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
+        ``fit``.
 
     See Also
     --------
     AlignmentKernelLearner, MarginKernelLearner, MKLClassifier
+
+    Notes
+    -----
+    The base kernels can be passed as
+
+    - "auto": a linear kernel, polynomial kernels of degree 2 and 3, and RBF kernels with seven
+      widths around the median distance between rows;
+    - "features": one RBF kernel per feature;
+    - a list of names ("linear", "poly", "rbf", "laplacian", "cosine") and of pairs of a name and
+      its options. The option ``columns`` selects features by index or name. See
+      ``nearfar.kernels.BaseKernels``.
 
     References
     ----------
@@ -106,21 +120,21 @@ class EasyMKL(KernelCombination):
 
     @staticmethod
     def weights_of(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.1) -> Vector:
-        """Weights of kernel matrices: :func:`nearfar.kernels.easy_mkl_weights`.
+        """Return the weights of kernel matrices; see :func:`nearfar.kernels.easy_mkl_weights`.
 
         Parameters
         ----------
         kernels : sequence of (n, n) arrays, (m, n, n) array, or function of an index
-            The base kernels, which are brought to unit diagonal.
-        y : array-like of shape (n_labelled,)
+            Base kernels, which are scaled to unit diagonal.
+        y : array-like of shape (n_labeled,)
             Labels of the first points.
         lam : float, default=0.1
-            λ from 0 to 1.
+            Regularization λ, from 0 to 1.
 
         Returns
         -------
         ndarray of shape (n_kernels,)
-            Not negative, of sum 1.
+            Nonnegative weights with sum 1.
         """
         return easy_mkl_weights(kernels, y, lam)
 
@@ -132,35 +146,35 @@ class EasyMKL(KernelCombination):
 
 
 def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.1) -> Vector:
-    r"""Weights of kernels in proportion to the distance that each sees between the classes.
+    r"""Return kernel weights in proportion to the distance between the classes in each kernel.
 
-    With :math:`\bar K` the mean of the kernels at unit diagonal, first the distributions γ over the
-    points of each class that are nearest to one another,
+    Let :math:`\bar K` be the mean of the kernels, scaled to unit diagonal, and Y the diagonal
+    matrix of the labels 1 and -1. First, EasyMKL computes the distributions γ over the points of
+    each class whose means are nearest to each other,
 
     .. math:: \min_\gamma\; (1 - \lambda)\, \gamma^T Y \bar K Y \gamma + \lambda |\gamma|^2, \qquad
         \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
-    then :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. The nearest points of hulls are those of a
-    support vector machine of squared hinges with :math:`\tau = \lambda / (1 - \lambda)`.
+    then the weights are :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. The problem is solved as a
+    support vector machine with squared hinge loss and :math:`\tau = \lambda / (1 - \lambda)`.
 
-    Use it for many kernels: after one machine, each costs one product with a vector.
+    Use it for many kernels: after one SVM, each kernel costs one product with a vector.
 
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, or function of an index
-        The base kernels. They are brought to unit diagonal,
-        :math:`K_{ij} / \sqrt{K_{ii} K_{jj}}`, and the weights are for these; a point whose own
-        entry is 0 has 0 with all.
-    y : array-like of shape (n_labelled,)
-        Labels of the first points. Of more than two classes, the distances of each to the rest are
-        added.
+        Base kernels. They are scaled to unit diagonal, :math:`K_{ij} / \sqrt{K_{ii} K_{jj}}`, and
+        the weights apply to the scaled kernels. A point with :math:`K_{ii} = 0` gets zeros.
+    y : array-like of shape (n_labeled,)
+        Labels of the first points. With more than two classes, the values of each class against
+        the rest are added.
     lam : float, default=0.1
-        λ from 0 (the nearest points) to 1 (the means of the classes).
+        Regularization λ, from 0 (nearest points of the convex hulls) to 1 (class means).
 
     Returns
     -------
     ndarray of shape (n_kernels,)
-        Not negative, of sum 1.
+        Nonnegative weights with sum 1.
 
     References
     ----------
@@ -190,7 +204,7 @@ class _Found(NamedTuple):
 
 
 def _solve(base: KernelSet, signs: Matrix, lam: float) -> _Found:
-    """Weights of kernels at unit diagonal."""
+    """Return the weights of kernels that have unit diagonal."""
     n = signs.shape[1]
     if lam == 1:
         gammas = np.array([_uniform(sign) for sign in signs])
@@ -200,28 +214,30 @@ def _solve(base: KernelSet, signs: Matrix, lam: float) -> _Found:
         found = [solve_margin(mean, sign, None, lam / (1 - lam)) for sign in signs]
         if not all(np.isfinite(solution.value) for solution in found):
             raise ValueError(
-                "lam=0 asks for the nearest points of classes, and their hulls meet in the mean "
-                "kernel; give a lam above 0."
+                "lam=0 needs classes whose convex hulls do not intersect in the mean kernel, but "
+                "they do. Set lam above 0."
             )
         gammas = np.array([2 * solution.alpha / solution.alpha.sum() for solution in found])
         objective = (1 - lam) * sum(_of_hulls(solution) for solution in found)
-        # The margin functional is 4 over the squared distance of the hulls.
+        # The margin functional is 4 over the squared distance between the convex hulls.
         bound = min(objective, (1 - lam) * sum(4 / solution.value for solution in found))
     weights = np.maximum(base.forms((signs * gammas).T).sum(axis=1), 0)
-    # Squared distances of means of unit vectors: the rounding of sums that cancel is below this.
+    # Weights are squared distances between means of unit vectors. Rounding errors are below this.
     if not weights.max() > 16 * np.finfo(float).eps * len(signs):
-        raise ValueError("kernels: in none of them the classes of y differ.")
+        raise ValueError(
+            "kernels: no kernel separates the classes of y; their distance is zero in all of them."
+        )
     return _Found(np.asarray(weights / weights.sum()), float(objective), float(bound))
 
 
 def _of_hulls(solution: MarginSolution) -> float:
-    """The quadratic form, with the ridge, of multipliers scaled to sum 1 in each class."""
+    """Return the quadratic form, plus ridge, of multipliers scaled to sum 1 in each class."""
     total = float(solution.alpha.sum())
     return 4 * (2 * total - solution.bound) / total**2
 
 
 def unit_diagonal(kernels: KernelSet) -> KernelSet:
-    """The kernels over the roots of their diagonals; themselves, where these are 1."""
+    """Return the kernels scaled to unit diagonal, or the same set if the diagonals are 1."""
     diagonals = kernels.diagonals()
     if np.abs(diagonals - 1).max() <= 1e-12:
         return kernels
@@ -229,7 +245,7 @@ def unit_diagonal(kernels: KernelSet) -> KernelSet:
 
 
 class _UnitDiagonal(KernelSet):
-    """Kernels scaled row by row as they are read."""
+    """Kernels that are scaled to unit diagonal as their rows are read."""
 
     def __init__(self, kernels: KernelSet, diagonals: Matrix) -> None:
         self.kernels, self.by_rows = kernels, kernels.by_rows

@@ -1,4 +1,4 @@
-"""The ideal kernel of labels, and a kernel pulled towards it."""
+"""The ideal kernel of labels, and kernels that are shifted toward it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nearfar.parameters import check_parameter, real
 
 
 def ideal_kernel(y: ArrayLike) -> Matrix:
-    r"""The kernel :math:`K^*_{ij} = 1` if :math:`y_i = y_j`, else 0.
+    r"""Return the ideal kernel of labels: :math:`K^*_{ij} = 1` if :math:`y_i = y_j`, else 0.
 
     Parameters
     ----------
     y : array-like of shape (n,)
-        Labels of any number of classes.
+        Class labels, with any number of classes.
 
     Returns
     -------
@@ -41,20 +41,21 @@ def ideal_kernel(y: ArrayLike) -> Matrix:
 
 
 def idealize(K: ArrayLike, y: ArrayLike, gamma: float) -> Matrix:
-    r"""The kernel :math:`\hat K = K + \tfrac\gamma2 K^*`, nearer to the ideal one.
+    r"""Return the idealized kernel :math:`\hat K = K + \tfrac\gamma2 K^*`.
 
-    Squared distances of points of different classes grow by γ, those within a class stay. For
-    every γ > 0 the alignment with :math:`K^*` rises, unless K is a multiple of it. It is defined
-    for points with a label alone; a metric that follows it carries it over to others.
+    Squared distances between points of different classes grow by γ; those within a class do not
+    change. For every γ > 0, the alignment with the ideal kernel :math:`K^*` increases, unless K is
+    a multiple of it. The idealized kernel is defined only for labeled points.
+    :class:`nearfar.IdealizedMetric` learns a metric that extends it to other points.
 
     Parameters
     ----------
     K : array-like of shape (n, n)
-        A kernel: symmetric, positive semi-definite.
+        Kernel matrix, symmetric and positive semi-definite.
     y : array-like of shape (n,)
-        Labels.
+        Class labels.
     gamma : float
-        At least 0.
+        Increase γ of the squared distances, at least 0.
 
     Returns
     -------
@@ -64,8 +65,9 @@ def idealize(K: ArrayLike, y: ArrayLike, gamma: float) -> Matrix:
     ----------
     .. [1] J. Kwok and I. Tsang, "Learning with idealized kernels",
        ICML 2003.
-    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006, section 6.4. Its
-       condition on γ never binds, since no kernel has a negative product with :math:`K^*`.
+    .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 6.4. Its condition on γ always holds, because no kernel has a negative
+       Frobenius product with :math:`K^*`.
 
     Examples
     --------
@@ -78,7 +80,7 @@ def idealize(K: ArrayLike, y: ArrayLike, gamma: float) -> Matrix:
     kernel, codes = as_kernel(K), encode_labels(y)[1]
     if len(kernel) != len(codes):
         raise ValueError(
-            f"y must have a label for each point of K; got {len(codes)} labels and {len(kernel)} "
+            f"y must have one label per point of K; got {len(codes)} labels and {len(kernel)} "
             "points."
         )
     result = kernel.copy()

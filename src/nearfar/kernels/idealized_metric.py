@@ -1,4 +1,4 @@
-"""The metric of an idealised kernel: similar pairs stay, dissimilar ones go."""
+"""IdealizedMetric: a linear metric that approximates an idealized kernel."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from nearfar.solvers.projections import project_psd, psd_factor
 from nearfar.state import State, floats, number
 from nearfar.summaries.supervision import Pairs
 
-# Entries of B, or pairs where these are fewer, beyond which steps of the solver take minutes.
+# Upper limit for the number of entries of B, or of pairs if they are fewer. Above it, a step of the
+# solver takes minutes.
 _MOST = 6000
-# Pairs of each kind that are drawn where rows are too wide for a program in the entries of B.
+# Number of similar and of dissimilar pairs that are drawn if B has too many entries to solve for.
 _WIDE = 1000
-# Eigenvalues of B, as a share of what pairs pull at it, that are zero to the solver.
+# Eigenvalues of B up to this fraction of the weighted squared lengths of the pairs count as zero.
 _EMPTY = 1e-6
-# Negative eigenvalues, as a share of the largest, that are rounding and the solver's tolerance.
+# Negative eigenvalues up to this fraction of the largest are rounding or the solver's tolerance.
 _ROUNDING = 1e-5
 
-#: What the parameters of the program may be, also of its form in a feature space.
+#: Allowed parameter values of the program, which KernelIdealizedMetric uses too.
 PROGRAM_PARAMETERS: dict[str, list[Allowed]] = {
     "C_S": [real(0, open_low=True)],
     "C_D": [real(0, open_low=True)],
@@ -40,75 +41,80 @@ PROGRAM_PARAMETERS: dict[str, list[Allowed]] = {
 
 
 class IdealizedMetric(PairLearner):
-    r"""A metric by which similar pairs come no farther apart and dissimilar ones by a margin.
+    r"""Linear metric that keeps similar pairs close and moves dissimilar pairs apart by a margin.
 
-    Adding :math:`\tfrac{\gamma}{2}` to a kernel where labels agree, the idealised kernel, moves
-    points of different classes apart by γ in squared distance and leaves those of one class. This
-    is the linear metric :math:`\hat d^2 = d^T B d` that does so as far as it can: over the N_S
-    similar pairs S and the N_D dissimilar pairs D, with :math:`d_0^2` their squared distances
-    before,
+    The idealized kernel adds :math:`\tfrac{\gamma}{2}` to a kernel where two labels agree. It
+    increases squared distances between classes by γ and does not change those within a class. The
+    linear metric :math:`\hat d^2 = d^T B d` approximates this. It minimizes, over the :math:`N_S`
+    similar pairs S and the :math:`N_D` dissimilar pairs D with original squared distances
+    :math:`d_0^2`,
 
     .. math::
         \min_{B, \gamma \ge 0} \; \tfrac12 |B|_F^2
         + \frac{C_S}{N_S} \sum_S (\hat d^2 - d_0^2)_+
         + C_D \Bigl( \frac{1}{N_D} \sum_D (\gamma + d_0^2 - \hat d^2)_+ - \nu\gamma \Bigr) ,
 
-    a convex program, solved by an interior point method whose gap is reported. At most a share ν
-    of the dissimilar pairs misses the margin where γ > 0.
+    This convex program is solved by an interior point method, whose duality gap is reported. If
+    γ > 0, at most the fraction ν of the dissimilar pairs misses the margin.
 
-    Use it with few features and some thousand pairs. B grows with C and with the fourth power of
-    the units of X: scale the features first. The program over symmetric B may end in one that is
-    no metric, against what the works say; ``psd`` says what then.
+    Use it with few features and a few thousand pairs. B grows with C and with the fourth power of
+    the scale of X, so scale the features first. The program optimizes over symmetric matrices, and
+    its solution B can have negative eigenvalues, contrary to [1]_; ``psd`` controls how they are
+    treated.
 
-    Cost: some twenty steps of O(N m²) for N pairs and m = p(p+1)/2, or O(N³) if N < m.
+    Cost: about 20 steps of O(N m²) for N pairs and m = p(p+1)/2, or O(N³) if N < m.
 
     Parameters
     ----------
     C_S : float, default=1.0
-        Price of similar pairs that come farther apart.
+        Penalty for similar pairs whose distance increases.
     C_D : float, default=1.0
-        Price of dissimilar pairs that miss the margin, and worth of the margin.
+        Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
-        Bound on the share of margin errors: of dissimilar pairs that miss the margin. Above 0, at
-        most 1.
+        Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
+        margin. Above 0 and at most 1.
     base : array of shape (p, p) or None, default=None
-        Matrix of the distance before, positive semi-definite; None is the Euclidean one.
+        Positive semi-definite matrix of the original distance :math:`d_0`. None uses the identity,
+        that is, the Euclidean distance.
     psd : {"project", "constrain", "raise", "none"}, default="project"
-        What to do with negative eigenvalues of B: set them to zero, ask for B without any in the
-        program (features are at most 108 then), raise an error, or leave them in ``matrix_``. The
-        map ``components_`` is always that of the positive part.
+        Treatment of negative eigenvalues of B: "project" sets them to zero, "constrain" excludes
+        them in the program (at most 108 features), "raise" raises an error, "none" keeps them.
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``, and at
-        most 1,000 where p(p+1)/2 is above 6,000.
+        Maximum number of similar pairs drawn from labels. None uses the limit of
+        ``Pairs.from_labels``, but 1,000 if p(p+1)/2 is above 6,000.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None likewise.
+        Maximum number of dissimilar pairs drawn from labels. None works as for ``n_similar``.
     tol : float, default=1e-8
-        Stops at this duality gap, relative to the objective or to that of B = 0, the larger.
+        Stop at this duality gap, relative to the objective or to that of B = 0, whichever is
+        larger.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels; the default gives the same every time.
+        Seed of the random number generator. It draws the pairs from labels.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map, of the positive part of ``matrix_``: one row for each positive eigenvalue.
+        Matrix of the linear map, from the positive part of ``matrix_``, whatever ``psd`` is. It
+        has one row per positive eigenvalue.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     matrix_ : ndarray of shape (n_features, n_features)
-        B, repaired as ``psd`` says.
+        B, after its negative eigenvalues were treated according to ``psd``.
     ideal_weight_ : float
-        The margin γ.
+        Margin γ.
     alpha_ : ndarray of shape (n_pairs,)
-        Multipliers of the similar pairs, then of the dissimilar ones that differ at all; before
-        repairs :math:`B = \sum_D \alpha dd^T - \sum_S \alpha dd^T` to the tolerance, with
-        "constrain" its positive part.
+        Dual variables of the similar pairs, then of the dissimilar pairs with nonzero length. Up to
+        the tolerance, the solution is :math:`B = \sum_D \alpha dd^T - \sum_S \alpha dd^T`, or the
+        positive part of it with "constrain".
     objective_ : float
-        Of the program, before repairs.
+        Objective of the program, before negative eigenvalues are treated.
     duality_gap_ : float
-        How much lower the optimum may be, over the objective or that of B = 0, the larger.
+        Upper bound on the distance from the optimum, divided by the objective or that of B = 0,
+        whichever is larger.
     negative_share_ : float
-        Sum of the negative eigenvalues of B before repairs, over that of all without signs.
+        Sum of the absolute negative eigenvalues of the solution B, divided by the sum of all
+        absolute eigenvalues.
     n_iter_ : int
-        Steps of the solver.
+        Number of steps of the solver.
 
     See Also
     --------
@@ -117,7 +123,7 @@ class IdealizedMetric(PairLearner):
     References
     ----------
     .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 6.4.
-       It calls B always a valid metric.
+       It states that B is always a valid metric.
     .. [2] J. T. Kwok, I. W. Tsang, "Learning with idealized kernels", Proceedings of the 20th
        International Conference on Machine Learning, 2003.
 
@@ -184,7 +190,7 @@ class IdealizedMetric(PairLearner):
         pairs = np.vstack([alike, unlike])
         similar = np.arange(len(pairs)) < len(alike)
         differences = frame.points[pairs[:, 0]] - frame.points[pairs[:, 1]]
-        # In units of X: B is the same for points over a unit if prices are times its square.
+        # The points were divided by a unit. Multiplying the penalties by its square keeps B.
         price = np.where(similar, self.C_S / len(alike), self.C_D / len(unlike)) * frame.unit**2
         squared = np.einsum("ij,ij->i", differences @ base, differences)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -199,8 +205,9 @@ class IdealizedMetric(PairLearner):
             )
         if not np.isfinite([found.objective, found.bound]).all():
             raise ValueError(
-                "IdealizedMetric: the program overflows, as B grows with C_D and the fourth power "
-                "of the units of X: rescale the features of X, or lower C_S and C_D."
+                "IdealizedMetric: the program overflows, because B grows with C_D and with the "
+                "fourth power of the scale of X. Rescale the features of X, or decrease C_S and "
+                "C_D."
             )
         pulls = float(found.alpha @ np.einsum("ij,ij->i", differences, differences))
         self._repair(found.matrix, _EMPTY * pulls)
@@ -215,7 +222,7 @@ class IdealizedMetric(PairLearner):
         if self.duality_gap_ > 10 * self.tol:
             warn(
                 f"IdealizedMetric stopped at a duality gap of {self.duality_gap_:.1g}, above "
-                f"tol={self.tol:g}, as rounding allows no better.",
+                f"tol={self.tol:g}, because of rounding errors. Increase tol to accept this gap.",
                 ConvergenceWarning,
             )
 
@@ -224,13 +231,14 @@ class IdealizedMetric(PairLearner):
         if self.psd == "constrain" and n_entries > _MOST:
             raise ValueError(
                 f"psd='constrain' solves for all {n_entries} entries of a {p} x {p} matrix, which "
-                'is for at most 108 features: take psd="project", or map X to fewer features first.'
+                'is possible for at most 108 features. Use psd="project", or reduce X to fewer '
+                "features first."
             )
         if min(n_pairs, n_entries) > _MOST:
             raise ValueError(
-                f"{n_pairs} pairs of {p} features are too many for IdealizedMetric, which needs a "
-                f"matrix of pairs by pairs or of {n_entries} entries of B: give at most {_MOST} "
-                "pairs (n_similar, n_dissimilar), or map X to fewer features first."
+                f"{n_pairs} pairs of {p} features are too many for IdealizedMetric, which solves "
+                f"for all pairs or for the {n_entries} entries of B. Use at most {_MOST} pairs "
+                "(n_similar, n_dissimilar), or reduce X to fewer features first."
             )
 
     def _repair(self, B: Matrix, empty: float) -> None:
@@ -239,31 +247,32 @@ class IdealizedMetric(PairLearner):
         indefinite = values[0] < -_ROUNDING * np.abs(values).max()
         if self.psd == "raise" and indefinite:
             raise ValueError(
-                f"psd='raise': B has the eigenvalue {values[0]:.3g} beside {values[-1]:.3g}, and "
-                'is no metric. Take psd="constrain" for the best B that is one, or "project".'
+                f"psd='raise': B has the eigenvalue {values[0]:.3g} (the largest is "
+                f'{values[-1]:.3g}), so it does not define a metric. Use psd="constrain" for the '
+                'best B without negative eigenvalues, or psd="project".'
             )
         if not values[-1] > empty:
             raise ValueError(
-                "IdealizedMetric: B has no positive eigenvalue, so that all distances would be "
-                "zero: similar pairs differ more than dissimilar ones in every direction. Raise "
-                "C_D or nu, or lower C_S."
+                "IdealizedMetric: B has no positive eigenvalue, so all distances would be zero. "
+                "Similar pairs differ more than dissimilar ones in every direction. Increase C_D "
+                "or nu, or decrease C_S."
             )
         self.matrix_ = B if self.psd == "none" else project_psd(B)
 
 
 def _n_entries(p: int) -> int:
-    """Of a symmetric matrix."""
+    """Return the number of free entries of a symmetric matrix."""
     return p * (p + 1) // 2
 
 
 def _checked_base(base: ArrayLike | None, p: int) -> Matrix:
-    """The matrix of the distance before."""
+    """Return the matrix of the original distance, checked."""
     if base is None:
         return np.eye(p)
     M = np.asarray(base, np.float64)
     if M.shape != (p, p) or not np.isfinite(M).all():
         raise ValueError(
-            f"base must be a finite matrix of shape ({p}, {p}), one row for each feature; got "
+            f"base must be a finite matrix of shape ({p}, {p}), with one row per feature; got "
             f"shape {M.shape}."
         )
     size = float(np.abs(M).max())

@@ -1,4 +1,4 @@
-"""Learners of a sum of base kernels."""
+"""Base class of learners of a weighted sum of base kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import Allowed, instance, integer, none, one_of
 from nearfar.state import Sizes, State, floats, need, object_of
 
-#: What the parameters of every learner of the room may be. Kernels are parsed when it is fitted.
+#: Allowed parameter values of all these learners. The list of kernels is parsed in ``fit``.
 COMBINATION_PARAMETERS: dict[str, Sequence[Allowed]] = {
     "kernels": [instance(str, list, tuple, description='"auto", "features" or a list of kernels')],
     "n_directions": [none, integer(1), one_of("auto")],
@@ -25,10 +25,10 @@ COMBINATION_PARAMETERS: dict[str, Sequence[Allowed]] = {
 
 
 class KernelCombination(KernelLearner):
-    r"""A learner of the kernel :math:`\sum_i \mu_i k_i` of base kernels; write `_weigh`.
+    r"""Base class of learners of a kernel :math:`\sum_i \mu_i k_i`; subclasses implement `_weigh`.
 
-    The weights are brought to :math:`\sum_i \mu_i \mathrm{tr} K_i = n`: points have squared length
-    1 on average, whatever the units of the kernels.
+    The weights are scaled to :math:`\sum_i \mu_i \mathrm{tr} K_i = n`. The points then have a mean
+    squared norm of 1, whatever the scales of the kernels.
     """
 
     state = State(
@@ -39,7 +39,7 @@ class KernelCombination(KernelLearner):
         },
         fitted="weights_",
     )
-    #: Whether the base kernels are divided by the roots of their diagonals.
+    #: True if the base kernels are scaled to unit diagonal.
     unit_diagonal: ClassVar[bool] = False
 
     kernels: Any
@@ -52,22 +52,22 @@ class KernelCombination(KernelLearner):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, unlabeled: ArrayLike | None = None
     ) -> Self:
-        """Learn the weights.
+        """Fit the weights of the kernels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels.
+            Class labels.
         unlabeled : array-like of shape (n_others, n_features), optional
-            Points without a label: traces and norms are those of all points, and
-            ``transduction_`` has labels for these.
+            Points without labels. They are included in traces and norms, and ``transduction_``
+            contains their predicted labels.
 
         Returns
         -------
         object
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -87,16 +87,16 @@ class KernelCombination(KernelLearner):
         return self
 
     def base_kernel(self, i: int, X: ArrayLike, Z: ArrayLike | None = None) -> Matrix:
-        """Values of one of the kernels that are weighted.
+        """Return the values of one base kernel between points.
 
         Parameters
         ----------
         i : int
-            Its number, in the order of ``kernel_names_``.
+            Index of the kernel, in the order of ``kernel_names_``.
         X : array-like of shape (n_samples, n_features)
             Points.
         Z : array-like of shape (n_others, n_features), optional
-            Others; None is X.
+            Other points. None uses X.
 
         Returns
         -------
@@ -105,13 +105,13 @@ class KernelCombination(KernelLearner):
         check_is_fitted(self)
         if not isinstance(i, int | np.integer) or not 0 <= i < len(self.weights_):
             raise ValueError(
-                f"i must be the number of a kernel, from 0 to {len(self.weights_) - 1}; got {i!r}."
+                f"i must be the index of a kernel, from 0 to {len(self.weights_) - 1}; got {i!r}."
             )
         first = self._points(X)
         return self._base_values(int(i), first, first if Z is None else self._points(Z))
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        """Weigh the kernels, and keep what the sum needs."""
+        """Compute the weights, and store the learned kernel."""
         kernels = self._base.over(points)
         weights = self._weigh(kernels, codes)
         self._keep_weights(weights, kernels.traces, len(points))
@@ -119,11 +119,11 @@ class KernelCombination(KernelLearner):
         self._keep_kernel(points, kernels.weighted(self.weights_))
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
-        """Weights of the kernels, of any scale; what else was found is kept."""
+        """Return the weights of the kernels, of any scale. May set fitted attributes."""
         raise NotImplementedError
 
     def _keep_weights(self, weights: Vector, traces: Vector, n: int) -> None:
-        """Weights that make the trace of the sum n, or what else it is to be."""
+        """Store the weights, scaled by `_scaled`, and the fractions of the trace."""
         total = float(weights @ traces)
         self.shares_ = np.asarray(weights * traces / total)
         self.weights_ = self._scaled(weights, n / total)
@@ -132,7 +132,7 @@ class KernelCombination(KernelLearner):
         return np.asarray(weights * factor)
 
     def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Classes of the points beyond those with labels: a support vector machine's."""
+        """Return the class codes that an SVM predicts for the unlabeled points."""
         labeled, others = points[: len(codes)], points[len(codes) :]
         machine = SVC(C=getattr(self, "C", None) or 1.0, kernel="precomputed")
         machine.fit(self._values(labeled, labeled), codes)
@@ -153,4 +153,4 @@ class KernelCombination(KernelLearner):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
-        need(sizes["w"] == sizes["m"], "weights_ must have one number for each kernel.")
+        need(sizes["w"] == sizes["m"], "weights_ must have one number per kernel.")

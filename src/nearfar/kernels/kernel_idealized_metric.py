@@ -1,4 +1,4 @@
-"""The metric of an idealised kernel in the feature space of another kernel."""
+"""KernelIdealizedMetric: IdealizedMetric in the feature space of a kernel."""
 
 from __future__ import annotations
 
@@ -16,81 +16,89 @@ from nearfar.state import State, object_of
 
 
 class KernelIdealizedMetric(KernelizedLearner):
-    r"""The metric of :class:`IdealizedMetric` in the feature space of a kernel.
+    r"""Kernelized :class:`IdealizedMetric`: it learns the metric in the feature space of a kernel.
 
-    The program depends on products of differences alone,
-    :math:`(\phi_i - \phi_j)^T(\phi_k - \phi_l) = K_{ik} - K_{il} - K_{jk} + K_{jl}`, and its
-    optimum is the kernel
+    The program depends only on inner products of differences,
+    :math:`(\phi_i - \phi_j)^T(\phi_k - \phi_l) = K_{ik} - K_{il} - K_{jk} + K_{jl}`. Its optimum
+    is the kernel
 
     .. math:: \hat K(a, b) = \sum_{ij} s_{ij} \alpha_{ij} (K_{ai} - K_{aj})(K_{bi} - K_{bj})
 
-    over the pairs, s = 1 for dissimilar and −1 for similar ones. It is solved in the coordinates of
-    kernel PCA, where distances are those of the kernel and a matrix that is not positive
-    semi-definite can be repaired.
+    summed over the pairs, where s is 1 for dissimilar and −1 for similar pairs. The program is
+    solved in the coordinates of kernel PCA, where Euclidean distances are those of the kernel and
+    negative eigenvalues of B can be removed.
 
-    Use it where no linear map tells similar from dissimilar pairs. Values of rbf kernels lie
-    between 0 and 1, so that units of X do not matter to C. It keeps the training points, and a
-    matrix of n×n while it fits.
+    Use it if no linear map separates similar from dissimilar pairs. The values of RBF kernels are
+    between 0 and 1, so suitable values of C do not depend on the scale of X. The fitted learner
+    stores the training points. Fitting needs an n × n matrix.
 
-    Cost: O(n³) for kernel PCA, then some twenty steps of O(N d⁴) for N pairs and d directions, or
-    O(N³) if that is less; O(n p) for each point to map. With all directions of some hundred rows
-    that is hundreds of times the default's.
+    Cost: O(n³) for kernel PCA, then about 20 steps of O(N d⁴) for N pairs and d directions, or
+    O(N³) if that is less; O(n p) per point to transform. With some hundred rows,
+    ``n_directions=None`` takes hundreds of times as long as the default.
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+    kernel : str, kernel learner or callable, default="rbf"
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
+        "precomputed"; or a kernel learner; or a function of two points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
+        the features' variances (for "laplacian", of their standard deviations).
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
+        None uses all nonzero directions.
     C_S : float, default=1.0
-        Price of similar pairs that come farther apart.
+        Penalty for similar pairs whose distance increases.
     C_D : float, default=1.0
-        Price of dissimilar pairs that miss the margin, and worth of the margin.
+        Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
-        Bound on the share of margin errors: of dissimilar pairs that miss the margin. Above 0, at
-        most 1.
+        Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
+        margin. Above 0 and at most 1.
     psd : {"project", "constrain", "raise", "none"}, default="project"
-        What to do with negative eigenvalues of B: as in IdealizedMetric; "constrain" is for at most
-        108 directions.
+        Treatment of negative eigenvalues of B: see :class:`IdealizedMetric`. "constrain" is
+        possible for at most 108 directions.
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``, and at
-        most 1,000 where there are more than 108 directions.
+        Maximum number of similar pairs drawn from labels. None uses the limit of
+        ``Pairs.from_labels``, but 1,000 if there are more than 108 directions.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None likewise.
+        Maximum number of dissimilar pairs drawn from labels. None works as for ``n_similar``.
     tol : float, default=1e-8
-        Stops at this duality gap, relative to the objective or to that of B = 0, the larger.
+        Stop at this duality gap, relative to the objective or to that of B = 0, whichever is
+        larger.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels; the default gives the same every time.
+        Seed of the random number generator. It draws the pairs from labels.
 
     Attributes
     ----------
     estimator_ : IdealizedMetric
-        Fitted on kernel coordinates.
+        Metric fitted in the coordinates of kernel PCA.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        Ω: a point with centred kernel values k is mapped to Ωk.
+        Matrix Ω, which maps the centered kernel values k of a point to Ωk.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     alpha_, ideal_weight_, objective_, duality_gap_, negative_share_
-        As in IdealizedMetric.
-    kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        See :class:`IdealizedMetric`.
+    kernel_ : kernel learner
+        Fitted kernel learner, if ``kernel`` is one.
 
     See Also
     --------
     IdealizedMetric, KernelMMC
+
+    Notes
+    -----
+    Special values of ``kernel``:
+
+    - With "precomputed", X contains kernel values: shape (n, n) in ``fit`` and (n_queries, n) in
+      ``transform``.
+    - A kernel learner, such as ``AlignmentKernelLearner()``, is fitted on the same rows and labels.
+      ``gamma``, ``degree`` and ``coef0`` are ignored.
+    - A function of two points is called once per pair of points. It cannot be stored in a model
+      file.
 
     References
     ----------
@@ -146,14 +154,14 @@ class KernelIdealizedMetric(KernelizedLearner):
         self.random_state = random_state
 
     def learned_kernel(self, X: ArrayLike, Z: ArrayLike | None = None) -> Matrix:
-        """Values of the learned kernel between points, or their kernel values.
+        """Return the values of the learned kernel between points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points, or their kernel values if ``kernel="precomputed"``.
         Z : array-like of shape (n_others, n_features), optional
-            Others; None is X.
+            Other points. None uses X.
 
         Returns
         -------
@@ -164,7 +172,7 @@ class KernelIdealizedMetric(KernelizedLearner):
         return np.asarray(first @ (first if Z is None else self._features(Z)).T)
 
     def _features(self, X: ArrayLike) -> Matrix:
-        """Ωk for the kernel values as they are, not centred: rows of Ω sum to zero."""
+        """Return Ωk. The kernel values k need not be centered, as the rows of Ω sum to zero."""
         rows = self._check_X(X, reset=False)
         return np.asarray(self._kernel(rows) @ self.coefficients_.T)
 

@@ -1,4 +1,4 @@
-"""Learners of kernels by a program over weights, in one of several modes."""
+"""Base class of kernel learners that optimize the weights in one of several modes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nearfar.state import Sizes, State, floats, need
 
 
 class KernelProgram(KernelCombination):
-    r"""A learner of weights in one of several modes; write `_solve`.
+    r"""Base class of kernel learners with several modes; subclasses implement `_solve`.
 
-    In mode "rank_one" the kernels are :math:`v_i v_i^T` of the leading eigenvectors of the mean of
-    the base kernels. For a new point with values k of the mean kernel
-    :math:`v_i(x) = v_i^T k / \lambda_i`, Nyström's formula, which is exact on training points; the
-    learned kernel is :math:`\sum_i \mu_i v_i(x) v_i(z)`.
+    In mode "rank_one", the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the leading
+    eigenvectors of the mean of the base kernels. A new point with values k of the mean kernel gets
+    :math:`v_i(x) = v_i^T k / \lambda_i` by Nyström's formula, which is exact on training points.
+    The learned kernel is :math:`\sum_i \mu_i v_i(x) v_i(z)`.
     """
 
     state = State({"_shares": floats("m")})
@@ -31,13 +31,13 @@ class KernelProgram(KernelCombination):
     objective_: float
     bound_: float
     duality_gap_: float
-    #: Weights of the base kernels in the kernel of which the directions are.
+    #: Weights of the base kernels in the kernel whose eigenvectors are used.
     _shares: Vector
 
     def _solve(
         self, kernels: Any, codes: NDArray[np.intp], **options: Any
     ) -> AlignmentWeights | MarginWeights:
-        """Weights of kernels, with their value and a bound."""
+        """Return the weights of the kernels, with the objective value and its bound."""
         raise NotImplementedError
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
@@ -56,7 +56,7 @@ class KernelProgram(KernelCombination):
         return weights
 
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        """Any matrix of the training points: there are no weights, and nothing to map by."""
+        """Fit in mode "free", without weights and without kernel values for new points."""
         self._noted(self._solve(None, codes, n_points=len(points)))
         self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
         self._shares = np.zeros(len(self._base))
@@ -65,7 +65,7 @@ class KernelProgram(KernelCombination):
     def _learn_directions(
         self, kernels: KernelSet, points: Matrix, codes: NDArray[np.intp]
     ) -> None:
-        """Weights of eigenvectors of the mean kernel."""
+        """Fit in mode "rank_one": compute weights of eigenvectors of the mean kernel."""
         n = len(points)
         self._shares = n / (kernels.n_kernels * kernels.traces)
         K = kernels.weighted(self._shares)
@@ -73,7 +73,7 @@ class KernelProgram(KernelCombination):
         found = self._solve([K], codes, n_directions=wanted)
         weights, V = self._noted(found), found.directions
         assert weights is not None and V is not None
-        # Eigenvectors of a centred kernel are orthogonal to constants.
+        # Eigenvectors of a centered kernel are orthogonal to constant vectors.
         means = K.mean(axis=0) if getattr(self, "centered", False) else np.zeros(n)
         values = np.einsum("ij,ij->j", V, K @ V)
         self._keep_weights(weights, np.ones(len(weights)), n)
@@ -82,7 +82,7 @@ class KernelProgram(KernelCombination):
         self.n_directions_ = int((self.weights_ > 0).sum())
 
     def _noted(self, found: AlignmentWeights | MarginWeights) -> Vector | None:
-        """The weights; the rest of what was found is kept."""
+        """Store the objective and its bound, and return the weights."""
         self.objective_, self.bound_ = float(found.value), float(found.bound)
         self.duality_gap_ = float(found.gap)
         return found.weights
@@ -92,8 +92,8 @@ class KernelProgram(KernelCombination):
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
         if self.mode == "free":
             raise ValueError(
-                'mode="free" learns a matrix of the training rows alone, which repeats their '
-                "labels: there is no kernel for other points. Choose another mode."
+                'mode="free" learns only the kernel matrix of the training rows, which repeats '
+                "their labels. It has no kernel values for other points. Choose another mode."
             )
         if self.mode == "rank_one":
             return np.asarray(self._coordinates(first) @ self._coordinates(second).T)
@@ -105,7 +105,7 @@ class KernelProgram(KernelCombination):
         return np.outer(self._directions(first)[:, i], self._directions(second)[:, i])
 
     def _directions(self, rows: Matrix) -> Matrix:
-        """The eigenvectors at rows."""
+        """Return the eigenvectors, extended to rows."""
         return self._along(rows, partial(self._base.weighted, self._shares))
 
     def _coordinates(self, rows: Matrix) -> Matrix:
@@ -123,4 +123,4 @@ class KernelProgram(KernelCombination):
     def _check_state(self, sizes: Sizes) -> None:
         need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
         wanted = {"free": 0, "rank_one": sizes["d"]}.get(self.mode, sizes["m"])
-        need(sizes["w"] == wanted, "weights_ do not fit the kernels.")
+        need(sizes["w"] == wanted, "weights_ must have one number per kernel or direction.")

@@ -1,4 +1,4 @@
-"""Base kernels given as matrices: what every method of the room asks of them."""
+"""KernelSet: a set of kernel matrices over the same points, and checks of kernel matrices."""
 
 from __future__ import annotations
 
@@ -13,60 +13,62 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
 from nearfar.solvers.eigen import least_eigenvalue
 
-# Rows up to which a kernel is tested whole for negative eigenvalues, and how many beyond.
+# A kernel of up to _WHOLE rows is fully checked for negative eigenvalues. Of a larger kernel, a
+# submatrix of _TESTED rows is checked.
 _WHOLE, _TESTED = 500, 300
-# Numbers of all kernels that are worked on at a time: they should stay in a processor's cache.
+# Number of floats that are processed at a time, so that they fit into the CPU cache.
 _IN_CACHE = 1 << 16
-# Kernels that are kept at a time when all pairs of kernels made by a function are needed.
+# Number of kernels kept in memory when all pairs of kernels from a function are needed.
 _KEPT = 3
-# Eigenvalues down to minus this share of the trace are rounding, as is so much asymmetry.
+# Negative eigenvalues up to this fraction of the trace, and asymmetry up to this fraction of the
+# largest entries, are rounding errors.
 _ROUNDING = 1e-8
 
 Kernels = Sequence[ArrayLike] | NDArray[np.floating[Any]] | Callable[[int], ArrayLike]
 
 
 class KernelSet:
-    """Kernels over the same points, read one at a time or row by row; never copied as a stack.
+    """Set of kernels over the same points, which are read one at a time or by blocks of rows.
 
-    Derive from it to make kernels from rows: give ``n_kernels``, ``n_points`` and `rows`, then
-    ``traces`` and ``scales`` are found in one pass. A set made by a function of an index keeps one
-    kernel at a time.
+    The kernels are never copied into one array. Subclasses set ``n_kernels`` and ``n_points`` and
+    implement `rows`. A set that is defined by a function of an index keeps one kernel in memory at
+    a time.
 
     Attributes
     ----------
     n_kernels, n_points : int
-        How many kernels, of how many points.
+        Number of kernels, and of points.
     traces : ndarray of shape (n_kernels,)
-        Of the whole kernels; all are positive.
+        Traces of the kernels over all points. All are positive.
     """
 
     n_kernels: int
     n_points: int
-    #: Whether any rows of any kernel are at hand, so that work may go through rows first.
+    #: True if single rows of all kernels are cheap to read, so that loops can go over rows first.
     by_rows = True
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
-        """Some rows of kernel i."""
+        """Return a block of rows of kernel i."""
         raise NotImplementedError
 
     @property
     def traces(self) -> Vector:
-        """Sums of the diagonals."""
+        """Traces of the kernels."""
         if not hasattr(self, "_traces"):
             self._traces = self.diagonals().sum(axis=1)
         return self._traces
 
     def diagonals(self) -> Matrix:
-        """The kernels of points with themselves, (n_kernels, n_points)."""
+        """Return the diagonals of the kernels, (n_kernels, n_points)."""
         return self._by_rows(lambda rows, block: rows[:, block].diagonal())
 
     def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
-        """The weighted sum of the kernels, of the first n points."""
+        """Return the weighted sum of the kernels for the first n points."""
         n = self.n_points if n is None else n
         K = np.zeros((n, n))
         used = [i for i in range(self.n_kernels) if weights[i] != 0]
         if self.by_rows:
-            # A few rows of the sum stay in the cache while all kernels are added.
+            # A few rows of the sum stay in the CPU cache while all kernels are added.
             for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
                 for i in used:
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
@@ -77,23 +79,23 @@ class KernelSet:
         return K
 
     def images(self, V: Matrix) -> Iterator[Matrix]:
-        """The products of each kernel with V, whose rows are the first points."""
+        """Yield the product of each kernel with V, whose rows are the first points."""
         n = len(V)
         yield from self._by_rows(lambda rows, block: rows[:, :n] @ V, n)
 
     def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
-        r"""Of each kernel i and each other W, :math:`\sum_k v_k^T K_i w_k`; (n_kernels, len)."""
+        r"""Return :math:`\sum_k v_k^T K_i w_k` for each kernel i and each W in ``others``."""
         return np.array([[np.vdot(image, W) for W in others] for image in self.images(V)])
 
     def forms(self, U: Matrix) -> Matrix:
-        r""":math:`u_k^T K_i u_k` of each kernel i and column k, shape (n_kernels, n_columns)."""
+        r"""Return :math:`u_k^T K_i u_k` for kernels i and columns k, (n_kernels, n_columns)."""
         return np.array([np.einsum("ij,ij->j", image, U) for image in self.images(U)])
 
     def grams(self, centered: bool) -> Matrix:
-        r"""All :math:`\langle K_i, K_j \rangle_F`, of centred kernels if that is wished.
+        r"""Return all :math:`\langle K_i, K_j \rangle_F`, of centered kernels on request.
 
-        Entries are centred before they are multiplied: sums of products less products of sums
-        lose all digits where a kernel is nearly constant.
+        Entries are centered before they are multiplied, because the difference of a sum of products
+        and a product of sums loses all significant digits if a kernel is nearly constant.
         """
         m = self.n_kernels
         means = self._row_means() if centered else None
@@ -114,7 +116,7 @@ class KernelSet:
     def _add_grams(
         self, G: Matrix, which: Sequence[int], means: Matrix | None, only: int | None = None
     ) -> None:
-        """Add products of some kernels; ``only`` those with one of them, where it is given."""
+        """Add the products of some kernels to G; if ``only`` is given, those with this kernel."""
         n, index = self.n_points, np.array(which)
         sums = np.zeros((len(index), len(index)))
         size = max(1, 4 * _IN_CACHE // (n * len(index)))
@@ -143,9 +145,9 @@ class KernelSet:
         return self._by_rows(lambda rows, block: rows.mean(axis=1, dtype=float))
 
     def _by_rows(self, found: Callable[[Any, slice], Any], n: int | None = None) -> Matrix:
-        """Something of each row of each kernel, of the first n points; (n_kernels, n, ...)."""
+        """Apply ``found`` to blocks of rows of each kernel, and return (n_kernels, n, ...)."""
         blocks, kernels = list(self.blocks(n)), range(self.n_kernels)
-        if self.by_rows:  # kernels may share what they need of a block
+        if self.by_rows:  # kernels can share intermediate results of a block
             parts = [[found(self.rows(i, b), b) for i in kernels] for b in blocks]
             return np.concatenate([np.array(part, dtype=float) for part in parts], axis=1)
         return np.array(
@@ -153,30 +155,30 @@ class KernelSet:
         )
 
     def blocks(self, n: int | None = None) -> Iterator[slice]:
-        """Rows that are worked on at a time."""
+        """Yield the blocks of rows that are processed at a time."""
         at_most = max(1, 8 * _IN_CACHE // self.n_points)
         return row_blocks(self.n_points if n is None else n, 8 * self.n_points, at_most=at_most)
 
 
 class GivenKernels(KernelSet):
-    """Matrices as they are given."""
+    """Set of kernels that are passed as matrices."""
 
     def __init__(self, matrices: Sequence[NDArray[np.floating[Any]]]) -> None:
         self.matrices = matrices
         self.n_kernels, self.n_points = len(matrices), len(matrices[0])
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
-        """Some rows of kernel i."""
+        """Return a block of rows of kernel i."""
         return self.matrices[i][block]
 
     def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
-        """The weighted sum of the kernels, of the first n points."""
+        """Return the weighted sum of the kernels for the first n points."""
         whole = n is None or n == self.n_points
         if not whole or any(K.dtype != float or not K.flags.c_contiguous for K in self.matrices):
             return super().weighted(weights, n)
         K = np.zeros((self.n_points, self.n_points))
         total, flat = K.reshape(-1), [matrix.reshape(-1) for matrix in self.matrices]
-        # BLAS multiplies and adds in one pass, without the product between.
+        # BLAS multiplies and adds in one pass, without a temporary array.
         for start in range(0, total.size, _IN_CACHE):
             part = slice(start, start + _IN_CACHE)
             for i in np.flatnonzero(weights):
@@ -184,13 +186,13 @@ class GivenKernels(KernelSet):
         return K
 
     def images(self, V: Matrix) -> Iterator[Matrix]:
-        """The products of each kernel with V, whose rows are the first points."""
+        """Yield the product of each kernel with V, whose rows are the first points."""
         for K in self.matrices:
             yield K[: len(V), : len(V)] @ V
 
 
 class CalledKernels(KernelSet):
-    """Matrices made by a function of an index; one is kept at a time."""
+    """Set of kernels that a function of an index returns. One is kept in memory at a time."""
 
     by_rows = False
 
@@ -201,18 +203,18 @@ class CalledKernels(KernelSet):
         self.n_points = len(self._matrix(0))
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
-        """Some rows of kernel i."""
+        """Return a block of rows of kernel i."""
         return self._matrix(i)[block]
 
     def _matrix(self, i: int) -> Any:
         if self._last[0] != i:
-            self._last = (-1, None)  # the one before goes first
+            self._last = (-1, None)  # free the previous kernel first
             self._last = (i, as_matrix(self.function(i), f"kernels({i})"))
         return self._last[1]
 
 
 class _Some(KernelSet):
-    """A few matrices under their own numbers."""
+    """A few matrices, accessed by their original indices."""
 
     def __init__(self, matrices: dict[int, Any]) -> None:
         self.matrices = matrices
@@ -223,7 +225,7 @@ class _Some(KernelSet):
 
 
 class DirectionKernels(KernelSet):
-    r"""The kernels :math:`v_i v_i^T` of orthonormal columns."""
+    r"""Set of the kernels :math:`v_i v_i^T` of orthonormal columns :math:`v_i`."""
 
     def __init__(self, V: Matrix) -> None:
         self.V = V
@@ -231,26 +233,26 @@ class DirectionKernels(KernelSet):
 
     @property
     def traces(self) -> Vector:
-        """All are 1."""
+        """Traces of the kernels, all 1."""
         return np.ones(self.n_kernels)
 
     def rows(self, i: int, block: slice) -> Matrix:
-        """Some rows of kernel i."""
+        """Return a block of rows of kernel i."""
         return np.outer(self.V[block, i], self.V[:, i])
 
     def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
-        """The weighted sum of the kernels, of the first n points."""
+        """Return the weighted sum of the kernels for the first n points."""
         used = np.flatnonzero(weights)
         V = self.V[:n, used]
         return np.asarray((V * weights[used]) @ V.T)
 
     def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
-        """As of any set, by the coordinates of the columns."""
+        """Return the same as the base class, computed from coordinates along the columns."""
         own = self.V[: len(V)].T @ V
         return np.array([np.einsum("ij,ij->i", own, self.V[: len(V)].T @ W) for W in others]).T
 
     def forms(self, U: Matrix) -> Matrix:
-        """As of any set."""
+        """Return the same as the base class, computed from coordinates along the columns."""
         return np.asarray((self.V[: len(U)].T @ U) ** 2)
 
 
@@ -258,16 +260,17 @@ class DirectionKernels(KernelSet):
 
 
 def kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
-    """The kernels as a set, checked: symmetric, positive semi-definite, of one size, not zero.
+    """Return the kernels as a KernelSet, after checking each matrix.
 
-    Negative eigenvalues are sought in the whole kernel up to 500 points and beyond in that of
-    300 of them; a kernel that hides them there is found out by the methods.
+    Matrices must be symmetric, positive semi-definite, of the same size and not zero. Above 500
+    points, negative eigenvalues are searched only in a submatrix of 300 points. The methods raise
+    if they meet a negative eigenvalue that this check missed.
     """
     given = _read(kernels)
     if n_labels > given.n_points:
         raise ValueError(
-            f"y has {n_labels} labels, and the kernels are of {given.n_points} points; y may be "
-            "shorter than the kernels (the first points are the labelled ones), not longer."
+            f"y has {n_labels} labels, but the kernels have {given.n_points} points. y can be "
+            "shorter than the kernels (the first points are then labeled), but not longer."
         )
     checked = isinstance(given, GivenKernels | CalledKernels)
     traces = np.empty(given.n_kernels)
@@ -276,7 +279,7 @@ def kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
         name = f"kernels[{i}]" if isinstance(given, GivenKernels) else f"kernels({i})"
         if rows.shape != (given.n_points, given.n_points):
             raise ValueError(
-                f"kernels must all be of one size; kernels[0] is of {given.n_points} points, "
+                f"kernels must all have the same size; kernels[0] has {given.n_points} points, "
                 f"{name} has shape {rows.shape}."
             )
         traces[i] = check_kernel(rows, name)
@@ -286,17 +289,17 @@ def kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
 
 
 def check_kernel(K: NDArray[Any], name: str = "K") -> float:
-    """Raise if a matrix is no kernel; returns its trace."""
+    """Return the trace of a kernel matrix. Raises if it is not a kernel."""
     rounding = 1e-5 if K.dtype == np.float32 else _ROUNDING
     _refuse_asymmetric(K, name, rounding)
     n, trace = len(K), float(np.trace(K, dtype=float))
     some = np.linspace(0, n - 1, n if n <= _WHOLE else _TESTED).astype(np.intp)
     least = _negative(K if len(some) == n else K[np.ix_(some, some)], rounding * max(trace, 0.0))
     if least is not None:
-        found = f"is {least:.6g}" if len(some) == n else f"is no more than {least:.6g}"
+        found = f"is {least:.6g}" if len(some) == n else f"is at most {least:.6g}"
         raise ValueError(
             f"{name} must be positive semi-definite; its smallest eigenvalue {found}. "
-            "nearfar.distributions.repair_kernel gives the nearest kernel."
+            "Use nearfar.distributions.repair_kernel to get the nearest kernel."
         )
     if not trace > 0:
         raise ValueError(f"{name} must not be zero; its trace is {trace:g}.")
@@ -304,9 +307,9 @@ def check_kernel(K: NDArray[Any], name: str = "K") -> float:
 
 
 def _refuse_asymmetric(K: NDArray[Any], name: str, rounding: float) -> None:
-    """Raise for an asymmetric matrix, and for one that is not finite."""
+    """Raise if a matrix is not symmetric or not finite."""
     n = len(K)
-    # Rows and columns against the same numbers: one entry out of place makes them differ.
+    # Multiply rows and columns by the same random vector: they differ if one entry is asymmetric.
     probe = np.random.default_rng(0).uniform(1, 2, n).astype(K.dtype)
     probe[::2] *= -1
     with np.errstate(all="ignore"):
@@ -331,10 +334,10 @@ def _refuse_asymmetric(K: NDArray[Any], name: str, rounding: float) -> None:
 
 
 def _negative(K: NDArray[Any], slack: float) -> float | None:
-    """The least eigenvalue, if it is below minus the slack."""
+    """Return the smallest eigenvalue if it is below minus the slack, else None."""
     shifted = np.array(K, dtype=float, order="F")
     shifted.flat[:: len(K) + 1] += slack
-    # A factorisation proves it in a tenth of the time of eigenvalues.
+    # A Cholesky factorization shows that there is none, ten times faster than eigenvalues do.
     if slack > 0 and linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
         return None
     least = least_eigenvalue(np.asarray(K, dtype=float))
@@ -342,7 +345,7 @@ def _negative(K: NDArray[Any], slack: float) -> float | None:
 
 
 def as_kernel(K: ArrayLike, name: str = "K") -> Matrix:
-    """One matrix, checked."""
+    """Return a kernel matrix as float64, after checking it."""
     values = np.asarray(as_matrix(K, name), dtype=np.float64)
     check_kernel(values, name)
     return values
@@ -354,20 +357,20 @@ def _read(kernels: Any) -> KernelSet:
     if callable(kernels):
         return CalledKernels(kernels, _count(kernels))
     if kernels is None:
-        raise ValueError('kernels is None; only mode="free" takes none.')
+        raise ValueError('kernels is None, which is allowed only with mode="free".')
     if isinstance(kernels, np.ndarray) and kernels.ndim not in (1, 3):
         raise ValueError(
-            "kernels must be several matrices: a list of them, or an array of shape "
-            f"(n_kernels, n, n); got shape {kernels.shape}."
+            "kernels must be a list of matrices or an array of shape (n_kernels, n, n); got an "
+            f"array of shape {kernels.shape}."
         )
     matrices = [as_matrix(K, f"kernels[{i}]") for i, K in enumerate(kernels)]
     if not matrices:
-        raise ValueError("kernels is empty; at least one is needed.")
+        raise ValueError("kernels is empty, but at least one kernel is needed.")
     return GivenKernels(matrices)
 
 
 def _count(function: Any) -> int:
-    """How many kernels a function makes: its length, or until it raises IndexError."""
+    """Return the number of kernels of a function: its length, or calls until IndexError."""
     if hasattr(function, "__len__"):
         number = len(function)
     else:
@@ -380,16 +383,16 @@ def _count(function: Any) -> int:
             number += 1
             if number == 10_000:
                 raise ValueError(
-                    "kernels, a function of an index, must raise IndexError beyond its last "
-                    "kernel; it has not for index 10000."
+                    "kernels, a function of an index, must raise IndexError for an index beyond "
+                    "its last kernel, but it did not for any index below 10000."
                 )
     if not number:
-        raise ValueError("kernels is empty; at least one is needed.")
+        raise ValueError("kernels is empty, but at least one kernel is needed.")
     return number
 
 
 def as_matrix(K: Any, name: str) -> Any:
-    """A square matrix of float64 or float32; nothing else is checked."""
+    """Return a square matrix of float64 or float32. Nothing else is checked."""
     try:
         matrix = np.asarray(K)
         if matrix.dtype not in (np.float64, np.float32):

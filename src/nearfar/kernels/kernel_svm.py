@@ -1,4 +1,4 @@
-"""Support vector machines of kernel values, as model files can hold them."""
+"""Base class of support vector machines on kernel values that model files can store."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from nearfar.state import Sizes, State, floats, indices, labels, need, whole
 
 
 class KernelSVM(ClassifierMixin, Estimator):
-    """A classifier by scikit-learn's ``SVC`` on kernel values; write ``fit`` and `_values`.
+    """Base class of classifiers that fit scikit-learn's ``SVC`` on kernel values.
 
-    ``fit`` calls `_keep_machine`. There is one machine for each two classes, positive for the
-    second; what is kept are its support vectors and their coefficients.
+    Subclasses implement ``fit``, which calls `_keep_machine`, and `_values`. There is one SVM per
+    pair of classes, with positive decision values for the second class. The support vectors and
+    their coefficients are stored.
     """
 
     state = State(
@@ -51,16 +52,16 @@ class KernelSVM(ClassifierMixin, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         pairs = sizes["c"] * (sizes["c"] - 1) // 2
-        need(sizes["pairs"] == pairs, "there must be a machine for each two classes.")
+        need(sizes["pairs"] == pairs, "intercept_ must have one value per pair of classes.")
         finite = np.isfinite(self.dual_coef_).all() and np.isfinite(self.intercept_).all()
         need(finite, "dual_coef_ and intercept_ must be finite.")
 
     @abstractmethod
     def _values(self, rows: Matrix) -> Matrix:
-        """Kernel values of rows with the support vectors."""
+        """Return the kernel values between rows and the support vectors."""
 
     def decision_function(self, X: ArrayLike) -> Matrix:
-        """How far on the side of each class points are.
+        """Return the decision values of points.
 
         Parameters
         ----------
@@ -70,8 +71,9 @@ class KernelSVM(ClassifierMixin, Estimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes positive for the second. With more the votes of the machines for each
-            two plus less than half a vote by how clear they were, as in scikit-learn.
+            With two classes, the value is positive for the second class. With more, it is the
+            number of votes for each class among the SVMs of all pairs, plus a confidence term of
+            less than half a vote, as in scikit-learn.
         """
         check_is_fitted(self)
         rows = exact(self._check_X(X, reset=False))
@@ -83,7 +85,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         return votes_of(scores, len(self.classes_), "ovo")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label of the side, or of the most votes.
+        """Return the predicted label of each point.
 
         Parameters
         ----------
@@ -100,7 +102,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
     def _keep_machine(self, machine: SVC) -> None:
-        """Take over the machines, fitted to codes of classes."""
+        """Store the support vectors and coefficients of an SVC that was fitted to class codes."""
         self._n_rows = int(machine.shape_fit_[0])
         self.support_ = machine.support_.astype(np.intp)
         n_classes = len(self.classes_)
@@ -108,24 +110,25 @@ class KernelSVM(ClassifierMixin, Estimator):
             self.dual_coef_ = machine.dual_coef_.T.copy()
             self.intercept_ = machine.intercept_.astype(float)
             return
-        # In libsvm's layout row j - (j > i) of a vector of class i is for its machine against j.
+        # In libsvm's layout, the coefficient of a support vector of class i in the SVM of classes i
+        # and j is in row j - (j > i).
         ends = np.cumsum([0, *machine.n_support_])
         pairs = list(combinations(range(n_classes), 2))
         self.dual_coef_ = np.zeros((ends[-1], len(pairs)))
         for k, (i, j) in enumerate(pairs):
             own, other = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
-            # libsvm is positive for the first of two.
+            # The decision values of libsvm are positive for the first class of a pair.
             self.dual_coef_[own, k] = -machine.dual_coef_[j - 1, own]
             self.dual_coef_[other, k] = -machine.dual_coef_[i, other]
         self.intercept_ = -machine.intercept_.astype(float)
 
     def _keep_nothing(self) -> None:
-        """Of one class: there is nothing to decide."""
+        """Store empty arrays, for training data of one class."""
         self._n_rows = 0
         self.support_ = np.empty(0, dtype=np.intp)
         self.dual_coef_, self.intercept_ = np.empty((0, 0)), np.empty(0)
 
 
 def fitted_svc(K: Matrix, codes: NDArray[np.intp], C: float) -> SVC:
-    """The machines of a kernel matrix."""
+    """Return an SVC fitted on a kernel matrix."""
     return SVC(C=C, kernel="precomputed").fit(K, codes)

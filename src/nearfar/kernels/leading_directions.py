@@ -1,4 +1,4 @@
-"""The leading eigenvectors of one kernel, as base kernels of rank one."""
+"""Leading eigenvectors of one kernel, from which kernels of rank one are built."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import kernel_set
 from nearfar.solvers.spectral_step import leading_spectrum
 
-# Directions that are taken unless a number is given.
+# Upper limit for the number of directions if n_directions is None.
 _MOST = 100
-# Eigenvalues below this share of the largest are rounding.
+# Eigenvalues below this fraction of the largest are rounding errors.
 _ROUNDING = 1e-10
 
 
 def leading_directions(
     kernels: Any, n_labels: int, n_directions: int | None, *, centered: bool = False
 ) -> tuple[Vector, Matrix]:
-    """The largest eigenvalues and their eigenvectors (columns) of the one kernel given."""
+    """Return the largest eigenvalues of one kernel and their eigenvectors (columns)."""
     if isinstance(kernels, np.ndarray) and kernels.ndim == 2:
         kernels = [kernels]
     base = kernel_set(kernels, n_labels)
     if base.n_kernels != 1:
         raise ValueError(
-            'mode="rank_one" takes the eigenvectors of one kernel; kernels has '
-            f"{base.n_kernels}. Give their sum, for instance."
+            'mode="rank_one" uses the eigenvectors of one kernel, but kernels has '
+            f"{base.n_kernels}. Pass one kernel, for example their sum."
         )
     n = base.n_points
     if n_directions is not None and n_directions > n:
-        raise ValueError(f"n_directions must be at most the {n} points; got {n_directions}.")
+        raise ValueError(
+            f"n_directions must be at most the number of points, {n}; got {n_directions}."
+        )
     K = base.weighted(np.ones(1))
     if centered:
         K -= K.mean(axis=0)
@@ -38,5 +40,5 @@ def leading_directions(
     spectrum = leading_spectrum(K, n_directions or min(n, _MOST), positive=True)
     good = spectrum.values > _ROUNDING * max(float(spectrum.values[0]), 0.0)
     if not good.any():
-        raise ValueError("kernels[0] is constant, so that nothing is left of it when centred.")
+        raise ValueError("kernels[0] is constant, so it is zero after centering.")
     return spectrum.values[good], spectrum.vectors[:, good]

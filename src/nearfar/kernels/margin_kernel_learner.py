@@ -1,4 +1,4 @@
-"""A sum of kernels with the widest margin."""
+"""MarginKernelLearner: a weighted sum of kernels with the largest margin."""
 
 from __future__ import annotations
 
@@ -17,83 +17,110 @@ from nearfar.parameters import integer, none, one_of, real
 
 
 class MarginKernelLearner(KernelProgram):
-    r"""The sum of kernels on which a support vector machine has the widest margin.
+    r"""Weighted sum of kernels on which a support vector machine has the largest margin.
+
+    It solves the multiple kernel learning problem
 
     .. math:: \min_\mu\; w_{C,\tau}\Bigl(\sum_i \mu_i K_i\Bigr), \qquad
         \sum_i \mu_i\, \mathrm{tr}\, K_i = c,
 
-    where w is twice the optimum of the machine: multiple kernel learning. Each machine that is
-    solved gives a plane below w; their minimum is a bound, so that ``duality_gap_`` tells how far
-    from the best weights these may be. See :func:`nearfar.kernels.margin_weights`.
+    where w is twice the optimal objective of the SVM (the margin functional). Each SVM that is
+    solved gives a linear lower bound of w. Together they bound the optimum, and ``duality_gap_``
+    reports how far the weights can be from the best ones. See
+    :func:`nearfar.kernels.margin_weights`.
 
-    Use it to choose among views or kernels with an eye on the margin. Narrow kernels, also those of
-    noise, separate any training rows and get weight for it: judge the result on other rows, and
-    compare with ``AlignmentKernelLearner``. With ``norm=2`` no kernel is left out.
+    Use it to select kernels or views by the margin. Narrow kernels, even those of noise features,
+    separate any training rows and therefore get large weights. Evaluate the result on other rows,
+    and compare it with ``AlignmentKernelLearner``. With ``norm=2``, every kernel gets a positive
+    weight.
 
-    Cost: some ten rounds of one sum of the m kernels, O(m n²), and one SVM for two classes or each
-    of more; O(m n) for the kernel values of a new point. It keeps the training points, and two
-    matrices of n×n and what the SVM takes while it fits.
+    Cost: about ten rounds. A round computes one sum of the m kernels, O(m n²), and one SVM, or one
+    per class with more than two classes; then O(m n) for the kernel values of a new point. The
+    fitted learner stores the training points. Fitting needs two n × n matrices in addition to the
+    memory of the SVM.
 
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        The base kernels. "auto" is linear, polynomials of degree 2 and 3, and rbf at seven widths
-        about the median of the distances; "features" is one rbf for each feature. A list has names
-        ("linear", "poly", "rbf", "laplacian", "cosine") and pairs such as ``("rbf", {"gamma": 0.1,
-        "columns": [0, 1]})``, with columns by index or name; see ``nearfar.kernels.BaseKernels``.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
+        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     C : float or None, default=1.0
-        Cost of errors of the SVM. None with ``tau=0`` is a hard margin.
+        Penalty parameter of the SVM. None with ``tau=0`` requires a hard margin.
     tau : float, default=0.0
-        Ridge of the margin: with ``C=None``, squared hinges with weight :math:`1/\tau`.
+        Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
+        with weight :math:`1/\tau`.
     mode : {"nonneg", "signed", "rank_one", "free"}, default="nonneg"
-        What weights may be. "nonneg" is :math:`\mu \ge 0`. "signed" takes any weights whose sum is
-        positive semi-definite on the training rows; for new ones it need not be. "rank_one" weighs
-        the leading eigenvectors of the mean of the kernels, which new points get by Nyström's
-        formula. "free" is any matrix: it repeats the labels, and there is no kernel for new points.
+        Set of kernels over which the objective is optimized. See Notes.
     trace : float or None, default=None
-        The trace of the learned kernel, c. None is the number of rows.
+        Trace c of the learned kernel. None uses the number of rows.
     norm : float, default=1.0
-        With p > 1 (mode "nonneg" alone) the constraint is
-        :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`: no weight becomes 0.
+        Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
+        :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`, and no weight is exactly 0.
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty: distances after the map are then those of the kernel. In mode "rank_one"
-        the eigenvectors that are weighted, with "auto" at most 100.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
+        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
+        Mode "rank_one" differs, see Notes.
     tol : float, default=1e-3
-        Stops at this gap between the objective and its bound, relative to the objective.
+        Stop when the gap between the objective and its bound is at most this, relative to the
+        objective.
     max_iter : int, default=200
-        Steps at most: rounds of SVMs.
+        Maximum number of iterations. An iteration is a round of SVMs.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Of the kernels, or of the eigenvectors.
+        Weights of the kernels, or of the eigenvectors in mode "rank_one".
     shares_ : ndarray of shape (n_kernels,)
-        What each kernel has of the trace of the sum; these can be compared.
+        Fraction of the trace of the learned kernel that comes from each kernel. Unlike
+        ``weights_``, these are comparable between kernels.
     kernel_names_ : list of str
-        What the kernels are called.
+        Names of the kernels.
     objective_ : float
-        The margin functional at the weights is no more.
+        Upper bound on the margin functional at the weights.
     bound_ : float
-        No weights have less.
+        Lower bound on the margin functional over all weights.
     duality_gap_ : float
-        The objective less the bound, relative to the objective.
-    alpha_ : ndarray of shape (n_samples,), or (n_classes, n_samples) for more than two
-        Multipliers that prove the bound; of each class against the rest.
+        Difference of the objective and the bound, divided by the objective.
+    alpha_ : ndarray of shape (n_samples,), or (n_classes, n_samples) for more than two classes
+        Dual variables that prove the bound. With more than two classes, those of each class against
+        the rest.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Of the machine with these multipliers on the learned kernel.
+        Intercepts of the SVMs with these dual variables on the learned kernel.
     history_ : dict of lists
         ``objective``, ``bound``, ``gap`` and ``seconds`` after each round.
     n_iter_ : int
-        Rounds.
+        Number of rounds.
     n_directions_ : int
-        Directions used.
+        Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Labels of the rows in ``unlabeled``, if there were any; mode "free" has none to give.
+        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
+        ``fit``, and not in mode "free".
 
     See Also
     --------
     AlignmentKernelLearner, EasyMKL, MKLClassifier
+
+    Notes
+    -----
+    The base kernels can be passed as
+
+    - "auto": a linear kernel, polynomial kernels of degree 2 and 3, and RBF kernels with seven
+      widths around the median distance between rows;
+    - "features": one RBF kernel per feature;
+    - a list of names ("linear", "poly", "rbf", "laplacian", "cosine") and of pairs of a name and
+      its options. The option ``columns`` selects features by index or name. See
+      ``nearfar.kernels.BaseKernels``.
+
+    The modes are
+
+    - "nonneg": weights :math:`\mu \ge 0`;
+    - "signed": any weights for which the sum is positive semi-definite on the training rows. On new
+      rows it need not be;
+    - "rank_one": weights of the leading eigenvectors of the mean of the kernels, extended to new
+      points by Nyström's formula. ``n_directions`` is the number of eigenvectors; "auto" uses at
+      most 100;
+    - "free": any positive semi-definite matrix, for two classes. It only repeats the labels and has
+      no kernel values for new points.
 
     References
     ----------
@@ -101,8 +128,8 @@ class MarginKernelLearner(KernelProgram):
        2004.
     .. [2] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12,
        2011.
-    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
-       section 5.3.
+    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 5.3.
 
     Examples
     --------
@@ -178,11 +205,11 @@ class MarginKernelLearner(KernelProgram):
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         super()._learn(points, codes)
         stopped = self.__dict__.pop("_stopped", None)
-        if stopped is not None:  # the best weights so far are left
+        if stopped is not None:  # raise Ctrl-C again after the best weights so far were stored
             raise stopped
 
     def _scaled(self, weights: Vector, factor: float) -> Vector:
-        return weights  # the program has a trace of its own
+        return weights  # the parameter trace has set their scale already
 
     def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         labeled, others = points[: len(codes)], points[len(codes) :]
@@ -194,5 +221,5 @@ class MarginKernelLearner(KernelProgram):
 
 
 def _told(state: dict[str, Any]) -> dict[str, Any]:
-    """A step of the history under the names that all estimators use."""
+    """Return a step of the history with the key names that all estimators use."""
     return {"objective": state["value"], **{k: v for k, v in state.items() if k != "value"}}

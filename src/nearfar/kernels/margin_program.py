@@ -1,4 +1,4 @@
-"""The margin functional of weighted kernels, as a convex function of the weights with proofs."""
+"""The margin functional of weighted kernels as a convex function of the weights."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from nearfar.kernels.margin_value import MarginSolution, refuse_inseparable, sol
 from nearfar.solvers.level_method import Answer, Model, Multipliers
 from nearfar.solvers.norm_ball import dual_norm, mixed_forms
 
-# Tolerance of the first machines, and the share of the gap that they may leave open.
+# Tolerance of the first SVMs, and the fraction of the gap that an SVM may leave open before the
+# tolerance is reduced.
 _ROUGH, _OPEN = 5e-3, 0.1
-# Where a point has no hard margin, its plane reaches this many times the best value there.
+# At a point without a hard margin, the lower bound is scaled to this many times the best value.
 _STEEP = 10.0
 
 
 class MarginProgram:
     r"""The function :math:`F(x) = \sum_k w_{C,\tau}(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k)`.
 
-    Each question about a point keeps the multipliers found there; mixtures of them prove bounds.
+    `ask` stores the dual variables found at each point. Convex combinations of them prove bounds.
     """
 
-    #: For `level_method`: weights are not negative.
+    #: Limits of the weights for `level_method`. None means nonnegative weights.
     limits: Vector | None = None
 
     def __init__(
@@ -43,15 +44,16 @@ class MarginProgram:
         self._last: list[MarginSolution | None] = [None] * len(signs)
         self._betas: list[Matrix] = []  # (n, n_classes) each
         self._mix = np.empty(0)
-        # Of each plane of the model, the mixture of multipliers that gives it.
+        # For each plane of the model, the combination of dual variables that defines it.
         self._planes: list[Vector] = []
-        # Of mixtures: the linear term 2 e'alpha, the products of the ridge, and of each kernel.
+        # Terms of the objective of combinations: the linear term 2 e'alpha, the products with the
+        # ridge, and those with each kernel.
         self.linear = np.empty(0)
         self.ridge = np.empty((0, 0))
         self.forms = np.empty((kernels.n_kernels, 0, 0))
 
     def ask(self, x: Vector) -> Answer:
-        """Solve the machines at a point."""
+        """Solve the SVMs at a point."""
         K = self.kernels.weighted(self.scale * x, self.n)
         solutions = [
             solve_margin(K, y, self.C, self.tau, tol=self._machine_tol, start=last)
@@ -59,7 +61,7 @@ class MarginProgram:
         ]
         del K
         if not self._betas:
-            # Where equal weights do not separate the rows no weights do.
+            # If equal weights do not separate the rows, no weights do.
             refuse_inseparable(solutions)
         value = float(sum(solution.value for solution in solutions))
         if np.isfinite(value):
@@ -75,9 +77,10 @@ class MarginProgram:
         return Answer(x, value, intercept, slope, np.empty((0, len(x))))
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """The bound of the mixture of all multipliers so far; its plane joins the model.
+        """Return the bound of a combination of all dual variables so far, and add its plane.
 
-        Multipliers that are mixed prove more than the mixture of their planes, without a machine.
+        The combined dual variables prove a better bound than the combination of their planes, and
+        they need no further SVM.
         """
         mix = np.zeros(len(self._betas))
         for share, plane in zip(multipliers.planes, self._planes, strict=True):
@@ -87,7 +90,7 @@ class MarginProgram:
         return self.prove(mix)
 
     def prove(self, mix: Vector) -> float:
-        """The bound of a mixture; the best is kept."""
+        """Return the bound of a combination of dual variables, and store it if it is the best."""
         q = self._slope(mix)
         bound = float(self.linear @ mix - mix @ self.ridge @ mix) - dual_norm(q, self.norm)
         if bound > self.bound:
@@ -98,16 +101,16 @@ class MarginProgram:
         return mixed_forms(self.forms, mix)
 
     def alpha(self) -> Matrix:
-        """The multipliers that prove the bound, (n_classes, n)."""
+        """Return the dual variables that prove the bound, (n_classes, n)."""
         beta = sum(share * beta for share, beta in zip(self._mix, self._betas, strict=False))
         return np.clip(self.signs * np.asarray(beta).T, 0.0, self.C)
 
     def psd_cuts(self) -> Matrix | None:
-        """None: nothing but the multipliers is needed."""
+        """Return None, as the dual variables alone prove the bound."""
         return None
 
     def _keep(self, beta: Matrix) -> tuple[float, Vector]:
-        """Take multipliers into mixtures; the plane that they give."""
+        """Store dual variables, and return the intercept and slope of their plane."""
         old = len(self._betas)
         self._betas.append(beta)
         products = self.scale[:, None] * self.kernels.products(beta, self._betas)
@@ -124,7 +127,7 @@ class MarginProgram:
         return float(self.linear[-1] - ridge[-1, -1]), products[:, -1]
 
     def _tempered(self, solution: MarginSolution) -> Vector:
-        """Multipliers that show, without large numbers, that a point has no hard margin."""
+        """Return scaled dual variables that prove, without overflow, that no hard margin exists."""
         total = float(solution.alpha.sum())
         goal = _STEEP * self.value if np.isfinite(self.value) else _STEEP
         return solution.alpha * (goal / (2 * total)) if total > 0 else solution.alpha
@@ -134,5 +137,5 @@ class MarginProgram:
         if forms[worst] < -1e-6 * max(float(np.abs(forms).max()), 1e-300):
             raise ValueError(
                 f"kernels[{worst}] must be positive semi-definite; it has a negative eigenvalue. "
-                "nearfar.distributions.repair_kernel gives the nearest kernel."
+                "Use nearfar.distributions.repair_kernel to get the nearest kernel."
             )

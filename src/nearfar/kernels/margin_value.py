@@ -1,4 +1,4 @@
-"""The margin that a kernel gives: one number, as small as the margin is wide."""
+"""The margin functional of a kernel, which is smaller the larger the margin is."""
 
 from __future__ import annotations
 
@@ -17,35 +17,42 @@ from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, none, real
 from nearfar.solvers.squared_hinge import squared_hinge
 
-# Hulls of two classes that are nearer than this share of the rows' length meet.
+# The convex hulls of two classes intersect if their distance is below this fraction of the rows'
+# root mean square norm.
 _TOUCH = 1e-6
-# The ridges, as shares of the mean diagonal, on the way to a hard margin.
+# Decreasing ridges, as fractions of the mean diagonal, that lead to the hard margin.
 _PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 
 
 def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float = 0.0) -> float:
-    r"""The margin functional of a kernel,
+    r"""Return the margin functional of a kernel.
+
+    It is defined as
 
     .. math:: w_{C,\tau}(K) = \max_\alpha\; 2 e^T\alpha - \alpha^T (G(K) + \tau I)\alpha,
         \qquad 0 \le \alpha \le C,\; y^T\alpha = 0,\; G(K)_{ij} = y_i y_j K_{ij}.
 
-    With ``C=None`` and τ = 0 it is :math:`1/\gamma^2` for the margin γ, half the distance between
-    the convex hulls of the classes. With C it is :math:`\min |w|^2 + 2C\sum\xi` (twice the dual
-    objective of ``SVC(C)``), with ``C=None`` and :math:`\tau = 1/c` it is
-    :math:`\min |w|^2 + c\sum\xi^2`. It is convex in K, as a maximum of functions that are affine
-    in K, and :math:`w_{C,\tau}(sK) = w_{sC,\tau/s}(K)/s`.
+    - With ``C=None`` and τ = 0, it is :math:`1/\gamma^2`, where the margin γ is half the distance
+      between the convex hulls of the classes.
+    - With C and τ = 0, it is :math:`\min |w|^2 + 2C\sum\xi`, twice the dual objective of
+      ``SVC(C)``.
+    - With ``C=None`` and :math:`\tau = 1/c`, it is :math:`\min |w|^2 + c\sum\xi^2`.
+
+    The functional is convex in K, as a maximum of functions that are affine in K, and
+    :math:`w_{C,\tau}(sK) = w_{sC,\tau/s}(K)/s`.
 
     Parameters
     ----------
     K : array-like of shape (n, n)
-        A kernel of the labelled points: symmetric, positive semi-definite.
+        Kernel matrix of the labeled points, symmetric and positive semi-definite.
     y : array-like of shape (n,)
-        Labels; of more than two classes the values of each against the rest are added.
+        Class labels. With more than two classes, the values of each class against the rest are
+        added.
     C : float, default=None
-        Largest multiplier. None is a hard margin, which rows must have that K separates; or, with
-        ``tau``, squared hinges.
+        Upper limit for α. None with ``tau=0`` requires that K separates the classes (hard margin);
+        None with ``tau`` above 0 gives the squared hinge loss.
     tau : float, default=0.0
-        Ridge of the multipliers.
+        Ridge τ.
 
     Returns
     -------
@@ -53,19 +60,20 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
 
     Notes
     -----
-    By ``SVC`` where there is a C, else by Newton's method on the active rows. The value is that of
-    the primal objective, no less than the functional and, up to rounding, within 1e-6 of it.
+    If C is given, scikit-learn's ``SVC`` solves the problem; if not, Newton's method on the active
+    rows does. The result is the primal objective. It is not less than the functional and, up to
+    rounding, within 1e-6 of it.
 
     References
     ----------
-    .. [1] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
-       section 5.3.
+    .. [1] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 5.3.
     .. [2] G. Lanckriet et al., "Learning the kernel matrix with semidefinite programming", JMLR 5,
        2004, section 4.
 
     Examples
     --------
-    The line halfway between two points, 2 apart:
+    Two points at distance 2 have the margin 1:
 
     >>> from nearfar.kernels import margin_value
     >>> margin_value([[0.0, 0.0], [0.0, 4.0]], ["left", "right"])
@@ -76,7 +84,7 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
     kernel = as_kernel(K).copy() if C and tau else as_kernel(K)
     if len(kernel) != signs.shape[1]:
         raise ValueError(
-            f"y must have a label for each point of K; got {signs.shape[1]} labels and "
+            f"y must have one label per point of K; got {signs.shape[1]} labels and "
             f"{len(kernel)} points."
         )
     solutions = [solve_margin(kernel, sign, C, tau, tol=1e-6) for sign in signs]
@@ -85,17 +93,17 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
 
 
 class MarginSolution(NamedTuple):
-    """A support vector machine of one kernel.
+    """Solution of a support vector machine with one kernel.
 
     Attributes
     ----------
     alpha : ndarray of shape (n,)
-        Feasible multipliers.
+        Feasible dual variables.
     intercept : float
-        The one that serves them best.
+        Intercept with the lowest primal objective for these dual variables.
     value, bound : float
-        The primal objective of :math:`w = \\sum \\alpha_i y_i \\phi_i` and the dual one: the
-        margin functional lies between them, whatever the solver has left undone.
+        Primal objective of :math:`w = \\sum \\alpha_i y_i \\phi_i`, and dual objective. The
+        margin functional is between them, even if the solver did not converge.
     """
 
     alpha: Vector
@@ -113,10 +121,10 @@ def solve_margin(
     tol: float = 1e-3,
     start: MarginSolution | None = None,
 ) -> MarginSolution:
-    """The machine of one kernel and labels 1 and -1; of infinite value if rows are inseparable.
+    """Return the SVM of one kernel and labels 1 and -1.
 
-    ``start`` is the solution for a kernel nearby. The diagonal of K is changed meanwhile, with C
-    and tau.
+    A hard margin that does not exist has an infinite value. ``start`` is the solution for a similar
+    kernel. With both C and tau, the diagonal of K is changed during the call and restored.
     """
     if C is None and tau == 0:
         return _hard_margin(K, y, start)
@@ -136,17 +144,18 @@ def solve_margin(
 def primal_value(
     f: Vector, norm: float, y: Vector, C: float | None, tau: float
 ) -> tuple[float, float]:
-    r"""The primal objective of a function and the intercept that makes it least.
+    r"""Return the primal objective of a decision function and the best intercept.
 
     Parameters
     ----------
     f : ndarray of shape (n,)
-        The function at the points, without intercept.
+        Decision function at the points, without intercept.
     norm : float
-        Its squared norm.
+        Squared norm of the decision function.
     y, C, tau
-        The problem. The loss of a slack s is the largest :math:`2as - \tau a^2` of
-        :math:`0 \le a \le C`: a hinge, a squared hinge, or squared and then straight.
+        Labels and parameters of the problem. The loss of a slack s is the maximum of
+        :math:`2as - \tau a^2` over :math:`0 \le a \le C`: a hinge, a squared hinge, or a function
+        that is first quadratic and then linear.
 
     Returns
     -------
@@ -157,8 +166,8 @@ def primal_value(
         margin = float(inner - outer) / 2
         return (norm / margin**2 if margin > 0 else np.inf), -float(inner + outer) / 2
     if tau == 0:
-        # The sum of hinges bends at y - f, and falls until as many bends have been passed as there
-        # are rows of class 1.
+        # As a function of the intercept, the sum of hinges is piecewise linear with breakpoints at
+        # y - f. It decreases until the number of passed breakpoints is that of rows of class 1.
         bends = np.sort(y - f)
         positives = int((y > 0).sum())
         b = float(bends[positives - 1] + bends[positives]) / 2
@@ -171,9 +180,9 @@ def primal_value(
 
 
 def _balanced(f: Vector, y: Vector, C: float | None, tau: float) -> float:
-    """The intercept at which the multipliers of both classes have one sum.
+    """Return the intercept for which the dual variables of both classes have equal sums.
 
-    Their difference falls with the intercept, and is straight between the bends.
+    The difference of the sums decreases with the intercept and is linear between breakpoints.
     """
 
     def pull(b: float) -> float:
@@ -191,7 +200,7 @@ def _balanced(f: Vector, y: Vector, C: float | None, tau: float) -> float:
 
 
 def one_against_rest(y: ArrayLike) -> Matrix:
-    """Labels 1 and -1 of each class against the rest; one row for two classes."""
+    """Return labels 1 and -1 of each class against the rest; one row for two classes."""
     classes, codes = encode_labels(y)
     if len(classes) < 2:
         raise ValueError(f"y must have at least 2 classes; all labels are {classes.tolist()[0]!r}.")
@@ -200,17 +209,17 @@ def one_against_rest(y: ArrayLike) -> Matrix:
 
 
 def check_margin_parameters(owner: str, C: float | None, tau: float) -> None:
-    """Raise for values that cannot be."""
+    """Raise if C or tau is not valid."""
     check_parameter(owner, "C", C, [none, real(0, open_low=True)])
     check_parameter(owner, "tau", tau, [real(0)])
 
 
 def refuse_inseparable(solutions: list[MarginSolution]) -> None:
-    """Raise if there is no hard margin."""
+    """Raise if a hard margin does not exist."""
     if not all(np.isfinite(solution.value) for solution in solutions):
         raise ValueError(
-            "C=None and tau=0 ask for a hard margin, and the kernel does not separate the classes "
-            "of y: their convex hulls meet. Give C, or tau above 0."
+            "C=None with tau=0 requires a hard margin, but the kernel does not separate the "
+            "classes of y: their convex hulls intersect. Set C, or set tau above 0."
         )
 
 
@@ -218,18 +227,18 @@ def refuse_inseparable(solutions: list[MarginSolution]) -> None:
 
 
 def _machine(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
-    """The coefficients of a machine with a box."""
+    """Return the coefficients of an SVM with an upper limit C for the dual variables."""
     n = len(y)
-    # The tolerance is that of gradients, which are of size 1. The limit is libsvm's own.
+    # The tolerance applies to gradients, which are of order 1. The limit is that of libsvm itself.
     machine = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n))
     diagonal = K.diagonal().copy()
     try:
         if tau:
             K.flat[:: n + 1] += tau
-        # Kernels have been checked; to check again takes longer than a small machine.
+        # The kernel was checked before; checking it again takes longer than fitting a small SVM.
         unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
         with warnings.catch_warnings(), unchecked:
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the bound tells
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap to the bound shows it
             machine.fit(K, y)
     finally:
         if tau:
@@ -240,7 +249,10 @@ def _machine(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
 
 
 def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
-    """The limit of squared hinges; scaled, each ridge on the way gives a value and a bound."""
+    """Return the hard-margin solution, as the limit of the squared hinge with a falling ridge.
+
+    The rescaled solution of each ridge gives a value and a bound.
+    """
     size = float(np.trace(K)) / len(K)
     solution: tuple[Vector, float] | None = None
     if start is not None:
@@ -252,7 +264,7 @@ def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSo
         Kb = K @ (y * alpha)
         norm, total = float(Kb @ (y * alpha)), float(alpha.sum())
         if norm <= (_TOUCH * total / 2) ** 2 * size:
-            # The nearest points of the hulls are the same.
+            # The nearest points of the two convex hulls coincide.
             return MarginSolution(alpha, solution[1], np.inf, np.inf)
         value, intercept = primal_value(Kb, norm, y, None, 0.0)
         scale, least = total / norm, min(value, least)
@@ -264,7 +276,7 @@ def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSo
 
 
 def _feasible(alpha: Vector, y: Vector, C: float | None) -> Vector:
-    """The multipliers within their bounds and, to the last digit, in balance."""
+    """Return dual variables within their limits whose sums per class are exactly equal."""
     alpha = np.clip(alpha, 0, C)
     ups, downs = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
     if ups > downs > 0:

@@ -1,4 +1,4 @@
-"""Weights of kernels by the margin that their sum gives."""
+"""Kernel weights that maximize the margin of the weighted sum."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
 
 @dataclass(frozen=True)
 class MarginWeights:
-    r"""Weights, and between which values their margin functional and the least one lie.
+    r"""Result of :func:`margin_weights`: kernel weights, their objective and its bound.
 
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Of the kernels as given, or of the directions; None for mode "free".
+        Weights of the kernels as they were passed, or of the directions in mode "rank_one". None in
+        mode "free".
     value : float
-        The margin functional at the weights is no more: a primal objective.
+        Upper bound on the margin functional at the weights: a primal objective.
     bound : float
-        No weights have less.
+        Lower bound on the margin functional over all weights.
     gap : float
         ``(value - bound) / value``.
-    alpha : ndarray of shape (n_labelled,), or (n_classes, n_labelled) for more than two
-        Feasible multipliers that prove ``bound``; of each class against the rest.
+    alpha : ndarray of shape (n_labeled,), or (n_classes, n_labeled) for more than two classes
+        Feasible dual variables that prove ``bound``. With more than two classes, those of each
+        class against the rest.
     intercept : float, or ndarray of shape (n_classes,)
-        Of the machine with these multipliers on ``kernel``.
+        Intercepts of the SVMs with these dual variables on ``kernel``.
     history : list of dict
         ``value``, ``bound``, ``gap`` and ``seconds`` after each support vector machine.
     directions : ndarray of shape (n, n_directions) or None
-        For mode "rank_one", the eigenvectors of which the kernels are made.
+        Eigenvectors whose outer products are the kernels in mode "rank_one".
     psd_cuts : ndarray of shape (n, k) or None
-        For mode "signed", vectors u such that :math:`S = \sum u u^T` completes the proof of
-        ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is near the same multiple
-        of the trace for all kernels.
+        Vectors u in mode "signed". With :math:`S = \sum u u^T`, they complete the proof of
+        ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the same
+        multiple of the trace for all kernels.
     """
 
     weights: Vector | None
@@ -61,17 +63,17 @@ class MarginWeights:
     directions: Matrix | None = field(default=None, repr=False)
     psd_cuts: Matrix | None = field(default=None, repr=False)
     _kernels: KernelSet | Matrix | None = field(default=None, repr=False)
-    #: Ctrl-C that ended the rounds.
+    #: The Ctrl-C that stopped the rounds, if any.
     _interrupt: KeyboardInterrupt | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float:
-        """How far the value may be from the least one, relative to it."""
+        """Difference of ``value`` and ``bound``, divided by ``value``."""
         return (self.value - self.bound) / abs(self.value)
 
     @cached_property
     def kernel(self) -> Matrix:
-        """The learned kernel, of all points; made when first asked for."""
+        """Learned kernel of all points, computed on first use."""
         if isinstance(self._kernels, KernelSet):
             assert self.weights is not None
             return self._kernels.weighted(self.weights)
@@ -93,81 +95,88 @@ def margin_weights(
     max_iter: int = 200,
     report: StepReport | None = None,
 ) -> MarginWeights:
-    r"""The combination of kernels that has the widest margin,
+    r"""Return the kernel weights whose sum has the largest margin.
+
+    They solve
 
     .. math:: \min_\mu\; w_{C,\tau}\Bigl(\sum_i \mu_i K_i\Bigr), \qquad
         \sum_i \mu_i\, \mathrm{tr}\, K_i = c,
 
-    with the functional of :func:`margin_value` on the labelled points, which are the first ones;
-    the trace is that of all points. Modes:
+    where w is the functional of :func:`margin_value` on the labeled points, which are the first
+    points. The trace includes all points. Modes:
 
     * "nonneg": :math:`\mu \ge 0`.
-    * "signed": any μ whose sum is positive semi-definite. Larger weights that cancel become
-      possible, and each step costs an eigendecomposition.
-    * "rank_one": the kernels are :math:`v_i v_i^T`, of the leading eigenvectors of one kernel.
-    * "free": any positive semi-definite matrix; see the notes, and the warning there.
+    * "signed": any μ for which the weighted sum is positive semi-definite. The weights can be large
+      and cancel each other, and each step computes an eigendecomposition.
+    * "rank_one": the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the leading eigenvectors
+      of one kernel.
+    * "free": any positive semi-definite matrix. It learns nothing, see Notes.
 
-    Use it to choose among kernels, or views, by the training rows alone. Narrow kernels separate
-    any rows: judge the result on rows that it has not seen, and compare with
-    :func:`alignment_weights`.
+    Use it to select kernels or views from the training rows alone. Narrow kernels separate any
+    rows, so evaluate the result on other rows, and compare it with :func:`alignment_weights`.
 
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
-        The base kernels. A function is called with 0, 1, ... until it raises IndexError, or up to
-        its length if it has one. "rank_one" takes one kernel, "free" none.
-    y : array-like of shape (n_labelled,)
-        Labels of the first points, all or fewer. Of more than two classes the functionals of each
-        against the rest are added.
+        Base kernels. A function is called with 0, 1, ... up to its length, or until it raises
+        IndexError. "rank_one" needs one kernel, "free" None.
+    y : array-like of shape (n_labeled,)
+        Labels of the first points. It can be shorter than the kernels. With more than two classes,
+        the functionals of each class against the rest are added.
     C : float, default=1.0
-        Largest multiplier; None without ``tau`` is a hard margin.
+        Upper limit for the dual variables. None with ``tau=0`` requires a hard margin.
     tau : float, default=0.0
-        Ridge; with ``C=None`` squared hinges, :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
+        Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss,
+        :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
     trace : float, default=None
-        c, by default the number of points.
+        Trace c of the learned kernel. None uses the number of points.
     mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
-        As above.
+        Set of weights or matrices, as listed above.
     norm : float, default=1.0
-        With p > 1 (mode "nonneg" alone) the constraint is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p
-        = c`: no weight becomes 0, and with a large p they are equal.
+        Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
+        :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a large
+        p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
     n_directions : int, default=None
-        For "rank_one", how many eigenvectors; by default all that are not rounding, at most 100.
+        Number of eigenvectors in mode "rank_one". None uses all that are not rounding errors, but
+        at most 100.
     n_points : int, default=None
-        For "free", the number of all points; by default that of the labelled ones.
+        Total number of points in mode "free". None uses the number of labeled points.
     tol : float, default=1e-3
         Gap at which to stop, relative to the value.
     max_iter : int, default=200
-        Most rounds of support vector machines.
+        Maximum number of rounds of support vector machines.
     report : callable, default=None
-        Called with each entry of ``history``. Ctrl-C from it ends the rounds.
+        Function that is called with each entry of ``history``. A KeyboardInterrupt that it raises
+        stops the rounds.
 
     Returns
     -------
     MarginWeights
-        With ``weights``, ``value``, ``bound``, ``gap``, ``alpha``, ``intercept``, ``kernel``.
+        Result with ``weights``, ``value``, ``bound``, ``gap``, ``alpha``, ``intercept`` and
+        ``kernel``.
 
     Notes
     -----
-    For fixed multipliers the functional is affine in μ: each machine that is solved gives a plane
-    below the functional. The least value of all planes is a bound, and its multipliers mix the
-    alphas into one that proves it alone,
+    For fixed dual variables α, the functional is affine in μ, so each SVM that is solved gives a
+    linear lower bound of it. The minimum over μ of the largest of these is a lower bound on the
+    optimum. A convex combination of the α proves it on its own,
 
     .. math:: 2 e^T\alpha - \tau|\alpha|^2 - c \max_i \alpha^T G(K_i)\alpha / \mathrm{tr} K_i,
 
-    with the dual norm instead of the maximum for p > 1. (The weights are multipliers of that
-    program, not its variables.) The value is the primal objective of the last machine, so that no
-    tolerance of its solver is trusted. Five to ten machines reach 1e-3. Cost, a machine: one
-    weighted sum of the kernels and one product of each with a vector; memory, the sum and what the
-    machine takes.
+    with the dual norm instead of the maximum for p > 1. The weights are the multipliers of this
+    program, not its variables. The value is the primal objective of the SVM, so it does not depend
+    on the tolerance of the SVM solver. Five to ten rounds reach a gap of 1e-3. Cost per round: one
+    weighted sum of the kernels, one SVM, and one product of each kernel with a vector. Memory: the
+    weighted sum, and the memory of the SVM.
 
-    "free" needs no solver. For a fixed α the least :math:`-\alpha^T G(K) \alpha` over
+    Mode "free" needs no solver. For a fixed α, the minimum of :math:`-\alpha^T G(K) \alpha` over
     :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at
-    :math:`K = c\,zz^T/|z|^2` with :math:`z = y\alpha`. What is left,
-    :math:`\max 2e^T\alpha - (\tau + c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`, is the
-    same within a class by symmetry: with :math:`S = n_+\alpha_+ = n_-\alpha_-` it is a parabola,
-    :math:`4S - (\tau + c) S^2 (1/n_+ + 1/n_-)`, for :math:`S \le C\min(n_+, n_-)`.
-    **It learns nothing**: K repeats the labels and is zero for all points without one. It is a
-    bound for all other modes.
+    :math:`K = c\,zz^T/|z|^2` with :math:`z = y\alpha`. It remains to solve
+    :math:`\max 2e^T\alpha - (\tau + c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`. By
+    symmetry, α is constant within each class. With :math:`S = n_+\alpha_+ = n_-\alpha_-`, the
+    objective is the parabola :math:`4S - (\tau + c) S^2 (1/n_+ + 1/n_-)`, for
+    :math:`S \le C\min(n_+, n_-)`. **This mode learns nothing**: K repeats the labels and is zero
+    for all unlabeled points. Its value is a lower bound for all other modes.
 
     References
     ----------
@@ -175,8 +184,8 @@ def margin_weights(
        2004, section 4.
     .. [2] M. Kloft et al., "lp-norm multiple kernel learning", JMLR 12,
        2011.
-    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", 2006,
-       section 5.3.
+    .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
+       2006, section 5.3.
 
     Examples
     --------
@@ -236,7 +245,7 @@ def margin_weights(
     if result.gap > tol and solution.interrupt is None:
         warn(
             f"margin_weights stopped after {len(solution.history)} rounds, at a gap of "
-            f"{result.gap:.2g} and not {tol:g}; raise max_iter, or tol to be content with less.",
+            f"{result.gap:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
     return _with_machine(result, program.alpha(), signs, C, tau)
@@ -245,7 +254,7 @@ def margin_weights(
 def _with_machine(
     found: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, tau: float
 ) -> MarginWeights:
-    """The result with the multipliers of the bound, and intercepts for them."""
+    """Return the result with the dual variables that prove the bound, and their intercepts."""
     from dataclasses import replace
 
     n = signs.shape[1]
@@ -260,7 +269,7 @@ def _with_machine(
         found,
         alpha=alpha[0] if two else alpha,
         intercept=float(intercepts[0]) if two else intercepts,
-        # At the optimum rounding may put the bound above.
+        # At the optimum, rounding errors can put the bound above the value.
         value=max(min(found.value, float(sum(value for value, _ in values))), found.bound),
     )
     complete.__dict__["kernel"] = kernel
@@ -278,13 +287,13 @@ def _free(
     trace: float | None,
     n_points: int | None,
 ) -> MarginWeights:
-    """The closed form over all positive semi-definite matrices."""
+    """Return the closed-form solution over all positive semi-definite matrices."""
     if kernels is not None:
-        raise ValueError('mode="free" chooses among all matrices; kernels must be None.')
+        raise ValueError('mode="free" optimizes over all matrices, so kernels must be None.')
     if len(signs) > 1:
         raise ValueError(
-            f'mode="free" is for two classes; y has {len(signs)}. It repeats the labels, as '
-            "ideal_kernel(y) does for any number of classes."
+            f'mode="free" needs two classes; y has {len(signs)}. It only repeats the labels. '
+            "For more classes, use ideal_kernel(y), which does the same."
         )
     y = signs[0]
     n = len(y) if n_points is None else n_points
@@ -299,7 +308,7 @@ def _free(
     z[: len(y)] = y * alpha
     squared = float(z @ z)
     bound = 4 * S - (tau + c) * squared
-    # K = c zz'/|z|²: its function is c z at the points, of squared norm c |z|².
+    # With K = c zz'/|z|², the decision function is c z at the points, with squared norm c |z|².
     value, intercept = primal_value(c * z[: len(y)], c * squared, y, C, tau)
     step = {"value": value, "bound": bound, "gap": (value - bound) / value, "seconds": 0.0}
     kernel = np.outer(z, z) * (c / squared)
@@ -332,4 +341,4 @@ def _check(
         ("n_points", n_points, None, "free"),
     ):
         if value != default and mode != wanted:
-            raise ValueError(f'{name} is for mode="{wanted}" alone; mode is {mode!r}.')
+            raise ValueError(f'{name} can be set only with mode="{wanted}"; got mode={mode!r}.')

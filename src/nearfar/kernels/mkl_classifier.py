@@ -1,4 +1,4 @@
-"""A support vector machine on a learned kernel."""
+"""MKLClassifier: a support vector machine on a learned kernel."""
 
 from __future__ import annotations
 
@@ -18,44 +18,46 @@ from nearfar.state import Sizes, State, need, none_or, object_of
 
 
 class MKLClassifier(KernelSVM):
-    r"""A support vector machine on a kernel that is learned first: multiple kernel learning.
+    r"""Support vector machine on a learned sum of kernels (multiple kernel learning).
 
-    With weights :math:`\mu` of base kernels from the learner and multipliers :math:`\alpha` of the
-    machine,
+    The learner provides weights :math:`\mu` of base kernels, and the SVM dual variables
+    :math:`\alpha`. The decision function is
 
     .. math:: f(x) = \sum_j \alpha_j y_j \sum_i \mu_i k_i(x_j, x) + b.
 
-    Use it where one does not know which kernel, how wide, or which of several views of the data
-    tells classes apart. By default the kernel is the one most aligned with the labels; with
-    ``MarginKernelLearner`` kernel and machine have one objective, but it can put much weight on
-    narrow kernels of noise columns, since these separate the training rows.
+    Use it if it is not known which kernel, kernel width or view of the data separates the classes.
+    By default, the kernel is the one with the largest alignment with the labels. With
+    ``MarginKernelLearner``, the kernel and the SVM optimize the same objective, but narrow kernels
+    of noise columns can get large weights, because they separate the training rows.
 
-    Cost: that of the learner, and of one SVM for each two classes. It keeps the training points.
+    Cost: that of the learner, and of one SVM per pair of classes. The fitted classifier stores the
+    training points.
 
     Parameters
     ----------
     learner : learner of a kernel, optional
-        Fitted first: ``AlignmentKernelLearner()`` with None. Its kernel has a mean diagonal of 1.
+        Kernel learner that is fitted first. None uses ``AlignmentKernelLearner()``. The mean
+        diagonal of the learned kernel is 1, unless ``MarginKernelLearner`` sets another trace.
     C : float, default=1.0
-        Cost of errors of the SVM.
+        Penalty parameter of the SVM.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     learner_ : KernelLearner or None
-        The learner, fitted; None where y has one class.
+        Fitted learner, or None if y has one class.
     weights_ : ndarray of shape (n_kernels,)
-        Those that it found.
+        Kernel weights of the learner.
     kernel_names_ : list of str
-        What its kernels are called.
+        Names of the learner's kernels.
     support_ : ndarray of shape (n_support,)
-        Row numbers of support vectors.
+        Row indices of the support vectors.
     dual_coef_ : ndarray of shape (n_support, n_pairs)
-        Their coefficients in the machine of each two classes (0 and 1, 0 and 2, ..., 1 and 2, ...),
-        which is positive for the second.
+        Coefficients of the support vectors in the SVM of each pair of classes, in the order (0, 1),
+        (0, 2), ..., (1, 2), .... Decision values are positive for the second class of the pair.
     intercept_ : ndarray of shape (n_pairs,)
-        Those of the machines.
+        Intercepts of the SVMs.
 
     See Also
     --------
@@ -96,19 +98,19 @@ class MKLClassifier(KernelSVM):
         self.C = C
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the kernel, then the machine.
+        """Fit the kernel learner, then the SVM.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels.
+            Class labels.
 
         Returns
         -------
         MKLClassifier
-            Itself.
+            The fitted classifier.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True)
@@ -125,17 +127,20 @@ class MKLClassifier(KernelSVM):
 
     @property
     def weights_(self) -> Vector:
-        """Those that the learner found."""
+        """Kernel weights of the learner."""
         return np.asarray(self.learner_.weights_)
 
     @property
     def kernel_names_(self) -> list[str]:
-        """What its kernels are called."""
+        """Names of the learner's kernels."""
         return list(self.learner_.kernel_names_)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need((self.learner_ is None) == (sizes["c"] == 1), "learner_ goes with several classes.")
+        need(
+            (self.learner_ is None) == (sizes["c"] == 1),
+            "learner_ must be None only for one class.",
+        )
 
     def _values(self, rows: Matrix) -> Matrix:
         return np.asarray(self.learner_._values(rows, self.learner_._rows[self.support_]))

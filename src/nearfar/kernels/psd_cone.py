@@ -1,4 +1,4 @@
-"""The weights, of any sign, whose sum of kernels is positive semi-definite."""
+"""The cone of weights, of any sign, whose sum of kernels is positive semi-definite."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from scipy import linalg
 from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import KernelSet
 
-# Directions in which no kernel is larger than this share of the mean are rounding.
+# Directions with eigenvalues of the mean kernel below this fraction of the largest are ignored as
+# rounding errors.
 _EMPTY = 1e-11
-# Eigenvalues relative to the mean kernel's that count as zero.
+# Negative eigenvalues, relative to the mean kernel, up to this size count as zero.
 _ZERO = 1e-9
-# Cuts that one point gives at most.
+# Upper limit for the number of cuts per point.
 _CUTS = 8
 
 
 class Cone:
-    """Weights ``scale * x`` of kernels whose sum is positive semi-definite.
+    """Cone of the weights ``scale * x`` for which the sum of kernels is positive semi-definite.
 
-    All is measured relative to the mean kernel, in the directions that it has: each kernel is
-    positive semi-definite, so that what the mean has not none has.
+    Eigenvalues are computed relative to the mean kernel, in the span of its eigenvectors. As each
+    kernel is positive semi-definite, all kernels are zero outside this span.
     """
 
     def __init__(self, kernels: KernelSet, scale: Vector) -> None:
@@ -30,16 +31,16 @@ class Cone:
         self.whitener = V[:, good] / np.sqrt(values[good])
 
     def drawn_back(self, x: Vector, center: Vector) -> tuple[Vector, Matrix, Matrix]:
-        """The point nearest to x on the way to the center that is in the cone; cuts.
+        """Move x toward the center until it is in the cone, and return cuts that exclude x.
 
         Returns
         -------
         point : ndarray of shape (m,)
-            x itself, if it is in the cone.
+            First point of the cone on the way from x to the center; x itself if it is in the cone.
         cuts : ndarray of shape (k, m)
-            Rows h with ``h @ x >= 0`` in the whole cone, which x does not fulfil.
+            Rows h. All points z of the cone have ``h @ z >= 0``, but x does not.
         U : ndarray of shape (n, k)
-            Of which they are the quadratic forms.
+            Vectors u whose quadratic forms :math:`u^T K u` are the cuts.
         """
         W = self.whitener
         values, vectors = linalg.eigh(W.T @ (self.kernels.weighted(self.scale * x) @ W))
@@ -50,6 +51,6 @@ class Cone:
         forms = self.kernels.forms(U) * self.scale[:, None]
         size = np.abs(forms).max(axis=0)
         U, cuts = U / np.sqrt(size), (forms / size).T
-        # Relative to the mean kernel the center has eigenvalues of 1, if it is the mean.
+        # Relative to the mean kernel, all eigenvalues of the center, which is the mean, are 1.
         share = -values[0] / (1 - values[0])
         return (1 - share) * x + share * center, cuts, U

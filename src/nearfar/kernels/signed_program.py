@@ -1,4 +1,4 @@
-"""Margin programs over signed weights: the sum must be positive semi-definite."""
+"""Margin program over weights of any sign whose sum of kernels is positive semi-definite."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nearfar.solvers.level_method import Answer, Model, Multipliers
 
 
 class SignedProgram(MarginProgram):
-    """As `MarginProgram`, for weights of any sign.
+    """`MarginProgram` for weights of any sign.
 
-    A point outside the cone is drawn back towards the mean kernel, and the eigenvectors that put
-    it outside become cuts: :math:`u^T K u \\ge 0` is linear in the weights.
+    A point outside the cone is moved toward the mean kernel. Its negative eigenvectors u become
+    cuts, because :math:`u^T K u \\ge 0` is linear in the weights.
     """
 
     def __init__(
@@ -31,7 +31,8 @@ class SignedProgram(MarginProgram):
     ) -> None:
         super().__init__(kernels, signs, C, tau, total, tol, norm)
         self.cone = Cone(kernels, self.scale)
-        # K >= 0 of trace c has a Frobenius norm of at most c: that bounds each weight.
+        # A positive semi-definite K of trace c has a Frobenius norm of at most c, which limits each
+        # weight.
         D = self.scale / total
         gram = kernels.grams(centered=False) * np.outer(D, D)
         self.limits = np.sqrt(np.maximum(np.diag(_inverse(gram)), 0.0)) * (1 + 1e-6)
@@ -39,7 +40,7 @@ class SignedProgram(MarginProgram):
         self._weights_of_cuts = np.empty(0)
 
     def ask(self, x: Vector) -> Answer:
-        """Solve the machines at the point drawn back into the cone."""
+        """Solve the SVMs at x, or at a point of the cone if x is outside."""
         center = np.full(len(x), 1 / len(x))
         point, cuts, U = self.cone.drawn_back(x, center)
         answer = super().ask(point)
@@ -47,7 +48,7 @@ class SignedProgram(MarginProgram):
         return answer._replace(allowed=cuts)
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """The bound of the planes and cuts together; what rounding left is charged."""
+        """Return the bound of the planes and cuts, minus an allowance for rounding errors."""
         assert self.limits is not None
         planes, cuts = multipliers.planes, multipliers.allowed
         slope = planes @ model.slopes + cuts @ model.allowed
@@ -58,11 +59,11 @@ class SignedProgram(MarginProgram):
         return float(bound)
 
     def _refuse_negative(self, forms: Vector) -> None:
-        """Forms of single kernels; these are still not negative."""
+        """Raise if the quadratic form of a single kernel is negative."""
         super()._refuse_negative(forms)
 
     def psd_cuts(self) -> Matrix | None:
-        """Vectors u of which the matrix S of the proof is the sum of all uu'."""
+        """Return vectors u for which the matrix S of the proof is the sum of all uu'."""
         used = np.flatnonzero(self._weights_of_cuts)
         if not len(used):
             return np.empty((self.kernels.n_points, 0))
@@ -71,11 +72,11 @@ class SignedProgram(MarginProgram):
 
 
 def _inverse(gram: Matrix) -> Matrix:
-    """The inverse; kernels that depend on others raise."""
+    """Return the inverse. Raises if the kernels are linearly dependent."""
     values, V = linalg.eigh(gram)
     if values[0] <= 1e-12 * values[-1]:
         raise ValueError(
-            'mode="signed" needs kernels of which none is a combination of the others: their '
-            "weights would not be determined. Leave out copies and multiples."
+            'mode="signed" needs linearly independent kernels; otherwise their weights are not '
+            "unique. Remove kernels that are copies, multiples or sums of others."
         )
     return np.asarray((V / values) @ V.T)

@@ -8,14 +8,14 @@ from nearfar.parameters import check_parameter, integer, real
 
 
 def vc_confidence(n: int, h: int, eta: float) -> float:
-    r"""How much the risk of a classifier may exceed its training error.
+    r"""Return the VC bound on how much the risk of a classifier exceeds its training error.
 
-    With probability :math:`1 - \eta`, :math:`R \le R_{emp} + Conf`,
+    With probability :math:`1 - \eta`, the risk is :math:`R \le R_{emp} + Conf` with
 
     .. math:: Conf = \sqrt{\frac{h (\log(2n/h) + 1) - \log(\eta/4)}{n}}
 
-    for a family of classifiers of VC dimension h. Above 1 it says nothing, as for most data sets:
-    use it to compare.
+    for a family of classifiers of VC dimension h. A value above 1, which is common, gives no
+    information about the risk. Use it only to compare families.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def vc_confidence(n: int, h: int, eta: float) -> float:
     h : int
         VC dimension, at most 2n.
     eta : float
-        Probability that it does not hold, above 0 and at most 1.
+        Probability η that the bound does not hold, above 0 and at most 1.
 
     Returns
     -------

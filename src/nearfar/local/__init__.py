@@ -1,1 +1,1 @@
-"""A metric for each query."""
+"""Classifiers with a separate metric for each query."""

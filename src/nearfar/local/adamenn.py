@@ -1,4 +1,4 @@
-"""ADAMENN: features weighed by how well each alone foretells the classes around a query."""
+"""ADAMENN: a nearest-neighbor classifier with local feature weights for each query."""
 
 from __future__ import annotations
 
@@ -33,88 +33,101 @@ _Result = TypeVar("_Result")
 
 
 class ADAMENNClassifier(LocalVoter):
-    r"""Nearest neighbours with weights of features from how well each foretells the classes.
+    r"""Adaptive metric nearest-neighbor classifier (ADAMENN): local feature weights per query.
 
-    At a training point z the classes have shares :math:`P(j|z)`, among its ``n_posterior`` nearest
-    points, and shares :math:`\bar P(j|x_i=z_i)` given feature i alone: among those of its
-    ``n_region`` nearest that are the ``n_slab`` nearest to z along feature i. How far these differ,
+    Two estimates of the class probabilities at a training point z are compared:
+
+    - :math:`P(j|z)`, the fraction of class j among the ``n_posterior`` nearest points of z;
+    - :math:`\bar P(j|x_i=z_i)`, which uses feature i alone. Of the ``n_region`` nearest points of
+      z, it takes the ``n_slab`` points (the slab) that are nearest to z along feature i.
+
+    The difference between them,
 
     .. math:: r_i(z) = \sum_j \frac{(P(j|z) - \bar P(j|x_i=z_i))^2}{\bar P(j|x_i=z_i)},
 
-    is small where feature i alone tells what all of them tell. A query :math:`x_0` has the mean
-    :math:`\bar r_i` over its ``n_average`` nearest points, and with
-    :math:`R_i = \max_l \bar r_l - \bar r_i` the weights and distance
+    is small if feature i alone predicts the classes as well as all features do. For a query
+    :math:`x_0`, :math:`\bar r_i` is the mean of :math:`r_i` over its ``n_average`` nearest points.
+    With :math:`R_i = \max_l \bar r_l - \bar r_i`, the weights and the distance are
 
     .. math:: w_i(x_0) \propto \exp(c R_i), \qquad
               d(x, x_0)^2 = \sum_i w_i(x_0) (x_i - x_{0i})^2 .
 
-    Use it where few features matter, not the same everywhere, and classes are not Gaussian. It
-    depends much on ``c``: tune it, with :meth:`grid`. :math:`\bar P` is smoothed,
-    (count + 1) / (slab + classes); :math:`P(j|z)` is not.
+    Use it if few features matter, these features differ from place to place, and the classes are
+    not Gaussian. The result depends strongly on ``c``; tune it, for example over :meth:`grid`.
 
-    Cost: O(n² p) to fit, as :math:`r_i(z)` belongs to the training points; then O(n p) for each
-    query and pass. With ``region="weighted"`` all is found anew for each query and pass after the
-    first: ``n_average`` times as long. Keeps the training points.
+    Cost: O(n² p) to fit, which computes :math:`r_i(z)` for all training points; then O(n p) per
+    query and iteration. With ``region="weighted"``, :math:`r_i(z)` is computed again for each query
+    in every iteration after the first, which takes ``n_average`` times as long. The fitted
+    classifier stores the training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=3
-        How many points vote.
+        Number of neighbors that vote.
     n_average : int or None, default=None
-        How many nearest points are averaged over (:math:`K_0`); None is a tenth of the rows, but at
-        least 20.
+        Number of nearest points of a query over which :math:`r_i` is averaged (:math:`K_0` in
+        [1]_). None uses a tenth of the rows, but at least 20.
     n_posterior : int, default=3
-        How many nearest points make a posterior: :math:`P(j|z)` (:math:`K_1`).
+        Number of nearest points that estimate a posterior. It is :math:`P(j|z)` here, and the
+        number is :math:`K_1` in [1]_.
     n_region : int or None, default=None
-        How many nearest points the slabs are cut from (:math:`K_2`); None is 15 % of the rows, but
-        more than ``n_posterior``.
+        Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses
+        15% of the rows, but more than ``n_posterior``.
     n_slab : int or None, default=None
-        How many points of the region are in a slab (L), and all at the distance of the last; None
-        is half of ``n_region``.
+        Number of points per slab (L in [1]_). Points at the same distance as the last one are
+        included too. None uses half of ``n_region``.
     c : float, default=5.0
-        How much relevance counts in exponential weights; 0 is plain k-NN.
+        Factor in the exponential weights. With 0, all features have the same weight.
     weighting : {"exponential", "linear", "quadratic"}, default="exponential"
-        Weights in proportion to :math:`\exp(c R_i)`, :math:`R_i` or :math:`R_i^2`.
+        Form of the feature weights: proportional to :math:`\exp(c R_i)`, :math:`R_i` or
+        :math:`R_i^2`.
     n_iter : int, default=1
-        Steps, at most; 100 at most. From the second on the nearest points are found under the
-        weights of the step before; weights need not settle.
+        Maximum number of iterations. It must be at most 100. After the first, the nearest points
+        are searched under the weights of the iteration before. The weights need not converge.
     region : {"euclidean", "weighted"}, default="euclidean"
-        What is nearest to a training point: as it is, so that :math:`r_i(z)` is the same for all
-        queries, or under the weights of the query, as the original has it.
+        Distance that defines the nearest points of a training point z. "weighted" uses the weights
+        of the query, as in [1]_; with "euclidean", :math:`r_i(z)` is the same for all queries.
     exclude_self : bool, default=False
-        Leave a training point out of its own shares.
+        Do not count a training point z in its own :math:`P(j|z)` and :math:`\bar P(j|x_i=z_i)`.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     n_average_, n_region_, n_slab_ : int
-        The sizes used.
+        Values of ``n_average``, ``n_region`` and ``n_slab`` that were used.
     relevances_ : ndarray of shape (n_samples, n_features)
-        :math:`r_i(z)` of the training points; small is relevant.
+        :math:`r_i(z)` at the training points. Small values belong to relevant features.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
     FriedmanClassifier, DANNClassifier, KNNClassifier
+
+    Notes
+    -----
+    :math:`\bar P(j|x_i=z_i)` is smoothed: (count + 1) / (points in the slab + number of classes).
+    :math:`P(j|z)` is not smoothed.
 
     References
     ----------
     .. [1] C. Domeniconi, J. Peng, D. Gunopulos, "Locally adaptive metric nearest-neighbor
        classification", IEEE Transactions on Pattern Analysis and Machine Intelligence 24, 2002.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
-       2006, section 3.1.5.
+       Michigan State University, 2006, section 3.1.5.
 
     Examples
     --------
@@ -148,7 +161,7 @@ class ADAMENNClassifier(LocalVoter):
         "exclude_self": [boolean],
     }
     settings = ({"c": 20.0}, {"weighting": "linear"})
-    at_once = 96  # distances of so many to thousands of rows stay in the cache
+    at_once = 96  # distances from this many queries to thousands of rows fit into the CPU cache
 
     def __init__(
         self,
@@ -184,17 +197,17 @@ class ADAMENNClassifier(LocalVoter):
         self.n_jobs = n_jobs
 
     def weights_at(self, X: ArrayLike) -> Matrix:
-        """The weights of features at each point, in standard units.
+        """Return the feature weights at each point.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
         ndarray of shape (n_queries, p)
-            Each row adds up to one.
+            Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
         (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
@@ -212,7 +225,8 @@ class ADAMENNClassifier(LocalVoter):
             size = getattr(self, name)
             if size is not None and size > region:
                 raise ValueError(
-                    f"{name}={size} is more than there are points in a region (n_region={region})."
+                    f"{name}={size} must be at most the number of points in a region "
+                    f"(n_region={region})."
                 )
         self.n_average_ = int(self.n_average or min(n, max(n // 10, 20)))
         self.n_region_ = int(region)
@@ -225,21 +239,21 @@ class ADAMENNClassifier(LocalVoter):
         self.relevances_ = np.concatenate(list(self._over(rows, len(rows), work)))
 
     def _sizes(self, most: int) -> _Sizes:
-        """Sizes of lists where there are so many rows to choose from."""
+        """Return the sizes of the lists of nearest rows if there are ``most`` rows in all."""
         region = min(self.n_region_, most)
         return _Sizes(min(self.n_posterior, region), region, min(self.n_slab_, region))
 
     def _lists(
         self, rows: LocalRows, columns: FeatureColumns, block: slice, sizes: _Sizes
     ) -> _Lists:
-        """The Euclidean lists of training rows."""
+        """Return the lists of Euclidean nearest rows for a block of training rows."""
         own = np.arange(block.start, block.stop) if self.exclude_self else None
         queries = rows.queries(rows.given[block], own)
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         return _Lists(rows, columns, queries, metrics, sizes)
 
     def _over(self, rows: LocalRows, n: int, work: Callable[[slice], _Result]) -> Iterator[_Result]:
-        """What work makes of n lists, in blocks."""
+        """Apply ``work`` to n lists, block by block."""
         each = 32 * len(rows) + 64 * (self.n_region_ + 1)
         blocks = row_blocks(n, each, at_most=self.at_once)
         return map_in_order(work, blocks, effective_threads(self.n_jobs))
@@ -269,18 +283,18 @@ class ADAMENNClassifier(LocalVoter):
                 assert isinstance(rows, _Rows)
                 means = rows.left_out.means(queries.own, near, self.relevances_)
             before, W = W, weights_of(means, self.weighting, self.c)
-            if np.array_equal(before, W):  # so would all further ones be
+            if np.array_equal(before, W):  # further iterations would not change the weights
                 break
         return LocalMetrics(weights=W)
 
     def _averaged(self, near: Indices) -> Matrix:
-        """Mean relevances of rows ``near`` each query."""
+        """Return the mean relevances over the rows ``near`` each query."""
         table = self.relevances_
         blocks = row_blocks(len(near), 16 * near.shape[1] * table.shape[1])
         return np.concatenate([table[near[block]].mean(axis=1) for block in blocks])
 
     def _anew(self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix) -> Matrix:
-        """Mean relevances of rows ``near`` each query, from lists under its own weights."""
+        """Return the mean relevances over the rows ``near`` each query, under its own weights."""
         columns, z = FeatureColumns.of(rows), near.ravel()
         owner = np.repeat(np.arange(len(near)), near.shape[1])
         hidden = [] if queries.own is None else [queries.own[owner]]
@@ -309,14 +323,14 @@ class ADAMENNClassifier(LocalVoter):
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
         if X is None and isinstance(rows, _Rows):
-            rows.left_out  # noqa: B018 - once, before blocks need it
+            rows.left_out  # noqa: B018 - computed once, before the threads need it
         return super()._by_block(rows, X, work)
 
     def _left_out(self, rows: LocalRows) -> _LeftOut:
-        """What the lists of training rows become when one other row is left out."""
+        """Return the lists of training rows, prepared for leaving out one other row."""
         columns = FeatureColumns.of(rows)
         sizes = self._sizes(len(rows) - 1 - bool(self.exclude_self))
-        # One row more: whichever is left out, the rest has the right size.
+        # One extra row: whichever row is left out, the rest of the list has the right size.
         more = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
 
         def work(block: slice) -> tuple[NDArray[Any], ...]:
@@ -330,7 +344,7 @@ class ADAMENNClassifier(LocalVoter):
 
 
 def chi_squared(shares: Matrix, counts: NDArray[Any]) -> Matrix:
-    """How far shares of classes (b, J) are from those in slabs, counted (b, p, J): (b, p)."""
+    """Return chi-squared distances (b, p) of class fractions (b, J) from slab counts (b, p, J)."""
     slab = counts.astype(np.float64) + 1.0
     slab /= slab.sum(axis=2, keepdims=True)
     apart = shares[:, None, :] - slab
@@ -340,12 +354,12 @@ def chi_squared(shares: Matrix, counts: NDArray[Any]) -> Matrix:
 
 
 def weights_of(means: Matrix, weighting: str, c: float) -> Matrix:
-    """Weights of features from their mean relevances, small ones being relevant."""
+    """Return feature weights from mean relevances. Smaller relevances give larger weights."""
     gain = means.max(axis=1, keepdims=True) - means
     if weighting == "exponential":
         weights = np.exp(c * (gain - gain.max(axis=1, keepdims=True)))
     else:
-        # Relevances that only rounding tells apart are equal.
+        # Relevances that differ only by rounding count as equal.
         gain[gain.max(axis=1) <= 1e-12 * means.max(axis=1)] = 1.0
         weights = gain if weighting == "linear" else gain**2
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -355,7 +369,7 @@ def weights_of(means: Matrix, weighting: str, c: float) -> Matrix:
 
 
 class _Sizes(NamedTuple):
-    """How many rows there are in the lists of a training row."""
+    """Numbers of rows in the lists of a training row."""
 
     posterior: int
     region: int
@@ -380,13 +394,13 @@ class _Lists:
         self.region = self.window.found
 
     def relevances(self) -> Matrix:
-        """How far each feature alone is from telling what all of them tell, (b, p)."""
+        """Return :math:`r_i` of each training row and feature, of shape (b, p)."""
         k = self.sizes.posterior
         few = smallest(self._squares_of_few(k), k)
         return chi_squared(self._counts(few) / k, self._slabs(self.sizes.slab)[1][0])
 
     def ready_to_lose_one(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
-        """What :class:`_LeftOut` holds of them."""
+        """Return the arrays of :class:`_LeftOut` for this block."""
         k = sizes.posterior
         squares = self.columns.lengths(self.given, self.region, self.weights)
         fewer, few = smallest(squares, k), smallest(squares, k + 1)
@@ -401,7 +415,7 @@ class _Lists:
         )
 
     def _squares_of_few(self, k: int) -> Matrix:
-        """Squared distances of those that may be among the k nearest; infinity for the others."""
+        """Return squared distances of possible k nearest rows, and infinity for all others."""
         window = self.window
         owner, place = entries_within(
             window.squares, kth_bounds(window.squares, k)[1] + 2 * window.errors
@@ -417,7 +431,7 @@ class _Lists:
         return self.columns.slabs(self.given, self.region, list(sizes))
 
     def _counts(self, inside: Mask) -> Matrix:
-        """Rows of each class among those inside, (b, J)."""
+        """Return the number of rows per class among those inside, (b, J)."""
         owner, place = np.nonzero(inside)
         J = self.columns.n_classes
         codes = self.columns.codes[self.region[owner, place]]
@@ -425,7 +439,7 @@ class _Lists:
         return counts.reshape(len(inside), J).astype(np.float64)
 
     def _last(self, squares: Matrix, inside: Mask) -> tuple[Vector, Indices]:
-        """Squared distance and number of the last row of those inside."""
+        """Return the squared distance and the index of the last row among those inside."""
         squares = np.where(inside, squares, -1.0)
         radius = squares.max(axis=1)
         last = squares.shape[1] - 1 - (squares == radius[:, None])[:, ::-1].argmax(axis=1)
@@ -434,29 +448,29 @@ class _Lists:
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """Relevances of training rows when one other row is left out, without new lists.
+    """Relevances of training rows when one other row is left out, without a new search.
 
-    The lists hold one row more than is asked for. If the row that is left out is among them, the
-    others are the list; if not, nothing changes.
+    The lists contain one extra row. If the row that is left out is in a list, the other rows are
+    the new list. If not, the list does not change.
     """
 
     columns: FeatureColumns
     n_posterior: int
-    # Where the lists end: squared distance and number of the last row.
+    # Squared distance and index of the last row of each list.
     region_end: Vector
     region_last: Indices
     posterior_end: Vector
     posterior_last: Indices
-    # Counts of classes among the nearest few, and among one more.
+    # Class counts among the n_posterior nearest rows, and among n_posterior + 1.
     fewer: Matrix
     few: Matrix
-    # How wide slabs are; counts in these, and in slabs that reach to the next row.
+    # Width of the slabs, class counts in them, and class counts in slabs with one more row.
     width: Matrix
     narrow: Singles
     wide: Singles
 
     def means(self, own: Indices, near: Indices, plain: Matrix) -> Matrix:
-        """Mean relevances over rows ``near`` (b, m) rows ``own``, which are left out."""
+        """Return the mean relevances over the rows ``near`` (b, m) when row ``own`` is left out."""
         left, z = np.repeat(own, near.shape[1]), near.ravel()
         found = plain[z]
         each = 40 * plain.shape[1] * self.columns.n_classes
@@ -479,7 +493,7 @@ class _LeftOut:
 
 @dataclass(frozen=True)
 class _Rows(LocalRows):
-    """Training rows, with what is needed to leave them out one by one, made when asked for."""
+    """Training rows with the data for leave-one-out, computed on first use."""
 
     rule: ADAMENNClassifier
 
@@ -489,5 +503,5 @@ class _Rows(LocalRows):
 
 
 def _not_after(squares: Vector, rows: Indices, end: Vector, last: Indices) -> Mask:
-    """Whether rows come no later, by distance and then by number, than the last of a list."""
+    """Return True for rows that are not after the last row of a list, by distance and index."""
     return np.asarray((squares < end) | ((squares == end) & (rows <= last)))

@@ -1,4 +1,4 @@
-"""DANN: discriminant analysis around each query makes its metric."""
+"""DANN: a nearest-neighbor classifier with a local discriminant metric per query."""
 
 from __future__ import annotations
 
@@ -20,71 +20,80 @@ from nearfar.summaries.local_scatters import (
     window_size,
 )
 
-# Metrics that change by less are the same.
+# A query stops iterating when its metric changes by less, relative to its Frobenius norm.
 _SETTLED = 1e-3
 
 
 class DANNClassifier(LocalVoter):
-    r"""Nearest neighbours under the metric of a discriminant analysis around each query.
+    r"""Discriminant adaptive nearest-neighbor classifier (DANN): one local metric per query.
 
-    Of the ``n_metric`` nearest training points of :math:`x_0`, weighted by
-    :math:`(1 - (d_i/h)^3)^3` where h is the distance of the farthest, let :math:`S_w` be the
-    covariance within and :math:`S_b` that between classes. Then
+    For a query :math:`x_0`, the ``n_metric`` nearest training points are weighted by
+    :math:`(1 - (d_i/h)^3)^3`, where :math:`d_i` is the distance from the query and h the distance
+    of the farthest of these points. With :math:`S_w` and :math:`S_b` the weighted covariances
+    within and between classes, the metric of the query is
 
-    .. math:: M(x_0) = S_w^{-1} S_b S_w^{-1} + \epsilon\, S_w^{-1} ,
+    .. math:: M(x_0) = S_w^{-1} S_b S_w^{-1} + \epsilon\, S_w^{-1} .
 
-    so that neighbourhoods are stretched along the boundary of classes and shrunk across it. With
-    ``n_iter`` the points are found anew under the metric (a query stops at a set of points that it
-    has seen, or when its metric changes by less than 0.001); such steps need not converge, and
-    more than one rarely helps.
+    It stretches the neighborhood along the class boundary and shrinks it across the boundary.
 
-    Use it where few directions matter at each place, but not the same everywhere. It needs many
-    points for :math:`S_w`: with few rows of many features it is worse than plain neighbours. Map
-    by :class:`DANNSubspace` first, then.
+    Use it if few directions matter around each point, and these directions differ from place to
+    place. Estimating :math:`S_w` takes many points: with few rows and many features, DANN is worse
+    than k-NN with the Euclidean distance. In this case, reduce X with :class:`DANNSubspace` first.
 
-    A window of one class has no :math:`S_b`; where no class varies at all, :math:`S_w` is I.
-
-    Cost: :math:`O(n p^2 + p^3)` for each query and step, as matrix products over blocks of queries.
-    Keeps the training points.
+    Cost: :math:`O(n p^2 + p^3)` per query and iteration, as matrix products over blocks of queries.
+    The fitted classifier stores the training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
-        How many points vote.
+        Number of neighbors that vote.
     n_metric : int or None, default=None
-        How many nearest points make a metric; None is a fifth of the rows, but at least 50 and 10
-        for each feature and class.
+        Number of nearest training points that define a metric. None uses a fifth of the rows,
+        but at least 50 and at least ``10 * (n_features + n_classes)``, and never more than all.
     epsilon : float, default=1.0
-        How much directions count in which classes do not differ.
+        Weight of the directions in which the classes do not differ. Larger values make the metric
+        more like that of :math:`S_w^{-1}` alone.
     n_iter : int, default=1
-        Steps, at most.
+        Maximum number of iterations. After the first, the nearest points are searched under the
+        metric of the iteration before. More than one rarely helps. See Notes.
     shrinkage : float, default=1e-3
-        What is mixed into covariances: this share of the mean variance, into that within classes.
+        Shrinkage of the covariances. :math:`S_w` is replaced by
+        :math:`(1-s) S_w + s (\mathrm{tr}\, S_w / p) I`, where s is this number.
     weights : {"tricube", "uniform"}, default="tricube"
-        Weights of the points that make a metric.
+        Weights of the ``n_metric`` points: the formula above, or 1 for all of them.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     n_metric_ : int
-        The size used.
+        Number of nearest training points that was used.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
     DANNSubspace, ShortFukunagaClassifier, MVEMClassifier, KNNClassifier
+
+    Notes
+    -----
+    The iterations of a query need not converge. A query stops early if it gets a set of nearest
+    points that it has had before, or if its metric changes by less than 0.001 in relative norm.
+
+    If all ``n_metric`` points have the same label, :math:`S_b` is zero. If no class varies among
+    them, :math:`S_w` is the identity.
 
     References
     ----------
@@ -146,10 +155,10 @@ class DANNClassifier(LocalVoter):
         self.n_metric_ = window_size(n, p, c) if self.n_metric is None else int(self.n_metric)
         if self.n_metric_ < p + c:
             warn(
-                f"DANNClassifier: {self.n_metric_} points make a metric of {p} features and {c} "
-                "classes: their covariance within classes is singular, and its inverse is that of "
-                f"shrinkage={self.shrinkage:g}. Raise shrinkage or n_metric, or reduce X first, "
-                "for example with DANNSubspace."
+                f"DANNClassifier: n_metric={self.n_metric_} points are too few for {p} features "
+                f"and {c} classes: the local within-class covariance is singular, and its inverse "
+                f"depends on shrinkage={self.shrinkage:g}. Increase shrinkage or n_metric, or "
+                "reduce X first, for example with DANNSubspace."
             )
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
@@ -198,7 +207,7 @@ class DANNClassifier(LocalVoter):
 def discriminant_metrics(
     scatters: LocalScatters, epsilon: float, shrinkage: float
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The metric of each pair of scatters, within and between, of shape (b, p, p)."""
+    """Return the DANN metrics, of shape (b, p, p), for within- and between-class scatters."""
     p = scatters.within.shape[1]
     inverse = inverses(shrunk(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p)
     found = np.matmul(np.matmul(inverse, scatters.between), inverse)

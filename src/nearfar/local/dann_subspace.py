@@ -1,4 +1,4 @@
-"""The subspace of DANN: where classes differ around the rows, on average."""
+"""DANNSubspace: a linear map onto the directions in which classes differ locally."""
 
 from __future__ import annotations
 
@@ -26,62 +26,73 @@ from nearfar.summaries.local_scatters import (
     window_size,
 )
 
-# Neighbours that vote where the number of components is to be found.
+# Number of neighbors that vote in the selection of n_components="auto".
 _VOTERS = 5
-# So many rows are asked there, at most: on five sets of 5,000 rows they chose what all would have.
+# Upper limit for the number of rows whose errors are counted in that selection. On five datasets of
+# 5,000 rows, 1,000 of them selected the same number of components as all rows.
 _ASKED = 1_000
 
 
 class DANNSubspace(LinearLearner):
-    r"""The directions in which classes differ around the rows, on average over all of them.
+    r"""Linear map onto the directions in which classes differ locally, averaged over all rows.
 
-    With :math:`S_b(x_i)` the covariance between classes of the ``n_metric`` nearest rows of
-    :math:`x_i` (weighted as by :class:`DANNClassifier`, the row itself included), in coordinates in
-    which the covariance within classes is I, the map is onto the leading eigenvectors of
+    Let :math:`S_b(x_i)` be the between-class covariance of the ``n_metric`` nearest rows of
+    :math:`x_i`, including the row itself. The rows are weighted as in :class:`DANNClassifier`, and
+    the coordinates are whitened so that the within-class covariance is the identity (see
+    ``sphere``). The map projects onto the leading eigenvectors of
 
     .. math:: \bar S = \frac1n \sum_i S_b(x_i) .
 
-    Unlike LDA it may keep more directions than there are classes, and sees classes of several
-    clusters. Use it where most directions are noise, before any rule of neighbours:
-    ``DANNClassifier(DANNSubspace())`` is sub-DANN.
+    Unlike LDA, it can keep more directions than there are classes, and it separates classes that
+    consist of several clusters. Use it if most directions are noise, before any nearest-neighbor
+    classifier. ``DANNClassifier(DANNSubspace())`` is the method sub-DANN of [1]_.
 
-    Cost: :math:`O(n^2 p)`, as matrix products over blocks of rows; ``sphere="local"``
-    :math:`O(n^2 p^2)`. "auto" adds the distances of at most 1,000 rows from all.
+    Cost: :math:`O(n^2 p)`, as matrix products over blocks of rows; :math:`O(n^2 p^2)` with
+    ``sphere="local"``. ``n_components="auto"`` adds the distances from at most 1,000 rows to all
+    rows.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension of the output; "auto" takes that of 1, 2, 3, 5, 8, 13 and so on of which 5
-        neighbours err least, each row being left out. Of more than 1,000 rows so many are asked,
-        always the same ones, for their neighbours among all.
+        Dimension of the output; "auto" selects it by leave-one-out error. See Notes.
     n_metric : int or None, default=None
-        How many nearest points make a metric; None is a fifth of the rows, but at least 50 and 10
-        for each feature and class.
+        Number of nearest training points that define a metric. None uses a fifth of the rows,
+        but at least 50 and at least ``10 * (n_features + n_classes)``, and never more than all.
     sphere : {"global", "local", "none"}, default="global"
-        Whose covariance within classes is made I: that of all rows, that around each row, or none.
+        Within-class covariance that is whitened to the identity: "global" that of all rows,
+        "local" that of the nearest rows of each row. "none" does not whiten.
     shrinkage : float, default=1e-3
-        What is mixed into covariances: this share of the mean variance, into those within classes.
+        Shrinkage of the covariances. The within-class ones, :math:`S_w`, are replaced by
+        :math:`(1-s) S_w + s (\mathrm{tr}\, S_w / p) I`, where s is this number.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map.
+        Matrix of the linear map.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     eigenvalues_ : ndarray of shape (n_components,)
-        Those of the mean covariance between classes, descending.
+        Leading eigenvalues of :math:`\bar S`, in descending order.
     n_metric_ : int
-        The size used.
+        Number of nearest rows that was used.
     errors_ : ndarray of shape (n_tried, 2)
-        With "auto": numbers of components, and their errors.
+        Each number of components that was tried and its leave-one-out error. Set only if
+        ``n_components="auto"``.
 
     See Also
     --------
     DANNClassifier, LDA, LFDA
+
+    Notes
+    -----
+    ``n_components="auto"`` tries 1, 2, 3, 5, 8, 13 and so on, up to the number of features. It
+    takes the number with the lowest leave-one-out error of a vote of 5 neighbors, and the smallest
+    one if several are equally good. With more than 1,000 rows, the error is that of a fixed random
+    sample of 1,000 rows; their neighbors are searched among all rows.
 
     References
     ----------
@@ -129,19 +140,19 @@ class DANNSubspace(LinearLearner):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map.
+        """Fit the linear map to labeled points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels.
+            Class labels.
 
         Returns
         -------
         DANNSubspace
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         given = self._check_X(X, reset=True, min_samples=2)
@@ -151,7 +162,7 @@ class DANNSubspace(LinearLearner):
         self._check_sizes(n, p)
         deviations = deviations_of(points)
         if not deviations.any():
-            raise ValueError("Every feature of X is constant: there is no distance to learn.")
+            raise ValueError("Every feature of X is constant, so no distance can be learned.")
         scale = np.where(bool(self.standardize) & (deviations > 0), deviations, 1.0)
         mean = points.mean(axis=0)
         standard = (points - mean) / scale
@@ -161,7 +172,7 @@ class DANNSubspace(LinearLearner):
             sphere = inverse_roots(shrunk(pooled_within(standard, codes), self.shrinkage))
         rows = LocalRows(standard @ sphere, codes, len(classes), np.ones(p))
         values, axes = descending_eigh(self._mean_between(rows, size))
-        # Without this a constant feature or direction could get any sign or turn.
+        # Eigenvectors of equal eigenvalues, and all signs, are arbitrary; this makes them unique.
         directions = fix_signs(canonical_rows(values, axes.T @ sphere))
         q = self.n_components
         if q == "auto":
@@ -174,14 +185,17 @@ class DANNSubspace(LinearLearner):
 
     def _check_sizes(self, n: int, p: int) -> None:
         if self.n_components != "auto" and self.n_components > p:
-            raise ValueError(f"n_components={self.n_components} is more than the {p} features.")
+            raise ValueError(
+                f"n_components={self.n_components} must be at most the number of features, {p}."
+            )
         if (self.n_metric or 0) > n:
             raise ValueError(
-                f"n_metric={self.n_metric} is more than there are training points (n_samples={n})."
+                f"n_metric={self.n_metric} must be at most the number of training points "
+                f"(n_samples={n})."
             )
 
     def _mean_between(self, rows: LocalRows, size: int) -> Matrix:
-        """The mean of the covariances between classes around all rows."""
+        """Return the mean over all rows of the local between-class covariances."""
         n, p = rows.given.shape
         around = self._around_sphered if self.sphere == "local" else _around
         each = 24 * n + 48 * p * p
@@ -193,7 +207,10 @@ class DANNSubspace(LinearLearner):
         return total / n
 
     def _around_sphered(self, rows: LocalRows, block: slice, size: int) -> Matrix:
-        """The sum of the covariances around some rows, each in coordinates of its own."""
+        """Return the sum of the between-class covariances around a block of rows.
+
+        Each is taken in coordinates in which its own within-class covariance is the identity.
+        """
         queries = rows.queries(rows.given[block])
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         scatters = scatters_around(rows, queries, metrics, size)
@@ -201,7 +218,7 @@ class DANNSubspace(LinearLearner):
         return np.asarray(np.matmul(np.matmul(roots, scatters.between), roots).sum(axis=0))
 
     def _best(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
-        """The number of leading coordinates with the fewest errors, the smallest of equal ones."""
+        """Return the number of leading coordinates with the lowest error, the smallest if tied."""
         n, p = mapped.shape
         numbers, k, threads = numbers_to_try(p), min(_VOTERS, n - 1), effective_threads(self.n_jobs)
         asked = np.sort(np.random.default_rng(0).permutation(n)[:_ASKED])
@@ -213,7 +230,7 @@ class DANNSubspace(LinearLearner):
 
 
 def _around(rows: LocalRows, block: slice, size: int) -> Matrix:
-    """The sum of the covariances between classes around some rows, by their factors."""
+    """Return the sum of the between-class covariances around a block of rows."""
     queries = rows.queries(rows.given[block])
     metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
     weights, radius, errors = rows.tricube(queries, metrics, size)
@@ -229,7 +246,7 @@ def _around(rows: LocalRows, block: slice, size: int) -> Matrix:
 
 
 def pooled_within(rows: Matrix, codes: Indices) -> Matrix:
-    """The covariance within classes, divisor n."""
+    """Return the pooled within-class covariance, with divisor n."""
     apart = rows.copy()
     for code in range(codes.max() + 1):
         apart[codes == code] -= rows[codes == code].mean(axis=0)
@@ -237,7 +254,7 @@ def pooled_within(rows: Matrix, codes: Indices) -> Matrix:
 
 
 def numbers_to_try(p: int) -> list[int]:
-    """1, 2, 3, 5, 8, 13 and so on, up to p."""
+    """Return the Fibonacci numbers 1, 2, 3, 5, 8, ... up to p."""
     numbers, last, this = [], 1, 1
     while this <= p:
         numbers.append(this)

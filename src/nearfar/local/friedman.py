@@ -1,4 +1,4 @@
-"""Machete and scythe: a region around the query, cut smaller along the features that matter."""
+"""Machete and scythe: a region around the query that shrinks along the relevant features."""
 
 from __future__ import annotations
 
@@ -18,64 +18,69 @@ from nearfar.parameters import integer, one_of, real
 from nearfar.summaries.feature_slabs import EQUAL, FeatureColumns, Singles, slab_counts, smallest
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
-# Relevances nearer than this are equal: which of them is the largest must not depend on rounding.
+# Decimal digits to which relevances are rounded before the largest is chosen, so that the choice
+# does not depend on rounding errors.
 _DIGITS = 12
 
 
 class FriedmanClassifier(LocalVoter):
-    r"""Vote in a region that is cut down, again and again, along the features that matter in it.
+    r"""Friedman's machete and scythe: vote in a region that shrinks along the relevant features.
 
-    The region R begins as all training points. In it, feature i matters at the query z as far as
-    the shares of classes among the points nearest to :math:`z_i` along feature i alone differ from
-    those in all of R,
+    For a query z, the region R starts as all training points and is cut repeatedly. In each step,
+    the relevance of feature i compares the class fractions :math:`\bar P_j` in R with
+    :math:`\hat P_j(z_i)`, those among the points of R that are nearest to z along feature i alone:
 
     .. math:: I_i^2 = \sum_j (\bar P_j - \hat P_j(z_i))^2, \qquad
-              r_i^2 = \frac{I_i^2}{\sum_l I_l^2},
+              r_i^2 = \frac{I_i^2}{\sum_l I_l^2}.
 
-    and the share ``alpha`` of R is kept that is nearest: along the most relevant feature alone
-    (the *machete*, whose regions are boxes), or by
+    A cut keeps the fraction ``alpha`` of R that is nearest to z. The *machete* measures the
+    distance along the most relevant feature alone, so that its regions are boxes. The *scythe* uses
+    all features, with the standard deviations :math:`s_i` in R:
 
-    .. math:: \sum_i r_i^2 (x_i - z_i)^2 / s_i^2
+    .. math:: \sum_i r_i^2 (x_i - z_i)^2 / s_i^2 .
 
-    with the deviations :math:`s_i` in R (the *scythe*). This goes on until ``n_neighbors`` points
-    are left, which vote. Where no feature matters in a region, all do alike.
+    The cuts end when ``n_neighbors`` points are left; these vote. If no feature is relevant in a
+    region, all features get the same relevance.
 
-    Use it where few features matter and which ones differs from place to place; the machete where
-    it is one at a time. Neighbours are the points of the last region in the order of the last cut,
-    and ``metric_at`` is the metric of that cut.
+    Use it if few features matter and they differ from place to place; use the machete if one
+    feature at a time matters. ``kneighbors`` returns the points of the last region in the order of
+    the last cut, and ``metric_at`` the metric of that cut.
 
-    Cost: O(n p / (1 - alpha)) for each query. Keeps the training points.
+    Cost: O(n p / (1 - alpha)) per query. The fitted classifier stores the training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=10
-        How many points vote.
+        Number of neighbors that vote.
     mode : {"scythe", "machete"}, default="scythe"
-        Whether all features cut, each by its relevance, or the most relevant one alone.
+        Features used by a cut: "scythe" all features, weighted by relevance, "machete" only the
+        most relevant one.
     alpha : float, default=0.7
-        The share of a region that a cut keeps, below one.
+        Fraction of a region that a cut keeps, above 0 and below 1.
     window : float, default=0.2
-        The share of a region that :math:`\hat P_j(z_i)` is taken from; all points at the distance
-        of the last one count too.
+        Fraction of a region that is used to estimate :math:`\hat P_j(z_i)`. Points at the same
+        distance as the last one are included too.
     min_window : int, default=10
-        The least number of points that it is taken from.
+        Minimum number of points used to estimate :math:`\hat P_j(z_i)`.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
@@ -86,7 +91,7 @@ class FriedmanClassifier(LocalVoter):
     .. [1] J. H. Friedman, "Flexible metric nearest neighbor classification", Stanford University,
        1994.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
-       2006, section 3.1.3.
+       Michigan State University, 2006, section 3.1.3.
 
     Examples
     --------
@@ -110,7 +115,8 @@ class FriedmanClassifier(LocalVoter):
     }
     settings = ({"mode": "machete"}, {"alpha": 0.5})
     also_called: ClassVar = {"scythe": {"mode": "scythe"}, "machete": {"mode": "machete"}}
-    nested = False  # the cuts end at n_neighbors
+    # The cuts end at n_neighbors, so the neighbors for k need not include those for k - 1.
+    nested = False
 
     def __init__(
         self,
@@ -135,26 +141,26 @@ class FriedmanClassifier(LocalVoter):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    # ------------------------------------------------------------------ what users ask
+    # ------------------------------------------------------------------ public methods
 
     def region_sizes(self) -> list[int]:
-        """How many points there are in the regions, from all of them to those that vote."""
+        """Return the number of points in each region, from all points to those that vote."""
         return self._region_sizes(len(self._rows()), self.n_neighbors)
 
     def relevance_at(self, X: ArrayLike, step: int = 0) -> Matrix:
-        """How much features matter at each point, in the region that a cut begins with.
+        """Return the relevance of each feature at each point, before a given cut.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
         step : int, default=0
-            The number of the cut; -1 is the last.
+            Index of the cut whose starting region is used. -1 is the last cut.
 
         Returns
         -------
         ndarray of shape (n_queries, p)
-            Each row adds up to one.
+            Relevances :math:`r_i^2`. Each row sums to 1.
         """
         rows, step = self._rows(), self._step(step)
         (found,) = self._by_block(
@@ -163,25 +169,25 @@ class FriedmanClassifier(LocalVoter):
         return found
 
     def regions_at(self, X: ArrayLike, step: int = -1) -> NDArray[np.float64]:
-        """The box around each point that a machete has cut.
+        """Return the box around each point after a given cut, for ``mode="machete"``.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
         step : int, default=-1
-            After which cut; -1 is the last.
+            Index of the cut after which the box is returned. -1 is the last cut.
 
         Returns
         -------
         ndarray of shape (n_queries, p, 2)
-            From where to where along each feature, in the units of X (of mapped points after a
-            learner); infinite where nothing was cut. A cut for which no feature mattered leaves
-            the box as it was.
+            Lower and upper end along each feature, in the units of X, or of the transformed
+            points if there is a learner. A feature that was not cut has infinite ends. A cut in
+            which no feature is relevant does not change the box.
         """
         if self.mode != "machete":
             raise ValueError(
-                f'regions_at is for mode="machete", whose regions are boxes; mode={self.mode!r}.'
+                f'regions_at needs mode="machete", whose regions are boxes; got mode={self.mode!r}.'
             )
         rows, step = self._rows(), self._step(step)
 
@@ -196,11 +202,11 @@ class FriedmanClassifier(LocalVoter):
         n_cuts = max(1, len(self.region_sizes()) - 1)
         if not -n_cuts <= step < n_cuts:
             raise ValueError(
-                f"step={step} must be from {-n_cuts} to {n_cuts - 1}: there are {n_cuts} cuts."
+                f"step={step} must be from {-n_cuts} to {n_cuts - 1}, as there are {n_cuts} cuts."
             )
         return step % n_cuts
 
-    # ------------------------------------------------------------------ the base's questions
+    # ------------------------------------------------------------------ methods of the base class
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -215,7 +221,7 @@ class FriedmanClassifier(LocalVoter):
     def _in_order(
         self, rows: LocalRows, queries: LocalQueries, cut: _Cuts | _Cut, k: int
     ) -> tuple[Matrix, Indices]:
-        """The first k of the last region in the order of the last cut."""
+        """Return the first k rows of the last region, in the order of the last cut."""
         owner = np.repeat(np.arange(len(queries)), cut.region.shape[1])
         metrics = LocalMetrics(weights=cut.weights)
         squares = rows.measured(queries, metrics, owner, cut.region.ravel())
@@ -225,25 +231,28 @@ class FriedmanClassifier(LocalVoter):
         return distances, np.take_along_axis(cut.region, order, axis=1)
 
     def kneighbors_by_k(self, X: ArrayLike, most: int) -> list[Indices]:
-        """Numbers of the nearest for each ``n_neighbors`` from 1, as if ``fit`` had been with it.
+        """Return the indices of the nearest points for each ``n_neighbors`` from 1 to ``most``.
 
-        All cuts but the last are the same for all, so that one pass serves.
+        The result for each k is that of a classifier fitted with ``n_neighbors=k``. Only the last
+        cut depends on k, so one pass computes all of them.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            New points.
+            Query points.
         most : int
-            The largest number.
+            Largest ``n_neighbors``.
 
         Returns
         -------
         list of ndarray of shape (n_queries, k)
-            For k from 1 to ``most``.
+            One array for each k from 1 to ``most``.
         """
         rows = self._rows()
         if not 1 <= most <= len(rows):
-            raise ValueError(f"most={most} must be from 1 to the {len(rows)} training points.")
+            raise ValueError(
+                f"most={most} must be from 1 to the number of training points, {len(rows)}."
+            )
         return list(self._by_block(rows, X, lambda block: self._found_by_k(rows, block, most)))
 
     def _found_by_k(self, rows: _Rows, queries: LocalQueries, most: int) -> tuple[Indices, ...]:
@@ -255,7 +264,7 @@ class FriedmanClassifier(LocalVoter):
             for cut, (size, kept) in zip(
                 self._each_cut(rows, asked, sizes), pairwise(sizes), strict=True
             ):
-                # Whoever wants no fewer than this cut leaves, and has not been served, ends here.
+                # This is the last cut for every k that is at least the number of rows it keeps.
                 for k in range(kept, min(size, most) + 1):
                     if k not in found:
                         last = cut._replace(region=cut.keep(k))
@@ -287,11 +296,11 @@ class FriedmanClassifier(LocalVoter):
         return sizes
 
     def _cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
-        """All cuts of a block of queries, down to n_neighbors rows, or k if that is more."""
+        """Return all cuts of a block of queries, down to n_neighbors rows, or k if k is larger."""
         assert isinstance(rows, _Rows)
         n = len(rows) - (queries.own is not None)
         sizes = self._region_sizes(n, min(n, max(k, self.n_neighbors)))
-        sizes += sizes if len(sizes) == 1 else []  # a cut that cuts nothing off: it has an order
+        sizes += sizes if len(sizes) == 1 else []  # a cut that keeps all rows defines their order
         numbers = rows.n_features * sizes[queries.own is None]
         parts = [
             self._cut_all(rows, queries[block], sizes)
@@ -321,9 +330,9 @@ class FriedmanClassifier(LocalVoter):
         return _Cuts(np.stack(relevances), np.stack(boxes), cut.weights, cut.region)
 
     def _each_cut(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> Iterator[_Cut]:
-        """The cuts from one size of region to the next."""
+        """Yield the cuts from each size of region to the next."""
         columns = rows.columns
-        region: Indices | None = None  # all rows, which are sorted beforehand
+        region: Indices | None = None  # all rows, which are sorted in advance
         if queries.own is not None:
             others = np.arange(len(rows) - 1)
             region = others + (others >= queries.own[:, None])
@@ -352,14 +361,14 @@ class FriedmanClassifier(LocalVoter):
 
 
 class _Cut(NamedTuple):
-    """A cut of a block of queries."""
+    """One cut for a block of queries."""
 
     relevant: Matrix  # (b, p)
-    none: Mask  # (b,): where no feature is relevant
-    best: Indices  # (b,): the feature that is most so
-    weights: Matrix  # (b, p), in standard units
-    region: Indices  # (b, kept), what it leaves, ascending
-    keep: Callable[[int], Indices]  # what it would leave of another size
+    none: Mask  # (b,): True where no feature is relevant
+    best: Indices  # (b,): the most relevant feature
+    weights: Matrix  # (b, p), for standardized features
+    region: Indices  # (b, kept): the rows that are kept, ascending
+    keep: Callable[[int], Indices]  # returns the rows that a cut to another size keeps
 
 
 def _nearest_of_all(
@@ -369,30 +378,34 @@ def _nearest_of_all(
 
 
 def _lowest(region: Indices, scores: Matrix, kept: int) -> Indices:
-    """Rows of a region with the lowest scores, of about equal ones the first."""
+    """Return the rows of a region with the lowest scores; of nearly equal ones, the first."""
     if kept == region.shape[1]:
         return region
     return region[smallest(scores, kept, EQUAL)].reshape(-1, kept)
 
 
 class _Cuts(NamedTuple):
-    """What has become of a block of queries."""
+    """All cuts for a block of queries."""
 
     relevances: NDArray[np.float64]  # (cuts, b, p)
-    boxes: NDArray[np.float64]  # (cuts, b, p): half of the width, in the units of X
-    weights: Matrix  # (b, p), of the last cut, in standard units
-    region: Indices  # (b, k), the last, ascending
+    boxes: NDArray[np.float64]  # (cuts, b, p): half widths, in the units of X
+    weights: Matrix  # (b, p): weights of the last cut, for standardized features
+    region: Indices  # (b, k): rows of the last region, ascending
 
 
 def share_gains(counts: NDArray[Any], shares: Matrix) -> tuple[Matrix, Mask]:
-    """Relevances from counts in slabs (b, p, J), and shares in the region; who has none at all."""
+    """Return relevances (b, p), and a mask of the queries for which no feature is relevant.
+
+    ``counts`` are the class counts in slabs, (b, p, J); ``shares`` the class fractions in the
+    region.
+    """
     counts = counts.astype(np.float64)
     apart = counts / counts.sum(axis=2, keepdims=True)
     apart -= shares.reshape(-1, 1, shares.shape[-1])
     apart *= apart
     gain = apart.sum(axis=2)
     total = gain.sum(axis=1, keepdims=True)
-    none = total[:, 0] == 0  # equal shares are equal quotients, exactly
+    none = total[:, 0] == 0  # exact, as equal fractions are equal quotients
     total[none] = 1.0
     gain[none] = 1 / gain.shape[1]
     return gain / total, none
@@ -401,13 +414,14 @@ def share_gains(counts: NDArray[Any], shares: Matrix) -> tuple[Matrix, Mask]:
 def squares_and_variances(
     columns: FeatureColumns, given: Matrix, region: Indices
 ) -> tuple[NDArray[np.float64], Matrix]:
-    """Squared differences (p, b, m) in the units of columns, and standard variances (b, p)."""
+    """Return squared differences (p, b, m), in the units of ``columns``, and variances (b, p)."""
     squares = columns.apart(given, region)
     means = squares.mean(axis=2)
     np.multiply(squares, squares, out=squares)
     seconds = squares.mean(axis=2)
     variances = seconds - means**2
-    # Far from the query, and of features that are constant in a region, that is all rounding.
+    # Far from the query, and for features that are constant in a region, the difference consists of
+    # rounding errors. Compute these variances directly.
     feature, query = np.nonzero(variances < 1e-6 * seconds)
     if feature.size:
         some = columns.columns[feature[:, None], region[query]]
@@ -417,7 +431,10 @@ def squares_and_variances(
 
 
 def _scores(squares: NDArray[np.float64], weights: Matrix) -> Matrix:
-    """Weighted sums over features, (b, m), added in order so that equal parts make equal sums."""
+    """Return weighted sums over features, (b, m).
+
+    The terms are added one feature at a time, so that equal terms give exactly equal sums.
+    """
     total = np.zeros(squares.shape[1:])
     part = np.empty_like(total)
     for along, weight in zip(squares, weights.T, strict=True):
@@ -431,7 +448,7 @@ def _scores(squares: NDArray[np.float64], weights: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class _Rows(LocalRows):
-    """Training rows, with what all first cuts share, made when asked for."""
+    """Training rows with the data that all first cuts share, computed on first use."""
 
     @cached_property
     def columns(self) -> FeatureColumns:
@@ -454,10 +471,10 @@ class _Rows(LocalRows):
 
 @dataclass(frozen=True)
 class _Sorted:
-    """All rows in the order of each feature: a slab is what lies between two places."""
+    """All rows sorted by each feature; a slab is the range between two positions."""
 
     columns: Matrix  # (p, n), ascending
-    below: Singles  # (p, n + 1, J): how many of each class come before a place
+    below: Singles  # (p, n + 1, J): class counts before each position
 
     @classmethod
     def of(cls, columns: FeatureColumns) -> _Sorted:
@@ -468,14 +485,15 @@ class _Sorted:
         return cls(np.take_along_axis(columns.columns, order, axis=1), below)
 
     def counts(self, queries: Matrix, size: int) -> Singles:
-        """As :func:`slab_counts` of all rows, for queries (b, p) in the units of the columns."""
+        """Return :func:`slab_counts` over all rows, for queries (b, p) in units of the columns."""
         n, p = self.columns.shape[1], queries.shape[1]
         features, z = np.arange(p), queries
 
         def at(place: Indices) -> Matrix:
             return np.asarray(self.columns[features, np.clip(place, 0, n - 1)])
 
-        # The nearest ones begin at the first place that is no farther than where they would end.
+        # The nearest rows start at the first position that is not farther from the query than the
+        # position just behind their end.
         start = _first(lambda k: z - at(k) <= at(k + size) - z, n - size, z.shape)
         far = np.maximum(z - at(start), at(start + size - 1) - z) * (1 + EQUAL)
         begin = _first(lambda k: z - at(k) <= far, n, z.shape)
@@ -484,7 +502,7 @@ class _Sorted:
 
 
 def _first(holds: Callable[[Indices], Mask], n: int, shape: tuple[int, ...]) -> Indices:
-    """The first of n places at which something holds that goes on to hold; n if nowhere."""
+    """Return the first of n positions where a monotone condition holds, or n if it never does."""
     low, high = np.zeros(shape, dtype=np.intp), np.full(shape, n, dtype=np.intp)
     for _ in range(n.bit_length()):
         middle = (low + high) // 2

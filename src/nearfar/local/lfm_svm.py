@@ -1,4 +1,4 @@
-"""LFM-SVM: features weighed by the slope of a support vector machine at its boundary nearby."""
+"""LFM-SVM: a nearest-neighbor classifier with local feature weights from an SVM."""
 
 from __future__ import annotations
 
@@ -18,98 +18,101 @@ from nearfar.solvers.kernel_machine import Kernel, KernelMachine
 from nearfar.state import Sizes, State, floats, list_of, need, number, object_of, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
-#: So many nearest points say which two classes a query lies between.
+#: Number of nearest points whose labels determine the two classes, and so the SVM, of a query.
 PAIR_VOTERS = 15
 
 
 class LFMSVMClassifier(LocalVoter):
-    r"""Nearest neighbours with weights of features from the boundary of a support vector machine.
+    r"""Nearest-neighbor classifier with local feature weights from an SVM (LFM-SVM).
 
-    With f the decision function of an SVM for two classes, d a point near the query
-    :math:`x_0` at which f is zero, and s its unbounded support vectors,
+    Let f be the decision function of an SVM for two classes, d a point near the query :math:`x_0`
+    where f is zero, and s the unbounded support vectors. The weights are
 
     .. math:: w_i(x_0) \propto \exp(A R_i), \quad R_i = |n_{d,i}|, \quad n_d = \nabla f(d), \quad
               A = D - \min_s \|x_0 - s\|,
 
-    where D is the mean over the training points of :math:`\min_s \|x - s\|`: near the boundary
-    distance counts most across it, and far from it (:math:`A \le 0`) all features count alike.
+    where D is the mean of :math:`\min_s \|x - s\|` over the training points. Near the class
+    boundary, differences across the boundary get the largest weights. Far from it
+    (:math:`A \le 0`), all features have the same weight.
 
-    Use it where an SVM does well and one wants neighbours, or to see which features matter where
-    along its boundary. With several classes there is an SVM for each two of them, and a query has
-    the one of the two classes with most of its 15 nearest points.
+    Use it if an SVM classifies well but neighbors are needed, or to see which features matter where
+    along the boundary. With more than two classes, one SVM is fitted per pair of classes. A query
+    uses the SVM of the two most frequent classes among its 15 nearest points.
 
-    Cost: that of the SVMs to fit; then O(n p) for each query and about ten evaluations of f. Keeps
-    the training points.
+    Cost: that of the SVMs to fit; then O(n p) and about ten evaluations of f per query. The fitted
+    classifier stores the training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
-        How many points vote.
+        Number of neighbors that vote.
     C : float, default=1.0
-        Cost of errors of the SVM.
+        Penalty parameter of the SVM.
     kernel : {"rbf", "linear", "poly"}, default="rbf"
-        As in scikit-learn.
+        Kernel of the SVM, defined as in scikit-learn.
     gamma : float or None, default=None
-        Scale of the kernels "rbf" and "poly". None is 1 over the sum of the features' variances,
-        after they were standardised.
+        Scale of the kernels "rbf" and "poly". None uses 1 over the sum of the variances of
+        the standardized features.
     degree : int, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1.0
-        Of the kernel "poly".
+        Constant term of the kernel "poly".
     a_scale : float, default=10.0
-        By what A is multiplied; 1 is the formula as published.
+        Factor by which A is multiplied. 1 is the published formula.
     leave_one_out : bool, default=True
-        Let no training point be its own support vector in D. False is the formula as published,
-        whose D is so small that hardly any query has A > 0.
+        In D, do not use a training point as its own support vector. False is the published formula;
+        its D is so small that almost no query has A > 0.
     normalize_gradient : bool, default=True
-        Divide :math:`n_d` by its length, without which A R has no scale.
+        Divide :math:`n_d` by its length. Without this, the scale of A R depends on that of f.
     clip : bool, default=True
-        Take 0 for a negative A, which would give features that matter less weight than others.
+        Replace a negative A by 0. A negative A would give relevant features smaller weights.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     svcs_ : list of KernelMachine
-        The SVM for each two classes, on standardised points: classes 0 and 1, 0 and 2, ..., 1 and
-        2, ...; f is positive for the second.
+        One SVM per pair of classes, fitted on standardized points, in the order (0, 1), (0, 2),
+        ..., (1, 2), .... The decision function is positive for the second class of the pair.
     svc_ : KernelMachine
-        The SVM, where there are two classes.
+        The SVM. Available only with two classes.
     D_ : ndarray of shape (n_svms,)
-        The D of each.
+        D of each SVM.
     gamma_ : float
-        The gamma used.
+        Value of ``gamma`` that was used.
     n_without_boundary_ : int
-        Training points without a boundary point, where all features count alike; few, unless an
-        SVM puts all points on one side.
+        Number of training points for which no boundary point was found; there, all features have
+        the same weight. It is 0 unless an SVM puts all points on one side, or X has one class.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
     ADAMENNClassifier, DANNClassifier, KNNClassifier
+
+    Notes
+    -----
+    For the leave-one-out error, a point is not counted among its own neighbors, nor among the
+    support vectors in A. The SVMs themselves are not fitted again, so they were trained with it.
 
     References
     ----------
     .. [1] C. Domeniconi, D. Gunopulos, "Adaptive nearest neighbor classification using support
        vector machines", Advances in Neural Information Processing Systems 14, 2001.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey",
-       2006, section 3.1.7.
-
-    Notes
-    -----
-    The leave-one-out error leaves a point out of its neighbours and of the support vectors it is
-    held against; the SVMs themselves have seen it.
+       Michigan State University, 2006, section 3.1.7.
 
     Examples
     --------
@@ -146,7 +149,7 @@ class LFMSVMClassifier(LocalVoter):
         "clip": [boolean],
     }
     settings = ({"C": 10.0}, {"a_scale": 3.0})
-    at_once = 512  # they walk together
+    at_once = 512  # the search for boundary points is vectorized over queries
 
     def __init__(
         self,
@@ -181,29 +184,30 @@ class LFMSVMClassifier(LocalVoter):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    # ------------------------------------------------------------------ what users ask
+    # ------------------------------------------------------------------ public methods
 
     @property
     def svc_(self) -> KernelMachine:
-        """The SVM, where there are two classes."""
+        """The SVM. Available only with two classes."""
         if len(getattr(self, "svcs_", ())) != 1:
-            raise AttributeError("svc_ is there for two classes; see svcs_.")
+            raise AttributeError("svc_ is available only with two classes. Use svcs_ instead.")
         return self.svcs_[0]
 
     def boundary_points(self, X: ArrayLike) -> tuple[Matrix, Mask]:
-        """A point near each point at which the decision function is zero.
+        """Return, for each point, a nearby point where the decision function is zero.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
         points : ndarray of shape (n_queries, p)
-            In the units of X (of mapped points after a learner); the point itself if none is found.
+            Boundary points in the units of X, or of the transformed points if there is a learner.
+            If none is found, the point itself.
         found : ndarray of bool, shape (n_queries,)
-            Whether one was found.
+            True where a boundary point was found.
         """
         rows = self._rows()
 
@@ -212,7 +216,7 @@ class LFMSVMClassifier(LocalVoter):
             for i, asking, others in self._by_pair(rows, block):
                 machine = self.svcs_[i]
                 near, there = machine.boundary(block.standard[asking], others)
-                moved = (near - block.standard[asking]) * rows.scale  # exact for who stays
+                moved = (near - block.standard[asking]) * rows.scale  # exactly 0 if none was found
                 points[asking], found[asking] = points[asking] + moved, there
             return points, found
 
@@ -220,17 +224,17 @@ class LFMSVMClassifier(LocalVoter):
         return points, found
 
     def weights_at(self, X: ArrayLike) -> Matrix:
-        """The weights of features at each point, in standard units.
+        """Return the feature weights at each point.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
         ndarray of shape (n_queries, p)
-            Each row adds up to one.
+            Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
         (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
@@ -255,18 +259,21 @@ class LFMSVMClassifier(LocalVoter):
         self.n_without_boundary_ = self._count_without(rows)
 
     def _mean_distance(self, rows: LocalRows, machine: KernelMachine, members: Indices) -> float:
-        """The mean distance of training rows from the nearest unbounded support vector."""
+        """Return the mean distance from training rows to the nearest unbounded support vector."""
         blocks = row_blocks(len(members), 16 * len(machine.vectors))
         far = [
             _to_vectors(machine, rows.standard[some], some if self.leave_one_out else None)
             for some in (members[block] for block in blocks)
         ]
         distances = np.concatenate(far)
-        known = distances[np.isfinite(distances)]  # a lone support vector has no other
+        known = distances[np.isfinite(distances)]  # infinite without another support vector
         return float(known.mean()) if known.size else 0.0
 
     def _count_without(self, rows: LocalRows) -> int:
-        """Training rows without a boundary point; only an SVM with one side may leave some."""
+        """Return the number of training rows without a boundary point.
+
+        Only an SVM that puts all points on one side can have such rows.
+        """
         n, missing = len(rows), 0
         if not self.svcs_:
             return n
@@ -289,7 +296,7 @@ class LFMSVMClassifier(LocalVoter):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         pairs = sizes["c"] * (sizes["c"] - 1) // 2
-        need(sizes["pairs"] == pairs, "there must be an SVM for each two classes.")
+        need(sizes["pairs"] == pairs, "svcs_ must have one SVM per pair of classes.")
         for machine in self.svcs_:
             need((machine.support < sizes["n"]).all(), "support vectors must be training rows.")
 
@@ -318,7 +325,7 @@ class LFMSVMClassifier(LocalVoter):
     def _by_pair(
         self, rows: LocalRows, queries: LocalQueries
     ) -> Iterator[tuple[int, Indices, Matrix]]:
-        """The number of each SVM, the queries that ask it, and the rows that it was trained on."""
+        """Yield the index of each SVM, the queries that use it, and its training rows."""
         if rows.n_classes < 2:
             return
         pairs = two_classes(rows, queries)
@@ -329,9 +336,9 @@ class LFMSVMClassifier(LocalVoter):
 
 
 def two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
-    """The two classes with most of the nearest rows, (b, 2), ascending.
+    """Return the two most frequent classes among the nearest rows, (b, 2), ascending.
 
-    Of classes with equally many the one with the nearest row, then the first.
+    Ties are broken in favor of the class with the nearest row, then of the first class.
     """
     b, J = len(queries), rows.n_classes
     if J == 2:
@@ -343,14 +350,14 @@ def two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     order = np.argsort(rows.codes, kind="stable")
     starts = np.searchsorted(rows.codes[order], np.arange(J))
     squares, _ = rows.squared_distances(queries, metrics)
-    # In single precision: what only rounding tells apart is equally far.
+    # Single precision makes distances equal that differ only by rounding.
     nearest = np.minimum.reduceat(squares[:, order], starts, axis=1).astype(np.float32)
     first_two = np.lexsort((nearest, -counts), axis=1)[:, :2]
     return np.sort(first_two, axis=1)
 
 
 def softmax(exponents: Matrix) -> Matrix:
-    """Weights in proportion to exponentials, each row adding up to one."""
+    """Return the softmax of each row."""
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
@@ -360,9 +367,10 @@ def _members(rows: LocalRows, first: int, second: int) -> Indices:
 
 
 def _to_vectors(machine: KernelMachine, X: Matrix, own: Indices | None) -> Vector:
-    """Distances to the nearest unbounded support vector; to one that is another row, if known.
+    """Return the distances to the nearest unbounded support vector.
 
-    From differences: what lies on a support vector is at distance zero.
+    If ``own`` is given, row i of X is training row ``own[i]`` and not its own support vector. The
+    distances are computed from differences, so that a point on a support vector has distance 0.
     """
     free = machine.unbounded
     distances = cdist(X, machine.vectors[free])

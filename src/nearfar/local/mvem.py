@@ -1,4 +1,4 @@
-"""The minimum volume ellipsoid metric: a Mahalanobis distance of its own for each query."""
+"""MVEM: a nearest-neighbor classifier with a local Mahalanobis distance per query."""
 
 from __future__ import annotations
 
@@ -19,61 +19,65 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, need, none_or, number, object_of, table, whole
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
-#: What is tried where a size or a ridge is to be found; ridges in units of the local variance.
+#: Candidates for ``neighborhood=None`` and ``ridge=None``. The ridges are in units of the median
+#: local variance.
 SIZES = (5, 8, 12, 16, 24)
 _RIDGES = (0.01, 0.1, 1.0)
-# So many numbers at once stay in the cache.
+# Number of floats that are processed at once, so that they fit into the CPU cache.
 _IN_CACHE = 2**17
 
 
 class MVEMClassifier(NeighborVoter):
-    r"""Nearest neighbours by a Mahalanobis distance that changes from query to query.
+    r"""Nearest-neighbor classifier with a local Mahalanobis distance per query (MVEM).
 
-    With :math:`\Sigma_q` the covariance of the nearest training points of a query, and a ridge,
+    MVEM stands for minimum volume ellipsoid metric. Let :math:`\Sigma_q` be the covariance of the
+    nearest training points of a query :math:`x_q`, plus a ridge. The distance to a training point
+    y is
 
-    .. math:: d(x_q, y) = \sqrt{(x_q - y)^T \Sigma_q^{-1} (x_q - y)} :
+    .. math:: d(x_q, y) = \sqrt{(x_q - y)^T \Sigma_q^{-1} (x_q - y)} .
 
-    distance counts less along the neighbourhood than across it (MVEM, the minimum volume ellipsoid
-    metric). It is not symmetric, and distances from different queries do not compare. The
-    symmetrised form is the mean of both sides, :math:`\frac12 (\|x - y\|_{\Sigma_x^{-1}} +
+    Differences along the local distribution of the points count less than differences across it.
+    The distance is not symmetric, and distances from different queries are not comparable. The
+    symmetrized form averages both directions, :math:`\frac12 (\|x - y\|_{\Sigma_x^{-1}} +
     \|x - y\|_{\Sigma_y^{-1}})`.
 
-    Use it where classes lie along curves and labels are few. Scale the features first: the
-    neighbours are the Euclidean ones. The size of the neighbourhood and the ridge are found with
-    the labels, by leaving one out, unless given.
+    Use it if classes lie along curves and few labels are available. Scale the features first,
+    because the neighborhoods are Euclidean. ``neighborhood`` and ``ridge`` are selected by
+    leave-one-out error if they are None.
 
-    Cost: :math:`O(n^2 p^2)` to fit, fifteen times if both parameters are to be found; then
-    :math:`O(n p^2 + p^3)` for each query. Keeps the training points, and their covariances for the
-    symmetrised form.
+    Cost: :math:`O(n^2 p^2)` to fit, 15 times as much if both parameters are selected; then
+    :math:`O(n p^2 + p^3)` per query. The fitted classifier stores the training points, and their
+    covariances for the symmetrized form.
 
     Parameters
     ----------
     n_neighbors : int, default=3
-        How many points vote.
+        Number of neighbors that vote.
     neighborhood : int or None, default=None
-        How many neighbours make the covariance, the point itself not counted; None finds it among
-        5, 8, 12, 16 and 24.
+        Number of neighbors that define the covariance, not counting the point itself. None selects
+        it from 5, 8, 12, 16 and 24.
     ridge : float, "auto" or None, default=None
-        What is added to variances: in squared units of X; "auto" is 0.01 of the median local
-        variance, None finds it among 0.01, 0.1 and 1 of that.
+        Value added to the variances: a number in squared units of X. "auto" uses 0.01 times the
+        median local variance; None selects 0.01, 0.1 or 1 times it.
     symmetric : bool, default=False
-        Use the symmetrised form.
+        Use the symmetrized form.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     neighborhood_ : int
-        The size used.
+        Number of neighbors that was used.
     ridge_ : float
-        The ridge used.
+        Ridge that was used, in squared units of X.
     errors_ : ndarray of shape (n_tried, 3)
-        Size, ridge and leave-one-out error of all that was tried, in order; the first of least
-        error was taken.
+        Neighborhood size, ridge and leave-one-out error of all candidates, in the order in which
+        they were tried. The first one with the lowest error was selected.
 
     See Also
     --------
@@ -131,19 +135,19 @@ class MVEMClassifier(NeighborVoter):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Keep the training points, and find what is to be found.
+        """Store the training points, and select ``neighborhood`` and ``ridge`` if they are None.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels.
+            Class labels.
 
         Returns
         -------
         MVEMClassifier
-            Itself.
+            The fitted classifier.
         """
         self._check_parameters()
         rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2), np.float64)
@@ -166,17 +170,20 @@ class MVEMClassifier(NeighborVoter):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(self.neighborhood_ < sizes["n"], "neighborhood_ must leave a point out.")
+        need(self.neighborhood_ < sizes["n"], "neighborhood_ must be below n_samples.")
         fits = (self._gaussians is not None) == self.symmetric
-        need(fits, "_gaussians go with distances from both sides.")
+        need(fits, "_gaussians must be set if, and only if, symmetric is True.")
 
     def distances(self, X: ArrayLike) -> Matrix:
-        """From each point to each training point, by the metric of the former (or of both).
+        """Return the distances from each query to each training point.
+
+        They use the metric of the query, or of both points if ``symmetric=True``.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points. One equal to a training point is not its own neighbour.
+            Query points. The covariance of a query that equals a training point does not count
+            that point as a neighbor.
 
         Returns
         -------
@@ -200,7 +207,7 @@ class MVEMClassifier(NeighborVoter):
     # ------------------------------------------------------------------ parameters from labels
 
     def _candidates(self, rows: Matrix) -> Iterator[tuple[int, list[Gaussians]]]:
-        """For each size the Gaussians with all ridges, the smallest first."""
+        """Yield each neighborhood size with the Gaussians of all ridges, smallest ridge first."""
         most = len(rows) - 1
         given = SIZES if self.neighborhood is None else (self.neighborhood,)
         sizes = list(dict.fromkeys(min(size, most) for size in given))
@@ -215,7 +222,7 @@ class MVEMClassifier(NeighborVoter):
             yield size, [made(ridge=share / AUTO_LOCAL_RIDGE * least) for share in _RIDGES]
 
     def _left_out(self, several: list[Gaussians], n_classes: int) -> list[float]:
-        """The leave-one-out errors on the training points, with each ridge."""
+        """Return the leave-one-out error on the training points for each ridge."""
         n = len(self._points)
         found = np.empty((len(several), n, min(self.n_neighbors, n - 1)), dtype=np.intp)
         alike = len(several) > 1 and not any(one.is_low_rank for one in several)
@@ -231,11 +238,12 @@ class MVEMClassifier(NeighborVoter):
         return [vote_error(one, self._codes, n_classes, self.ties) for one in found]
 
     def _among_all(self, several: list[Gaussians]) -> Iterator[tuple[int, slice, Matrix]]:
-        """Squared distances between the training points, by covariances that differ in the ridge.
+        """Yield blocks of squared distances between training points for each ridge.
 
-        These have the same axes, along which differences are taken once for all.
+        The covariances differ only in the ridge and share their axes, so the differences are
+        projected onto the axes once.
         """
-        several[0].cholesky()  # refuses what is singular
+        several[0].cholesky()  # raises if a covariance is singular
         ridges = np.array([one.added_ridge for one in several])
         values, axes = np.linalg.eigh(several[0].covariances)
         values = np.maximum(values, ridges[0])
@@ -263,7 +271,7 @@ class MVEMClassifier(NeighborVoter):
         return row_blocks(n, 24 * len(self._points))
 
     def _among(self, gaussians: Gaussians) -> Iterator[tuple[slice, Matrix]]:
-        """Distances between the training points, of which a Gaussian each is given."""
+        """Yield blocks of distances between the training points, given one Gaussian per point."""
         for block in self._blocks(len(self._points)):
             yield block, self._between(gaussians[block], self._points[block], gaussians)
 
@@ -286,7 +294,7 @@ class MVEMClassifier(NeighborVoter):
 def local_distances(
     gaussians: Gaussians, centers: Matrix, points: Matrix, n_threads: int = 1
 ) -> Matrix:
-    r""":math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` with a covariance for each centre."""
+    r"""Return :math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` for all centers and points."""
     D = np.empty((len(centers), len(points)))
     if gaussians.factors is None:
         whiteners = np.linalg.inv(gaussians.cholesky())
@@ -295,7 +303,7 @@ def local_distances(
             white = (points - centers[i]) @ whiteners[i].T
             D[i] = np.sqrt(np.einsum("jk,jk->j", white, white))
     else:
-        # Woodbury's identity: only r directions are not those of the ridge.
+        # By Woodbury's identity, only the r directions of the factors need to be solved for.
         Z, ridge = gaussians.factors, gaussians.ridge
         assert ridge is not None
         inner = np.matmul(Z.transpose(0, 2, 1), Z)

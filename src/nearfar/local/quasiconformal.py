@@ -1,4 +1,4 @@
-"""The adaptive quasiconformal kernel: near is what has the same posterior and lies near."""
+"""Nearest-neighbor classifier with the adaptive quasiconformal kernel."""
 
 from __future__ import annotations
 
@@ -24,74 +24,85 @@ from nearfar.summaries.local_rows import (
 )
 from nearfar.summaries.local_scatters import inverses, shrunk
 
-# Rows of which the median distance is taken, at most.
+# Upper limit for the number of rows from which the median distance is computed.
 _FOR_THE_MEDIAN = 1000
 
 
 class QuasiconformalClassifier(LocalVoter):
-    r"""Nearest neighbours by a kernel that is stretched where classes mix.
+    r"""Nearest-neighbor classifier with a kernel distance that is stretched where classes mix.
 
-    With :math:`j_m` the likeliest class at the query and :math:`c(x) = (1 - P(j_m|x)) /
-    P(j_m|x_0)`, the kernel :math:`c(x) c(x_0) K(x, x_0)` of a Gaussian K has the squared distance
+    Let :math:`j_m` be the most probable class at the query :math:`x_0`, K a Gaussian kernel, and
+    :math:`c(x) = (1 - P(j_m|x)) / P(j_m|x_0)`. The quasiconformal kernel
+    :math:`c(x) c(x_0) K(x, x_0)` has the squared distance
 
-    .. math:: D(x, x_0) = (c(x) - c(x_0))^2 + 2 c(x) c(x_0) (1 - K(x, x_0)) ,
+    .. math:: D(x, x_0) = (c(x) - c(x_0))^2 + 2 c(x) c(x_0) (1 - K(x, x_0)) .
 
-    in which rows are near whose posterior is that of the query, and which lie near it. Posteriors
-    are shares of the ``n_posterior`` nearest rows, smoothed: without, c is 0 wherever one class is
-    alone, and all such rows are at distance 0. ``exact=False`` takes :math:`1 - K` to be half of
-    the squared Mahalanobis distance.
+    A row is near the query if it has a similar posterior and also lies near it.
 
-    ``kneighbors`` gives D as the distance. ``metric_at`` and ``explain`` tell of its Mahalanobis
-    part, :math:`c(x_0)^2 \Sigma^{-1}`; contributions add up to that part alone. Where a row is left
-    out it is counted in no posterior; the covariance stays.
+    Use it for comparison; k-NN with the Euclidean distance is often as good.
 
-    Use it to compare; plain neighbours are often as good.
-
-    Cost: :math:`O(n^2 p)` to fit, then :math:`O(n p)` for each query. Keeps the training points.
+    Cost: :math:`O(n^2 p)` to fit, then :math:`O(n p)` per query. The fitted classifier stores the
+    training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
-        How many points vote.
+        Number of neighbors that vote.
     n_posterior : int or None, default=None
-        How many nearest points make a posterior; None is the root of the number of rows, but at
-        least 10.
+        Number of nearest points that estimate a posterior. None uses the square root of the number
+        of rows, but at least 10.
     smoothing : float, default=1.0
-        What is added to the count of each class.
+        Number added to the count of each class in a posterior, above 0.
     covariance : {"full", "spherical"}, default="full"
-        Of the Gaussian: that of the rows, or the square of their median distance in all
-        directions.
+        Covariance :math:`\Sigma` of the Gaussian kernel: "full" that of the rows, "spherical" the
+        median squared distance between rows times the identity.
     shrinkage : float, default=1e-3
-        What is mixed into covariances: this share of the mean variance.
+        Shrinkage of the covariances. With "full", :math:`\Sigma` is replaced by
+        :math:`(1-s) \Sigma + s (\mathrm{tr}\, \Sigma / p) I`, where s is this number.
     exact : bool, default=True
-        Use the kernel itself instead of its approximation for near rows.
+        Use the kernel itself. False replaces :math:`1 - K` by half of the squared Mahalanobis
+        distance, which is accurate for near rows.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     posterior_ : ndarray of shape (n_samples, n_classes)
-        Posteriors at the training points, each by all others.
+        Posteriors at the training points, each estimated from the other points.
     precision_ : ndarray of shape (n_features, n_features)
-        The inverse covariance, of standardised features.
+        Inverse covariance :math:`\Sigma^{-1}` of the standardized features.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     n_posterior_ : int
-        The number used.
+        Number of nearest points that was used for posteriors.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
     DANNClassifier, KNNClassifier
+
+    Notes
+    -----
+    Posteriors are smoothed class fractions among the ``n_posterior`` nearest rows. Without
+    smoothing, c would be 0 wherever all of these rows have the same label, and all such rows would
+    be at distance 0.
+
+    ``kneighbors`` returns D, which is a squared distance. ``metric_at`` and ``explain`` describe
+    only its Mahalanobis part, :math:`c(x_0)^2 \Sigma^{-1}`; the contributions sum to that part.
+
+    For the leave-one-out error, a row is not counted in any posterior. The covariance is not
+    computed again.
 
     References
     ----------
@@ -110,7 +121,7 @@ class QuasiconformalClassifier(LocalVoter):
     ((178, 3), 0.039)
     """
 
-    #: Contributions are those of a part of the distance.
+    #: The contributions in ``explain`` sum to a part of the distance only.
     is_metric = False
 
     state = State(
@@ -162,13 +173,13 @@ class QuasiconformalClassifier(LocalVoter):
         if n < 2:
             raise ValueError(
                 f"X has {n} sample(s) while a minimum of 2 is required by {type(self).__name__}: "
-                "the posterior of each is that of the others."
+                "the posterior of each sample is estimated from the others."
             )
         size = max(10, int(np.sqrt(n))) if self.n_posterior is None else int(self.n_posterior)
         if self.n_posterior is not None and size > n - 1:
             raise ValueError(
-                f"n_posterior={size} is more than there are other training points "
-                f"(n_samples={n}, less the point itself)."
+                f"n_posterior={size} must be below the number of training points "
+                f"(n_samples={n}), because a point is not its own neighbor."
             )
         self.n_posterior_ = min(size, n - 1)
         (counts,) = self._by_block(rows, None, lambda block: (self._counts(rows, block),))
@@ -176,7 +187,7 @@ class QuasiconformalClassifier(LocalVoter):
         self.precision_ = self._precision(rows.standard)
 
     def _counts(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
-        """How many of the nearest rows of each query are of each class."""
+        """Return the class counts among the nearest rows of each query."""
         euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
         found = rows.window(queries, euclidean, self._n_counted(rows, queries)).found
         return counts_of(rows.codes[found], rows.n_classes)
@@ -189,7 +200,7 @@ class QuasiconformalClassifier(LocalVoter):
         return np.asarray((counts + added) / (totals + added * counts.shape[-1]))
 
     def _precision(self, standard: Matrix) -> Matrix:
-        """The inverse covariance of standardised rows."""
+        """Return the inverse covariance of standardized rows."""
         p = standard.shape[1]
         if self.covariance == "spherical":
             some = standard[:: 1 + (len(standard) - 1) // _FOR_THE_MEDIAN]
@@ -202,7 +213,7 @@ class QuasiconformalClassifier(LocalVoter):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         need((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
-        need((self.posterior_ <= 1).all(), "posterior_ must not be above 1.")
+        need((self.posterior_ <= 1).all(), "posterior_ must be at most 1.")
         symmetric = np.allclose(self.precision_, self.precision_.T)
         definite = symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
         need(definite, "precision_ must be symmetric and positive definite.")
@@ -214,12 +225,12 @@ class QuasiconformalClassifier(LocalVoter):
         return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
 
     def distance_at(self, X: ArrayLike) -> Matrix:
-        """The distance D of each point from all training points.
+        """Return the squared distance D from each point to all training points.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Points.
+            Query points.
 
         Returns
         -------
@@ -230,7 +241,7 @@ class QuasiconformalClassifier(LocalVoter):
         return found
 
     def _stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
-        """c at the rows, of shape (b, n), and at the queries."""
+        """Return c at the rows, of shape (b, n), and at the queries."""
         b = np.arange(len(queries))
         here = self._smoothed(self._counts(rows, queries), self._n_counted(rows, queries))
         leader = here.argmax(axis=1)
@@ -246,7 +257,7 @@ class QuasiconformalClassifier(LocalVoter):
     def _distances(
         self, rows: LocalRows, queries: LocalQueries
     ) -> tuple[Matrix, Matrix, Vector, Matrix, Vector]:
-        """D, c at rows and queries, squared Mahalanobis distances and how wrong these may be."""
+        """Return D, c at rows and queries, squared Mahalanobis distances and their error bounds."""
         assert isinstance(rows, _Rows)
         stretch, here = self._stretch(rows, queries)
         white = queries.standard @ rows.root
@@ -257,7 +268,7 @@ class QuasiconformalClassifier(LocalVoter):
         return self._kernel(stretch, here[:, None], squares), stretch, here, squares, errors
 
     def _kernel(self, at_row: Any, at_query: Any, squares: Any) -> NDArray[np.float64]:
-        """D of c at both and the squared Mahalanobis distance."""
+        """Return D, given c at both points and the squared Mahalanobis distance."""
         half = -np.expm1(-squares / 2) if self.exact else squares / 2
         return np.asarray((at_row - at_query) ** 2 + 2 * at_row * at_query * half)
 
@@ -269,8 +280,9 @@ class QuasiconformalClassifier(LocalVoter):
         most = stretch.max(axis=1)
         slack = here * most * errors + 16 * np.finfo(np.float64).eps * (most**2 + here**2)
         cut = kth_smallest(D, k)
-        # Beyond the reach of the kernel D is nearly the same for all rows of one c. Among those the
-        # nearer is the nearer, whatever K rounds to, and only k of them can be among the k.
+        # Far from the kernel's center, D is almost constant among rows with equal c, so rounding in
+        # K could change the order of these rows. Order them by their Mahalanobis distance; at most
+        # k of them can be among the k nearest.
         alike = stretch == stretch[b, (cut[:, None] == D).argmax(axis=1)][:, None]
         alike &= (cut + 2 * slack)[:, None] >= D
         crowded = np.flatnonzero(np.count_nonzero(alike, axis=1) > 4 * k)
@@ -312,13 +324,13 @@ class QuasiconformalClassifier(LocalVoter):
 
 @dataclass(frozen=True)
 class _Rows(LocalRows):
-    """Rows as a rule sees them that has learned a covariance and posteriors."""
+    """Training rows with whitened coordinates and leave-one-out counts, computed on first use."""
 
     rule: QuasiconformalClassifier
 
     @cached_property
     def root(self) -> Matrix:
-        """Rows times this have Euclidean distances."""
+        """Matrix that whitens rows: after it, distances are Euclidean."""
         return np.asarray(np.linalg.cholesky(self.rule.precision_))
 
     @cached_property
@@ -341,22 +353,22 @@ class _Rows(LocalRows):
 
 
 class _LeftOut:
-    """Counts of classes around training rows after one of them was left out."""
+    """Class counts around training rows when one of them is left out."""
 
     def __init__(self, lists: Indices, codes: Indices, k: int) -> None:
         self._codes, self._k = codes, k
         self._counts = counts_of(codes[lists[:, :k]], int(codes.max()) + 1)
-        # Who takes the place of one that is left out; nobody if all others were in the list.
+        # Class of the row that replaces one that is left out; None if the list has all other rows.
         self._next = codes[lists[:, k]] if lists.shape[1] > k else None
         flat = lists[:, :k].ravel()
         self._order = np.argsort(flat, kind="stable")
         self._starts = np.searchsorted(flat[self._order], np.arange(len(codes) + 1))
 
     def changed(self, own: Indices, leader: Indices) -> tuple[Indices, Indices, Vector, int]:
-        """Which rows have lost a neighbour by each row left out, and their counts of a class.
+        """Return the rows that lose a neighbor when a row is left out, with their new counts.
 
-        Numbers in ``own``, numbers of rows, counts of the class ``leader``, and what all counts
-        sum to.
+        The result has indices into ``own``, indices of rows, their counts of the class ``leader``,
+        and the sum of the counts over all classes.
         """
         sizes = self._starts[own + 1] - self._starts[own]
         owner = np.repeat(np.arange(len(own)), sizes)
@@ -370,7 +382,7 @@ class _LeftOut:
 
 
 def counts_of(codes: Indices, n_classes: int) -> Matrix:
-    """How many of each row of codes are of each class, of shape (n, n_classes)."""
+    """Return the class counts in each row of codes, of shape (n, n_classes)."""
     cells = codes + n_classes * np.arange(len(codes))[:, None]
     counts = np.bincount(cells.ravel(), minlength=len(codes) * n_classes)
     return np.asarray(counts.reshape(len(codes), n_classes), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Short and Fukunaga's metric: along the line between the two classes at hand."""
+"""Nearest-neighbor classifier with the local metric of Short and Fukunaga."""
 
 from __future__ import annotations
 
@@ -15,45 +15,50 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 
 class ShortFukunagaClassifier(LocalVoter):
-    r"""Nearest neighbours that look along the line between the two classes around a query.
+    r"""Nearest-neighbor classifier that weights the line between the two local class means.
 
-    With v the difference of the means of the two classes that have most rows among the
-    ``n_metric`` nearest,
+    Among the ``n_metric`` nearest training points of a query :math:`x_0`, let v be the difference
+    between the means of the two most frequent classes. The metric of the query is
 
     .. math:: M(x_0) = v v^T / \|v\|^2 + \epsilon I .
 
-    It is DANN with one direction and no scatter within classes: cheaper, and safe where there are
-    too few rows for that scatter. A window of one class has the Euclidean metric.
+    It is a simpler form of :class:`DANNClassifier`, with one direction and without the
+    within-class scatter. It is faster, and it works with too few rows to estimate that scatter. If
+    all ``n_metric`` points have the same label, the metric is Euclidean.
 
-    Cost: :math:`O(n p)` for each query. Keeps the training points.
+    Cost: :math:`O(n p)` per query. The fitted classifier stores the training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Fitted first; neighbours are searched after its ``transform``. None searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
-        How many points vote.
+        Number of neighbors that vote.
     n_metric : int or None, default=None
-        How many nearest points make a metric; None is a fifth of the rows, but at least 50.
+        Number of nearest training points that define a metric. None uses a fifth of the rows,
+        but at least 50 (or all rows, if there are fewer).
     epsilon : float, default=0.1
-        How much directions count in which classes do not differ.
+        Weight of the directions in which the classes do not differ. These are all directions
+        orthogonal to v; v itself has the weight 1 + epsilon.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     deviations_ : ndarray of shape (n_features,)
-        Those of the training points, after the learner's map.
+        Standard deviations of the training points, after the learner's transform.
     n_metric_ : int
-        The size used.
+        Number of nearest training points that was used.
     estimator_ : object or None
-        The fitted learner.
+        Fitted learner, or None if ``estimator`` is None.
 
     See Also
     --------
@@ -122,15 +127,16 @@ class ShortFukunagaClassifier(LocalVoter):
 
 
 def between_two(sums: ClassSums) -> Matrix:
-    """Unit vectors from one to the other mean of the two classes of most weight; zero if none."""
+    """Return unit vectors between the means of the two heaviest classes; zero for one class."""
     b = np.arange(len(sums.weights))
-    # Of classes of the same weight the first; a copy so that one class alone has a partner.
+    # A stable sort keeps the first of equally heavy classes. With one class alone, first and second
+    # are the same class, and the difference of their means is zero.
     order = np.argsort(-sums.weights, axis=1, kind="stable")
     first, second = order[:, 0], order[:, min(1, order.shape[1] - 1)]
     apart = sums.means[b, first] - sums.means[b, second]
     apart[sums.weights[b, second] == 0] = 0
     lengths = np.sqrt(np.square(apart).sum(axis=1))
-    # Means of rounded sums that should be equal are as good as equal.
+    # Means that are equal in exact arithmetic differ here by rounding: treat them as equal.
     sizes = np.sqrt(np.square(sums.means[b, first]).sum(axis=1))
     some = lengths > 1e-13 * sizes
     return np.asarray(np.where(some, 1 / np.where(some, lengths, 1.0), 0.0)[:, None] * apart)
