@@ -650,7 +650,7 @@ def test_few_training_points_vote_together():
         found = MultiMetricLMNN(LMNN(n_neighbors=9), validation_fraction=0).fit(X[few], y[few])
     assert found.kneighbors(X)[1].shape == (len(X), 4)
     assert set(found.predict(X)) == {0, 1}
-    with pytest.raises(ValueError, match="n_neighbors=5 must be from 1 to the 4"):
+    with pytest.raises(ValueError, match="n_neighbors=5 must be from 1 to 4, the number"):
         found.kneighbors(X, 5)
 
 

@@ -1515,7 +1515,7 @@ NONSENSE = [
     ("classes_", "abc", "classes_ must be labels"),
     ("classes_", np.zeros((3, 3)), "classes_ must be labels"),
     ("classes_", np.zeros(2), "_codes must be integers"),
-    ("n_neighbors", 10**9, "n_neighbors=1000000000 is more than there are training points"),
+    ("n_neighbors", 10**9, "n_neighbors=1000000000 is larger than the number of training points"),
     ("n_neighbors", "3", "n_neighbors must be"),
     ("n_neighbors", True, "n_neighbors must be"),
     ("ties", "other", "ties must be"),
