@@ -68,9 +68,9 @@ def test_votes(votes, label, ties, words):
 
 
 def test_labels_that_did_not_win_are_refused():
-    with pytest.raises(ValueError, match="row 0 has 'a', and its neighbours vote for 'b'"):
+    with pytest.raises(ValueError, match="row 0 has the label 'a', but its neighbors vote for 'b'"):
         explained([0.5, 0.5], "bba", "a")
-    with pytest.raises(ValueError, match="has 'a', and its neighbours vote for 'b'"):
+    with pytest.raises(ValueError, match="has the label 'a', but its neighbors vote for 'b'"):
         explained([0.5, 0.5], "abba", "a")  # by the order of labels it would be
 
 

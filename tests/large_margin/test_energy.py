@@ -424,7 +424,7 @@ def test_bad_training_sets_are_refused_and_leave_no_fit():
             rule.energies(LINE)
     with pytest.raises(TypeError, match="sparse"):
         EnergyClassifier(OneHotEncoder()).fit(LINE, LINE_Y)
-    with pytest.raises(ValueError, match="supervision is for a learner"):
+    with pytest.raises(ValueError, match="supervision is passed to estimator"):
         rule.fit(LINE, LINE_Y, supervision=LINE_Y)
 
 

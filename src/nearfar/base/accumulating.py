@@ -123,7 +123,9 @@ class Accumulating(Estimator, ABC):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need({*vars(self).get("_learned", ())} <= vars(self).keys(), "fitted attributes missing.")
+        need(
+            {*vars(self).get("_learned", ())} <= vars(self).keys(), "fitted attributes are missing."
+        )
         need(not self._has_statistics or "_dtype" in vars(self), "_dtype is missing.")
 
 
