@@ -1567,7 +1567,7 @@ def test_models_without_sense_are_refused(place, new, message, path):
 def test_more_models_without_sense_are_refused(path):
     save(LDA().partial_fit(X, Y), path, force=True)
     replace(path, "n_features_in_", 5)
-    refuses(path, "statistics_ do not fit")
+    refuses(path, "statistics_ do not match")
     save(KNNClassifier().fit(X, Y), path, force=True)
     replace(path, "n_features_in_", 5)
     refuses(path, "_points must be a table of numbers")
@@ -1600,14 +1600,14 @@ FAMILY_NONSENSE = {
         ("_order", np.full(N, N), "_order must be integers"),
         ("_order", np.arange(N) - 1, "_order must be integers"),
         ("_order", np.arange(N, dtype=float), "_order must be integers"),
-        ("_order", np.zeros(N, dtype=int), "names points twice"),
-        ("_edges", np.array([0, 20, N]), "not the points of each class"),
-        ("_edges", np.array([0, 20, 20, N]), "do not share the points out"),
-        ("_edges", np.array([0, 40, 20, N]), "do not share the points out"),
-        ("_edges", np.array([0, 20, 40, 10**9]), "do not share the points out"),
+        ("_order", np.zeros(N, dtype=int), "_order contains duplicate points"),
+        ("_edges", np.array([0, 20, N]), "_edges does not match the number of classes"),
+        ("_edges", np.array([0, 20, 20, N]), "_edges must increase from 0"),
+        ("_edges", np.array([0, 40, 20, N]), "_edges must increase from 0"),
+        ("_edges", np.array([0, 20, 40, 10**9]), "_edges must increase from 0"),
         ("_edges", np.array([-5, 20, 40, N]), "_edges must be integers"),
         ("_edges", np.array([0.0, 20, 40, N]), "_edges must be integers"),
-        ("classes_", np.zeros(2), "not the points of each class"),
+        ("classes_", np.zeros(2), "_edges does not match the number of classes"),
         ("classes_", None, "classes_ must be labels"),
         ("target_neighbors_", np.full((N, 3), N), "target_neighbors_ must be integers"),
         ("target_neighbors_", np.full((N, 3), -2), "target_neighbors_ must be integers"),

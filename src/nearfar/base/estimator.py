@@ -200,7 +200,7 @@ class Estimator(BaseEstimator):
             )
         if not constant and values.min() == values.max():
             raise ValueError(
-                f"{name} needs at least two different values in y; all values of y are "
+                f"{name} needs at least two different values in y, but y has only one: "
                 f"{values[0]!r}."
             )
         return values
